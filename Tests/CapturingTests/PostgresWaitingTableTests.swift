@@ -236,17 +236,14 @@ import Testing
 
   @Test(.timeLimit(.minutes(2))) func `a capture begins once a table that is vacuumed or altered is free`() throws {
     let origin = try PostgresOrigin(Self.schema)
-    let (server, database) = (origin.server, origin.database)
     // As VACUUM, ANALYZE and CREATE INDEX CONCURRENTLY lock it: programs may write to it.
-    let program = try WorkerThread<Void>({
-      _ = try? server.psql(
-        "BEGIN; LOCK TABLE app.low IN SHARE UPDATE EXCLUSIVE MODE; SELECT pg_sleep(6); ROLLBACK", database)
-    })
-    let isLocked = "SELECT count(*) FROM pg_locks WHERE relation = 'app.low'::regclass AND granted"
-    while try origin.run(isLocked) != "1" { Clock.sleep(milliseconds: 10) }
+    nonisolated(unsafe) let program = try PostgresConnection(origin.server.url(origin.database))
+    try program.executeScript("BEGIN; LOCK TABLE app.low IN SHARE UPDATE EXCLUSIVE MODE")
     let said = Mutex<[String]>([])
-    try origin.take(said: { text in said.withLock { $0.append(text) } })
-    _ = program.join()
+    try origin.take(said: { text in
+      said.withLock { $0.append(text) }
+      if text.contains("app.low") { try? program.executeScript("ROLLBACK") }
+    })
     let notices = said.withLock { $0 }
     #expect(notices.contains { $0.contains("app.low") && $0.contains("process ") }, "\(notices)")
     #expect(try origin.lines().contains("end low"))

@@ -71,7 +71,7 @@ package protocol ByteComparable: Hashable {
   func hashBytes(into hasher: inout Hasher)
 }
 
-/// A property wrapper for a text in a type whose `==` Swift derives. The text is then compared by its bytes.
+/// A property wrapper for a text in a type whose `==` Swift derives. It makes that `==` compare the text by its bytes.
 ///
 ///     struct Table: Equatable {
 ///       @ByBytes var name: String

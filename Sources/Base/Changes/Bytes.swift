@@ -32,7 +32,7 @@ public struct ByteWriter: ~Copyable {
     _count = count
   }
 
-  /// Frees memory above `bytes` after an unusually large record. Does nothing unless the buffer is empty.
+  /// Reduces the memory of an empty buffer to `bytes` bytes, if it has more. Does nothing if the buffer is not empty.
   public mutating func shrink(above bytes: Int) {
     guard capacity > bytes, _count == 0 else { return }
     base.deallocate()
@@ -179,8 +179,8 @@ public struct ByteReader {
     return Int(value)
   }
 
-  /// Reads the number of items of a list, a varint. Throws if it exceeds `most` or the number of the following bytes.
-  /// An item may take much more space in memory than in the record, so `most` limits the memory of the list.
+  /// Reads the number of items of a list, a varint. Throws if it exceeds the number of the following bytes, or `most`,
+  /// which limits the memory of the list.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()
@@ -217,7 +217,7 @@ extension UInt64 {
 }
 
 extension [UInt8] {
-  /// Reads bytes from two hexadecimal digits each; nil if the text is anything else.
+  /// Creates bytes from a text with two hexadecimal digits for each byte; nil for any other text.
   package init?(hex text: String) {
     let digits = text.compactMap(\.hexDigitValue)
     guard digits.count == text.utf8.count, digits.count % 2 == 0 else { return nil }

@@ -1,4 +1,4 @@
-/// The order in which the chunks of a refresh read one key column. It is the same in both engines, whatever the
+/// The order, by one key column, in which a refresh reads rows. It is the same in SQLite and PostgreSQL, whatever the
 /// collation.
 package enum ChunkOrder: Equatable, Sendable {
   /// The order in which PostgreSQL sorts the column's type.
@@ -8,7 +8,7 @@ package enum ChunkOrder: Equatable, Sendable {
   /// The order of the bytes that the output function of the column's type prints.
   case printed
 
-  /// Chooses the order for a column of a PostgreSQL schema. Integers, floats, booleans, UUIDs and bytea get the native
+  /// Chooses the order for a column of a PostgreSQL table. Integers, floats, booleans, UUIDs and bytea get the native
   /// order, which is the same in SQLite. All other values are texts in SQLite, and are ordered by bytes.
   package init(_ column: TableSchema.Column) {
     let type = column.baseType.isEmpty ? column.declaredType : column.baseType
@@ -21,7 +21,8 @@ package enum ChunkOrder: Equatable, Sendable {
     }
   }
 
-  /// Returns the PostgreSQL term by which to sort and compare. `name`: the column, or a parameter of its type.
+  /// Returns the PostgreSQL expression that sorts and compares in this order. `name` is the column, or a parameter of
+  /// its type.
   package func postgresTerm(_ name: String) -> String {
     switch self {
     case .native: name

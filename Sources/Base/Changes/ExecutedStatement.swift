@@ -100,7 +100,7 @@ extension ByteWriter {
     }
   }
 
-  /// Appends a statement record from encoded parts; `parameters` are values encoded as in images.
+  /// Appends a statement record. `parameters` are the values of the parameters, encoded as in images.
   package mutating func appendStatement(
     _ dialect: Engine, _ flags: ExecutedStatement.Flags, _ rowsAffected: UInt64, _ now: Int64?,
     text: UnsafeRawBufferPointer, parameterCount: Int, parameters: UnsafeRawBufferPointer

@@ -1,9 +1,10 @@
 /// The knowledge of a database: for each other trail, the last transaction whose effects the database contains.
 ///
-/// Capture reads it from the notes that applies write in their commits. It writes the knowledge into the header of
-/// every later transaction (``TransactionHeader/dependencies``). A new trail may have the name of an older one. It has
-/// another id, and counts its transactions from 1 again. Both trails then have an entry, because a node may still have
-/// the older trail.
+/// Capture reads the knowledge from the applied notes in the database. It writes the knowledge into the header of each
+/// transaction that it then appends to its trail (``TransactionHeader/dependencies``).
+///
+/// A new trail may have the name of an older one, but it has another id. Both trails then have an entry, because a node
+/// may still have the older trail.
 package struct Knowledge: Equatable, Sendable {
   /// The last known transaction of one trail, with its clock.
   package struct Entry: Equatable, Sendable {
@@ -16,8 +17,7 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// The maximum number of entries for trails of one name. If another one is stored, the oldest entry is removed.
-  /// Versions from the trail of that entry then count as unknown.
+  /// The maximum number of entries for trails of one name. A further entry replaces the oldest one.
   private static let trailsMax = 4
   /// The entries by trail name, `NODE.NAME`. If several trails have the same name, the entry that was stored last is
   /// last in the list.
@@ -25,8 +25,8 @@ package struct Knowledge: Equatable, Sendable {
 
   package init() {}
 
-  /// Stores the last known transaction of a trail. The stored number never decreases, although an apply that starts
-  /// again may report a lower number than the database has.
+  /// Stores the last known transaction of a trail. If the stored number or clock is greater, it stays: an apply that
+  /// has restarted may report an earlier transaction.
   ///
   /// - Parameter id: The id of the trail; nil if an earlier version of Cairn reported the transaction.
   package mutating func note(_ origin: String, id: TrailID? = nil, number: UInt64, clock: UInt64) {
@@ -52,8 +52,8 @@ package struct Knowledge: Equatable, Sendable {
   /// Whether an entry has no trail id, because an earlier version of Cairn stored it.
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Gives each entry without a trail id the id in the ``AppliedNote`` of its trail. If the note has a lower number
-  /// than the entry, the entry gets that number too.
+  /// Gives each entry without a trail id the id from the ``AppliedNote`` of its trail. If the number in the note is
+  /// lower, the entry gets that number too.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -62,7 +62,7 @@ package struct Knowledge: Equatable, Sendable {
   }
 
   /// Returns the number of the last known transaction of a trail, by the trail's name; 0 if there is none. If several
-  /// trails have the name, the one that was stored last counts.
+  /// trails have the name, the entry that was stored last is used.
   package func number(of origin: String) -> UInt64 { origins[origin]?.last?.number ?? 0 }
 
   /// The greatest clock of all known transactions; 0 if there is none.
@@ -123,7 +123,7 @@ extension ByteWriter {
 }
 
 extension ByteReader {
-  /// Reads encoded knowledge. `hasIDs` is false for data of an earlier version, in which no trail ids follow.
+  /// Reads encoded knowledge. `hasIDs` is false for data of an earlier version, which has no trail ids.
   package mutating func readKnowledge(hasIDs: Bool = true) throws -> Knowledge {
     var knowledge = Knowledge()
     for _ in 0..<(try readCount()) {
@@ -146,15 +146,15 @@ package struct AppliedNote: Equatable, Sendable {
 
   /// The name of the trail, `NODE.NAME`.
   package var trail: String
-  /// The id of the trail, because a new trail may get the same name and count its transactions from 1 again. Nil in a
-  /// note of an earlier version of Cairn, and in a note that states no transaction.
+  /// The id of the trail, which distinguishes it from a later trail of the same name. Nil in a note of an earlier
+  /// version of Cairn, and in a note that states no transaction.
   package var id: TrailID?
   package var number: UInt64
   package var clock: UInt64
   /// The position, in the trail, of the transaction that the note states.
   package var position: Position
-  /// The transaction in which the rows were first written. Nil if capture must leave the rows out of this database's
-  /// trail, because they would return through other trails to the database where they began.
+  /// The transaction that first wrote the rows. Nil if capture must leave the rows out of its trail, because they would
+  /// return to their origin.
   package var origin: TransactionHeader.Dependency?
 
   package init(
@@ -165,16 +165,16 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The further lead of clocks, in µs, that ``bound(now:skewMicrosecondsMax:)`` accepts: this node's clock may have
-  /// been set back after an apply wrote the note.
+  /// The additional time, in µs, by which a note's clock may be ahead of this node's clock. This node's clock may have
+  /// been set back after apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
-  /// Lowers the note's clock to the greatest clock that an apply would accept, because any application that can write
-  /// to the database can forge notes.
+  /// Lowers a clock that is too far in the future to the greatest one that apply accepts. Any application that can
+  /// write to the database can forge a note.
   ///
   /// - Parameters:
   ///   - now: The time, µs since 1970.
-  ///   - skewMicrosecondsMax: The largest lead of another node's clock that is accepted, µs.
+  ///   - skewMicrosecondsMax: The maximum time, in µs, by which the clock of another node may be ahead.
   package mutating func bound(now: Int64, skewMicrosecondsMax: Int64) {
     let (first, isBeyond) = now.addingReportingOverflow(skewMicrosecondsMax)
     let (last, isFar) = first.addingReportingOverflow(Self.setBackMicroseconds)

@@ -11,7 +11,7 @@ extension StringProtocol {
     utf8.count == other.utf8.count && utf8.elementsEqual(other.utf8)
   }
 
-  /// The text with ASCII letters in lower case. Other letters stay, because neither engine folds them.
+  /// The text with ASCII letters in lower case. Other letters stay, because neither SQLite nor PostgreSQL folds them.
   package var asciiLowercased: String {
     String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
   }
@@ -86,8 +86,8 @@ extension Sequence<String> {
 
 /// Writes several names into one text, from which each name can be read back unchanged.
 ///
-/// The unit separator (U+001F) separates them. In a name, the separator and the escape (U+0010) are escaped. All other
-/// text is unchanged, so texts of earlier versions read as before.
+/// The unit separator (U+001F) separates the names. In a name, the separator and the escape (U+0010) are escaped. All
+/// other text is unchanged, so that texts of earlier versions can still be read.
 ///
 ///     NameList.text(["a", "b"])        // "a\u{1f}b"
 ///     NameList.names("a\u{10}1\u{1f}b")  // ["a\u{1f}", "b"]

@@ -1,7 +1,7 @@
 /// The bounds of numbers that come from a trail, a message or a file.
 ///
-/// Every decoder refuses a number outside of the bounds. For an accepted number, `+ 1`, `- 1` and a conversion to a
-/// signed number cannot overflow. So a peer cannot stop the daemon with an extreme number.
+/// A decoder rejects a number outside of the bounds. Within the bounds, `+ 1`, `- 1` and a conversion to a signed
+/// number cannot overflow. So a peer cannot crash the daemon with an extreme number.
 ///
 ///     NumberBounds.isSegment(0xffff_ffff_ffff_ffff)  // false
 package enum NumberBounds {
@@ -10,7 +10,7 @@ package enum NumberBounds {
   package static let segments: UInt64 = 1 << 48
   /// The upper bound of numbers of transactions, counts and offsets, not included: 2^62.
   package static let numbers: UInt64 = 1 << 62
-  /// The upper bound of clocks, not included: 2^62 µs. The clock of an honest node is the time of day.
+  /// The upper bound of clocks, not included: 2^62 µs.
   package static let clocks: UInt64 = 1 << 62
   /// The greatest clock of another node to which this node raises its own clock: 2^61 µs, the year 75,000.
   ///
@@ -36,12 +36,12 @@ extension FixedWidthInteger {
 }
 
 extension NumberBounds {
-  /// Returns the number that a database stores as a signed number; nil if it is out of ``NumberBounds``.
+  /// Returns a number that a database has stored as a signed number; nil if it is outside ``NumberBounds``.
   package static func number(_ stored: Int64) -> UInt64? {
     UInt64(exactly: stored).flatMap { isNumber($0) ? $0 : nil }
   }
 
-  /// Returns the clock that a database stores as a signed number; nil if it is out of ``NumberBounds``.
+  /// Returns a clock that a database has stored as a signed number; nil if it is outside ``NumberBounds``.
   package static func clock(_ stored: Int64) -> UInt64? { UInt64(exactly: stored).flatMap { isClock($0) ? $0 : nil } }
 }
 

@@ -88,8 +88,8 @@ package struct TrailName: Hashable, Sendable, CustomStringConvertible {
     self.name = name
   }
 
-  /// Reads a name from `NODE.NAME`; nil for other text. The node ends at the first dot. Parts have ASCII letters,
-  /// digits, `-` and `_`.
+  /// Reads a name from `NODE.NAME`; nil for other text. The node's name ends at the first dot. Both names have only
+  /// ASCII letters, digits, `-` and `_`.
   package init?(_ text: String) {
     guard let dot = text.firstIndex(of: ".") else { return nil }
     let origin = String(text[..<dot])

@@ -1,4 +1,4 @@
-/// The kinds of record (`docs/trail-format.md`, Records). A reader skips an unknown kind from 0x80 on.
+/// The kinds of record (`docs/trail-format.md`, Records). A reader skips unknown kinds that are 0x80 or greater.
 package enum RecordKind {
   package static let begin: UInt8 = 0x01
   package static let commit: UInt8 = 0x02
@@ -17,7 +17,7 @@ package enum RecordKind {
   package static let waitingRow: UInt8 = 0x8f
   package static let optional: UInt8 = 0x80
 
-  /// Returns whether a reader of this version reads or skips records of a kind; it refuses all other kinds.
+  /// Returns whether this version can read or skip records of a kind. A record of any other kind is an error.
   package static func isReadable(_ kind: UInt8) -> Bool { kind >= optional || (begin...ddl).contains(kind) }
 }
 
@@ -28,7 +28,7 @@ package struct TransactionHeader: Equatable, Sendable {
     package init(rawValue: UInt8) { self.rawValue = rawValue }
     /// The flag of several whole transactions stored as one, because the source does not report where each ends.
     package static let group = Flags(rawValue: 1)
-    /// The flag of a transaction without a commit time from the source: capture set the time at which it saw it.
+    /// The flag of a transaction whose source gives no commit time. It has the time at which capture read it.
     package static let late = Flags(rawValue: 2)
     /// The flag of a transaction whose rows an apply wrote; the first dependency is the transaction they come from.
     package static let relayed = Flags(rawValue: 4)
@@ -37,8 +37,7 @@ package struct TransactionHeader: Equatable, Sendable {
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
-    /// The id of the trail in which `number` counts: a new trail of the same name counts from 1. Nil in data of an
-    /// earlier version, and for the transaction that first wrote relayed rows.
+    /// The id of the trail. It may be nil in data of an earlier version, and for the origin of a relayed transaction.
     package var id: TrailID?
     package init(origin: String, number: UInt64, id: TrailID? = nil) {
       (self.origin, self.number, self.id) = (origin, number, id)
@@ -85,7 +84,7 @@ public struct ChangeFlags: OptionSet, Sendable {
   @inlinable public static var replacedVersion: ChangeFlags { ChangeFlags(rawValue: 8) }
 }
 
-/// The transaction that last wrote a row, by its origin and clock.
+/// The origin and the clock of the transaction that last wrote a row.
 package struct Version: Equatable, Sendable {
   package var origin: String
   package var clock: UInt64
@@ -141,13 +140,13 @@ package struct Refresh: Equatable, Sendable {
     case lostChanges = 2
     case schemaChange = 3
     case asked = 4
-    /// A comparison of source and target found rows that differ.
+    /// The refresh repairs rows in which a compare found differences.
     case repair = 5
   }
   package enum Method: UInt8, Sendable {
     case byKey = 1
     case whole = 2
-    /// Only the rows that the chunks name are refreshed; all other rows stay.
+    /// Only the rows in the ranges of the chunks are refreshed; all other rows stay.
     case rows = 3
   }
   package enum Range: Equatable, Sendable {
@@ -158,7 +157,7 @@ package struct Refresh: Equatable, Sendable {
     case unkeyed
     /// The row with this key, if it exists. The key has a value for each column; nil outside of the key.
     case row([Value?])
-    /// Only the refresh rows after this record. The target finds each by its key, and keeps all other rows.
+    /// Only the rows in the records after this one. The target finds each by its key, and keeps all other rows.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -195,7 +194,7 @@ package struct DDL: Equatable, Sendable {
   package var before: UInt64
   package var after: UInt64
   @ByBytes package var text: String
-  /// Whether a refresh of the table follows. Until then, the target's rows of the table need not be exact.
+  /// Whether a refresh of the table follows. Until it ends, rows at the target may differ from the source.
   package var isRefreshed: Bool
   /// For each column after the change, its index before; nil if the column is new. The whole list is nil if the source
   /// does not report the indexes.

@@ -3,8 +3,8 @@
 /// SQL ends a name at the byte 0x22 and a text at the byte 0x27. Swift's `Character` may contain that byte together
 /// with its neighbors, so no code here may split or compare by characters.
 ///
-/// A NUL in a name or text is left unchanged, because SQL cannot quote it. The connections refuse statements with a
-/// NUL.
+/// A NUL in a name or text is left unchanged, because SQL cannot quote it. The execution of a statement with a NUL
+/// throws.
 extension String {
   /// The name as an SQL identifier in double quotes.
   ///
@@ -14,7 +14,8 @@ extension String {
   /// The name as an SQLite identifier in back quotes, as some applications write it.
   package var backQuotedName: String { quoted(UInt8(ascii: "`")) }
 
-  /// The text as a literal of standard SQL, in which a backslash means itself: for SQLite and the replication protocol.
+  /// The text as a literal of standard SQL, for SQLite and PostgreSQL's replication protocol. A backslash has no
+  /// special meaning in it.
   ///
   /// In a statement for PostgreSQL use ``postgresLiteral`` instead.
   package var quotedText: String { quoted(UInt8(ascii: "'")) }

@@ -34,8 +34,8 @@ extension String {
 }
 
 extension Unicode.Scalar {
-  /// Whether a terminal obeys the character instead of showing it. That is C0 and C1 controls, DEL, line and paragraph
-  /// separators, and marks that change the direction of writing. Source: UAX #9, table 4.
+  /// Whether a terminal obeys the character instead of showing it. This is true for C0 and C1 controls, DEL, line and
+  /// paragraph separators, and marks that change the direction of writing. Source: UAX #9, table 4.
   package var isObeyed: Bool {
     switch value {
     case 0..<0x20, 0x7f..<0xa0, 0x61c, 0x200e, 0x200f, 0x2028...0x202e, 0x2066...0x2069, 0xfff9...0xfffb: true

@@ -1,5 +1,5 @@
-/// The rows of a target's table that belong to one trail. Copies, truncates and deletes of the trail treat all of them
-/// as rows of its source, so the claims of two trails may not overlap.
+/// The rows of a target's table that belong to one trail. A copy or a truncate in the trail may delete any of them, so
+/// the claims of two trails must not overlap.
 package struct TableClaim: Equatable, Sendable {
   private static let history = "history"
 
@@ -11,8 +11,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package init(text: String) { self.text = text }
 
-  /// Creates the claim of a table from its treatment by a rule. The claim is all rows, the rows with constant values in
-  /// some columns, or the rows that a history table gets.
+  /// Creates the claim of a table from the table's rule. The claim is all rows, the rows with constant values in some
+  /// columns, or the rows of a history table.
   package init(_ schema: TableSchema) {
     let treatment = schema.treatment ?? .init()
     if treatment.isHistory {
@@ -24,8 +24,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package var isOfHistory: Bool { text == Self.history }
 
-  /// The constant values of the claim by column name, both as bytes. The text is split at bytes, because Swift takes an
-  /// equals sign and a combining mark after it as one character.
+  /// The constant values of the claim by column name, both as bytes. The text is split by bytes, because in Swift an
+  /// equals sign and a combining mark after it are one character.
   private var shares: [[UInt8]: [UInt8]] {
     var shares: [[UInt8]: [UInt8]] = [:]
     for part in NameList.names(text).map({ Array($0.utf8) }) {
@@ -43,12 +43,12 @@ package struct TableClaim: Equatable, Sendable {
     return shares.contains { column, value in theirs[column].map { $0 != value } ?? false }
   }
 
-  /// Whether the table may also take rows of a trail whose claim is unknown, because an earlier version of Cairn stored
-  /// none. True for a history table, and for a claim with constant values.
+  /// Whether rows of another trail whose claim is unknown may be in the same table. True for a history table, and for a
+  /// claim with constant values.
   private var mayBeShared: Bool { text == Self.history || !shares.isEmpty }
 
-  /// Another trail with rows in the same table of the target. The claim is nil if an earlier version of Cairn stored
-  /// none.
+  /// Another trail with rows in the same table of the target. The claim is nil if an earlier version of Cairn did not
+  /// store it.
   package typealias Feeder = (trail: String, claim: TableClaim?)
 
   /// Returns an error if the claim of another trail on the same table may overlap with this claim; otherwise nil.

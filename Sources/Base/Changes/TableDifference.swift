@@ -1,7 +1,5 @@
-/// The changes that turn one shape of a table into another one, independent of the engine.
-///
-/// The result depends only on the two schemas and the given column indexes. Column indexes are those of `before` and
-/// `after`.
+/// The changes that turn one shape of a table into another one, for SQLite and PostgreSQL alike. Column indexes in the
+/// changes are those of `before` and `after`.
 package struct TableDifference: Equatable, Sendable {
   package enum Change: Equatable, Sendable {
     case renameTable
@@ -27,7 +25,7 @@ package struct TableDifference: Equatable, Sendable {
   package let after: TableSchema
   /// For each column of `after`, its index in `before`; nil if the column is new.
   package let origins: [Int?]
-  /// The changes, in an order in which they can be executed: names, drops, additions, other changes, then keys and
+  /// The changes, in an order in which they can be executed: renames, drops, additions, other changes, then keys and
   /// indexes.
   package private(set) var changes: [Change] = []
 
@@ -60,8 +58,8 @@ package struct TableDifference: Equatable, Sendable {
     }
   }
 
-  /// Whether a column has a name that another column had before. The names alone then do not show where values go: two
-  /// columns swapped their names, or one took the name of a dropped one.
+  /// Whether a column has a name that another column had before, for example after a swap of two names. The columns of
+  /// the two shapes then cannot be matched by name.
   package var reusesNames: Bool {
     let places = Self.places(before)
     return zip(after.columns, origins).contains { column, origin in
@@ -69,9 +67,9 @@ package struct TableDifference: Equatable, Sendable {
     }
   }
 
-  /// Returns whether a table with columns of these names still has to get the new column names. For each renamed
-  /// column, it must have a column of the old name. It must have no column of the new name, unless `before` has one
-  /// too, as when two columns swap names. Names are those of ``Swift/String/key(in:)``.
+  /// Returns whether the columns still have to be renamed in a table that has these column names. For each rename, the
+  /// table must have the old name. It must not have the new name, unless a column of `before` had it too. Names are in
+  /// the form of ``Swift/String/key(in:)``.
   package func isOpen(in names: Set<NameKey>) -> Bool {
     let places = Self.places(before)
     return renamedColumns.allSatisfy { old, new in

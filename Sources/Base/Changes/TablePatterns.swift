@@ -12,7 +12,7 @@ package struct TablePatterns: Equatable, Sendable {
   /// Further lists of patterns. A table is also included if one of these lists includes it.
   private var others: [TablePatterns] = []
 
-  /// Creates a list from patterns. If no pattern includes, all tables are included except the excluded ones.
+  /// Creates a list from patterns. If no pattern includes tables, the list has all tables except the excluded ones.
   package init(_ patterns: [String] = ["*"]) {
     self.patterns = patterns.allSatisfy { Self.parts($0).excludes } ? ["*"] + patterns : patterns
   }
@@ -66,15 +66,16 @@ package struct TablePatterns: Equatable, Sendable {
     return [first] + others
   }
 
-  /// Whether the list certainly includes every table: its last pattern is `*`, or that of one of the further lists.
+  /// Whether the last pattern is `*`, in this list or in one of the further lists. The list then includes every table.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
-  /// Returns whether this list certainly includes every table that another list includes. If false, that is unknown.
+  /// Returns whether this list certainly includes every table that another list includes. If the result is false, it
+  /// may still do so.
   package func covers(_ list: TablePatterns) -> Bool {
     takesAll || list.alternatives.allSatisfy(alternatives.contains)
   }
 
-  /// Returns whether a pattern excludes, and its text without the `!`.
+  /// Returns whether a pattern excludes tables, and its text without the `!`.
   package static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {
     let scalars = pattern.unicodeScalars
     return scalars.first == "!" ? (true, String(scalars.dropFirst())) : (false, pattern)
@@ -95,8 +96,8 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// Returns whether the list can include a table of a schema, whatever the table's name. An excluding pattern counts
-  /// only if it excludes all tables of the schema.
+  /// Returns whether the list can include some table of a PostgreSQL schema (namespace). An excluding pattern has no
+  /// effect unless it excludes all tables of the schema.
   ///
   ///     TablePatterns(["sales.o*"]).includesTables(of: "sales")         // true
   ///     TablePatterns(["*", "!sales.*"]).includesTables(of: "sales")    // false
@@ -110,7 +111,7 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Whether the list can include a table whose name is given without a schema.
+  /// Whether the list can include a table that is named without a schema (namespace).
   package var includesPlainTables: Bool { includesSome("") { !$0.contains(".") } }
 
   private func includesSome(_ start: String, _ isMatch: (Substring.UnicodeScalarView) -> Bool) -> Bool {
@@ -123,11 +124,12 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the list of an apply admits a table of a PostgreSQL target. The last pattern that matches the
-  /// table decides.
+  /// Returns whether the list of an apply lets it write to a table of a PostgreSQL target. The last pattern that
+  /// matches the table decides.
   ///
-  /// The rule is stricter than that of a capture's list. A pattern without a dot admits tables of `public` only, except
-  /// `*`, which admits all. A pattern that excludes a table by its name alone excludes it in every schema.
+  /// This is stricter than the list of a capture. A pattern without a dot includes only tables of `public`, except `*`,
+  /// which includes all tables. An excluding pattern without a dot excludes tables of that name in every schema
+  /// (namespace).
   ///
   ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
   ///
@@ -152,15 +154,15 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// A name in a list that no table has.
+  /// A name in a list, such as a misspelled one, that no table has.
   package struct Unmatched: Equatable, Sendable {
     @ByBytes package var name: String
-    /// The existing table with the most similar name, which may be meant; nil if none is similar.
+    /// The existing table with the most similar name, to suggest to the operator; nil if none is similar.
     @ByBytes package var nearest: String? = nil
     /// Whether the name is in an excluding pattern.
     package var isExclusion: Bool
-    /// Whether the name is an error to report. That is so for a name in an including pattern. It is so for a name in an
-    /// excluding pattern only if a table has a similar name, which may be meant.
+    /// Whether the name is an error to report. A name in an excluding pattern is an error only if a table has a similar
+    /// name.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 
@@ -168,7 +170,7 @@ package struct TablePatterns: Equatable, Sendable {
   ///
   ///     TablePatterns(["itme", "sale"]).unmatched(in: ["item", "sale"])  // itme, nearest: item
   ///
-  /// - Parameter tables: All names by which patterns may name tables; one table may have several.
+  /// - Parameter tables: All names of the existing tables; one table may have several.
   package func unmatched(in tables: [String]) -> [Unmatched] {
     patterns.compactMap { pattern in
       let (isExclusion, name) = Self.parts(pattern)

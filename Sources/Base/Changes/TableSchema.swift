@@ -17,8 +17,8 @@ package struct TableSchema: Equatable, Sendable {
     /// The collation of the column; empty for the engine's default.
     package var collation: String
     package var defaultText: String?
-    /// The kind of a PostgreSQL type that is not built in: the base type of a domain, or `enum`, `record`, `range`,
-    /// `multirange`, `array`. Empty for a built-in type, and in SQLite.
+    /// The base type of a domain, or the kind of another PostgreSQL type that is not built in: `enum`, `record`,
+    /// `range`, `multirange` or `array`. Empty for a built-in type, and in SQLite.
     package var baseType: String
     package var identity: Identity
 
@@ -53,7 +53,7 @@ package struct TableSchema: Equatable, Sendable {
 
   package struct ForeignKey: Equatable, Sendable {
     package var columns: [Int]
-    /// The schema of the referenced table in PostgreSQL; empty in SQLite.
+    /// The schema (namespace) of the referenced table in PostgreSQL; empty in SQLite.
     package var namespace: String
     package var table: String
     package var references: [String]
@@ -121,7 +121,7 @@ package struct TableSchema: Equatable, Sendable {
     package static let nullableKey = Flags(rawValue: 8)
     package static let autoincrement = Flags(rawValue: 16)
     /// The flag of a partitioned table in PostgreSQL. Attaching or detaching a partition adds or removes rows without
-    /// change records; then the table is copied again.
+    /// change records, so Cairn copies the table again afterwards.
     package static let partitioned = Flags(rawValue: 32)
   }
 
@@ -136,12 +136,13 @@ package struct TableSchema: Equatable, Sendable {
   /// The statements that create the table in its engine's language, with the types and sequences that it needs.
   package var createText: String
   package var objects: [Object]
-  /// The effects of an apply's rule on the table, except those on its shape; nil if there is no rule. A trail does not
+  /// The parts of an apply's rule that do not concern the table's shape; nil if there is no rule. A trail does not
   /// contain them.
   package var treatment: TableTreatment?
   private var originals: [TableSchema] = []
 
-  /// The shape of the table in the other engine, from which Cairn created this table; nil if Cairn did not create it.
+  /// The shape of the table of the other database engine from which Cairn created this table; nil if Cairn did not
+  /// create it.
   package var original: TableSchema? {
     get { originals.first }
     set { originals = newValue.map { [$0] } ?? [] }
@@ -193,8 +194,8 @@ package struct TableSchema: Equatable, Sendable {
 extension ByteWriter {
   /// Appends the payload of a schema record, except the id at its start.
   ///
-  /// If the table has more keys or objects than a reader accepts, only the first ones are appended. Otherwise the owner
-  /// of the table could make the whole trail unreadable.
+  /// Keys and indexes above the limits of a reader are left out. So the owner of a table cannot make the whole trail
+  /// unreadable.
   package mutating func append(_ schema: TableSchema) {
     var schema = schema
     schema.uniques = Array(schema.uniques.prefix(TableSchema.keysMax))

@@ -1,7 +1,7 @@
-/// The effects of an apply's rule on a table, except those on its shape: for example, the treatment of deletes. A trail
-/// does not contain them: the reader of the trail attaches them to the schema.
+/// The parts of an apply's rule that do not concern the shape of a table, for example whether it applies deletes. A
+/// trail does not contain them, so the reader of the trail adds them to the schema.
 package struct TableTreatment: Equatable, Sendable {
-  /// The treatment of rows that the source has deleted.
+  /// The effect at the target of a delete at the source.
   package enum Removal: Equatable, Sendable {
     /// The rows are deleted at the target too.
     case applied
@@ -26,7 +26,7 @@ package struct TableTreatment: Equatable, Sendable {
     package init(column: String, value: Value) { (self.column, self.value) = (column, value) }
   }
 
-  /// The message and the hint for the operator if the rule cannot be applied to the present shape of the table.
+  /// The message and the hint for the operator if an apply's rule cannot be applied to the present shape of the table.
   package struct Refusal: Equatable, Sendable {
     @ByBytes package var message: String
     @ByBytes package var hint: String
@@ -42,24 +42,25 @@ package struct TableTreatment: Equatable, Sendable {
 }
 
 extension TableSchema {
-  /// The key columns of the table, without the columns that have one value in all rows of the trail.
+  /// The indexes of the key columns, without the columns that have one value in all rows of the trail.
   package var rangeKey: [Int] {
     guard let shares = treatment?.shares, !shares.isEmpty else { return key }
     return key.filter { index in !shares.contains { $0.column.hasSameBytes(as: columns[index].name) } }
   }
 }
 
-/// The flags that an apply's rule gives one change of a row. A trail does not contain them.
+/// The flags that an apply's rule sets for one change of a row. A trail does not contain them.
 package struct ChangeTreatment: OptionSet, Sendable {
   package let rawValue: UInt8
   package init(rawValue: UInt8) { self.rawValue = rawValue }
-  /// The flag of a change whose row may be missing at the target, or may differ from the before image.
+  /// The flag of a change that may be applied even if its row is missing at the target or differs from the before
+  /// image.
   package static let tolerant = ChangeTreatment(rawValue: 1)
   /// The flag of a change that cannot be computed from the data that the source sends. `Reshaper.refusal` has the
   /// reason.
   package static let refused = ChangeTreatment(rawValue: 2)
-  /// The flag of a change without enough data to insert its row if the row is missing at the target. `Reshaper.refusal`
-  /// has the reason.
+  /// The flag of a change with too few values to insert its row, if the target lacks the row. `Reshaper.refusal` has
+  /// the reason.
   package static let incomplete = ChangeTreatment(rawValue: 4)
   /// The flag of a row that a refresh copied, in contrast to a row that an application changed.
   package static let copied = ChangeTreatment(rawValue: 8)

@@ -80,7 +80,8 @@ package enum URLPassword {
     return first + 1..<hosts.endIndex
   }
 
-  /// Returns the start of the word with the last @, in a text without a scheme: `ann:secret@db.example/shop`.
+  /// Returns the index at which the word with the last @ starts, in a text without a scheme:
+  /// `ann:secret@db.example/shop`. Nil if there is no @, and for an SQLite URL.
   private static func userStart(in bytes: [UInt8]) -> Int? {
     guard let at = bytes.lastIndex(of: UInt8(ascii: "@")), !bytes.starts(with: "sqlite:".utf8) else { return nil }
     return bytes[..<at].lastIndex { $0 <= 0x20 || $0 == UInt8(ascii: "'") }.map { $0 + 1 } ?? 0

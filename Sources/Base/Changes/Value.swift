@@ -1,4 +1,5 @@
-/// One value of a column in either engine. Code for large numbers of rows uses encoded bytes instead (``ImageView``).
+/// One value of a column in SQLite or PostgreSQL. Code for large numbers of rows uses encoded bytes instead
+/// (``ImageView``).
 package enum Value: Hashable, Sendable {
   case null
   case integer(Int64)
@@ -161,8 +162,8 @@ extension Value {
 
   /// Returns the value as text for messages: at most `max` bytes, from byte `start` on.
   ///
-  /// - Parameter forTerminal: Whether control characters and invalid UTF-8 are escaped, so that a terminal obeys none
-  ///   of them.
+  /// - Parameter forTerminal: Whether control characters and invalid UTF-8 are escaped, so that the text cannot control
+  ///   a terminal.
   package func shown(max: Int, from start: Int = 0, forTerminal: Bool = true) -> String {
     func part(_ bytes: [UInt8], _ max: Int) -> (ArraySlice<UInt8>, before: String, behind: String) {
       let part = bytes.dropFirst(start).prefix(max)

@@ -24,7 +24,7 @@ package struct Scratch: ~Copyable {
     return UnsafeMutableRawBufferPointer(start: base, count: count)
   }
 
-  /// Releases memory above `bytes` after an unusually large value; pointers from earlier calls are invalid then.
+  /// Reduces the memory to `bytes` bytes, if it is larger; pointers from earlier calls are then invalid.
   package mutating func shrink(above bytes: Int) { if capacity > bytes { replace(bytes) } }
 
   private mutating func replace(_ bytes: Int) {

@@ -20,7 +20,7 @@ package final class Zstd {
     return ZSTD_isError(result) == 0 ? result : nil
   }
 
-  /// Decompresses one frame, which must fill `buffer` exactly; returns false if it does not or if it is damaged.
+  /// Decompresses one frame. Returns false if the frame is damaged, or if its content does not fill `buffer` exactly.
   package func decompress(_ frame: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer) -> Bool {
     if decompressor == nil { decompressor = ZSTD_createDCtx() }
     guard let decompressor else { return false }

@@ -45,8 +45,8 @@ package final class CertificateRequest {
     keyID { gnutls_x509_crq_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }
 
-  /// The reason why no certificate is given for a key of this kind. Nil for ECDSA from 256 bits, Ed25519, and RSA of
-  /// 2048 to 8192 bits.
+  /// The reason why a key of this kind gets no certificate. Nil for ECDSA from 256 bits, Ed25519, and RSA of 2048 to
+  /// 8192 bits.
   package var keyProblem: String? {
     var bits: UInt32 = 0
     let code = gnutls_x509_crq_get_pk_algorithm(handle, &bits)

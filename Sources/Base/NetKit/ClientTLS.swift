@@ -8,8 +8,8 @@ package struct ClientTLS: Sendable, Equatable {
   package var authorities: String?
   /// The name that the server's certificate must be for, instead of the URL's host.
   package var name: String?
-  /// The server's public key: `sha256//` and the Base64 of its SHA-256. It is checked instead of an authority and a
-  /// name.
+  /// The server's public key: `sha256//` and the Base64 of its SHA-256. The client verifies the server by this key,
+  /// instead of by an authority and a name.
   package var pin: String?
 
   package init(

@@ -118,7 +118,7 @@ final class CurlHandle {
   }
 }
 
-/// A list of header lines. It stays in memory while libcurl uses it, because libcurl does not copy it.
+/// A list of header lines. libcurl does not copy the list, so the object must exist as long as libcurl uses it.
 final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 

@@ -17,14 +17,15 @@ package struct HTTPReply: Sendable {
   }
 }
 
-/// A client of one listener, over one connection that is kept. Belongs to one thread. Source: libcurl(3).
+/// A client of one listener, over one connection that stays open between requests. It belongs to one thread. Source:
+/// libcurl(3).
 package final class HTTPClient {
   package struct Options: Sendable {
     package var connectSeconds: Int
     /// The number of seconds without a byte in either direction after which a request fails. It is greater than the
     /// longest time for which a request asks the peer to wait.
     package var silenceSeconds: Int
-    /// The limit on bytes per second. Clients with the same object share it.
+    /// The limit on bytes per second. Clients with the same object share the limit.
     package var rate: RateLimit?
     /// The name of this node, sent in `Cairn-Node`.
     package var node: String?

@@ -49,14 +49,14 @@ final class HTTPConnection: Sendable {
     get { stranger.load(ordering: .relaxed) }
     set { stranger.store(newValue, ordering: .relaxed) }
   }
-  /// The names in certificates under which this connection is counted, to limit the connections of each name; usually
-  /// one.
+  /// The certificate names under which the listener counts this connection, usually one. The number of connections of
+  /// each name is limited.
   var names: Set<String> { counted.withLock { $0 } }
   func countsFor(_ name: String) { _ = counted.withLock { $0.insert(name) } }
   var isEnded: Bool { ended.load(ordering: .relaxed) }
 
-  /// Ends the connection: the thread that serves it finds it closed. To be called only while the descriptor is sure to
-  /// be open.
+  /// Ends the connection by shutting down its socket, so that the thread that serves it stops. Call it only while the
+  /// descriptor is known to be open.
   func end() {
     ended.store(true, ordering: .relaxed)
     shutdown(descriptor, Int32(SHUT_RDWR))

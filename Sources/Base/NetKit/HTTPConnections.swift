@@ -5,7 +5,7 @@ import Synchronization
 final class HTTPConnections: Sendable {
   private struct State {
     var all: [ObjectIdentifier: HTTPConnection] = [:]
-    /// The connections whose clients had not proved their name at the last check, oldest first.
+    /// The connections whose clients had not proved their identity at the last check, oldest first.
     var strangers: [HTTPConnection] = []
     var perAddress: [String: Int] = [:]
     /// The connections that have shown a certificate, by the name in the certificate.
@@ -71,7 +71,8 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends the connections whose running request may not continue. Idle ones are checked with their next request.
+  /// Ends each connection whose request in progress may not continue. An idle connection is checked at its next
+  /// request.
   ///
   /// - Parameter counts: Returns whether a certificate is still valid. It is called once for each certificate.
   /// - Parameter mayGoOn: Returns whether a request may still be answered.

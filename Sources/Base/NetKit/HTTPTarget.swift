@@ -1,4 +1,4 @@
-/// The path and query of a request, decoded. A text that could be read in two ways is refused.
+/// The path and query of a request, decoded. A text that could be read in two ways is invalid.
 ///
 /// Source: RFC 3986, sections 2.1, 3.3 and 3.4.
 package struct HTTPTarget: Equatable, Sendable {

@@ -43,7 +43,7 @@ struct PeerVerdict: Sendable, Equatable {
     "the certificate \(facts.fingerprint.prefix(16))… of '\(facts.commonName)'"
   }
 
-  /// Returns the fault of a certificate in words, from the bits of a verification.
+  /// Returns the fault of a certificate in words, from the status bits of its verification by GnuTLS.
   static func words(_ status: UInt32) -> String {
     let bits: [(gnutls_certificate_status_t, String)] = [
       (GNUTLS_CERT_REVOKED, "was revoked"), (GNUTLS_CERT_EXPIRED, "has expired"),

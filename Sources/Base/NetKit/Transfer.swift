@@ -6,7 +6,7 @@ final class Transfer {
   private(set) var status = 0
   private(set) var headers: [String: String] = [:]
   private(set) var body: [UInt8] = []
-  /// The bytes of the body received so far, kept here or passed to the sink.
+  /// The number of bytes of the answer's body that have been received so far.
   private(set) var received = 0
   /// The error that the receiver of the answer's body or the source of the request's body threw.
   private(set) var error: (any Error)?

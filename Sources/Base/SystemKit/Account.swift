@@ -1,7 +1,7 @@
 import CShims
 import Glibc
 
-/// A user of this system, with its groups: enough to judge its rights from the modes of files.
+/// A user of this system with the user's groups, to find out which files the user may read and write.
 package struct Account: Equatable, Sendable {
   package let name: String
   package let user: UInt32
@@ -32,8 +32,8 @@ package struct Account: Equatable, Sendable {
     groups = Set(list.prefix(Int(max(0, min(count, 256))))).union([entry.pw_gid])
   }
 
-  /// Gives this process the rights of the account for good: initgroups(3), setgid(2), setuid(2). Returns false if the
-  /// kernel refuses, as it does for all users except root.
+  /// Gives this process the rights of the account permanently: initgroups(3), setgid(2), setuid(2). Returns false if
+  /// the kernel does not allow it; it allows it only to root.
   package func become() -> Bool {
     guard let entry = getpwnam(name) else { return false }
     let group = entry.pointee.pw_gid
@@ -101,8 +101,8 @@ extension Folder {
 }
 
 extension Account {
-  /// Runs `body` with the rights of the user that a file or folder belongs to, if this process is root. So created
-  /// files belong to that user, and that user's links cannot lead root elsewhere. For programs with one thread:
+  /// Runs `body` with the rights of the user that a file or folder belongs to, if this process is root. Created files
+  /// then belong to that user, and links of that user cannot mislead root. The program must have only one thread:
   /// seteuid(2).
   package static func asOwner<T, E: Error>(of path: String, _ body: () throws(E) -> T) throws(E) -> T {
     var info = stat()

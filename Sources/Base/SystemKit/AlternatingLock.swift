@@ -1,9 +1,9 @@
 import Synchronization
 
-/// A lock for two parties that take turns: a party that releases it lets the other go first, if the other has asked for
-/// it.
+/// A lock for two parties. A party that releases the lock lets the other one go first, if that one has asked for the
+/// lock.
 ///
-/// No call waits. A party that does not get the lock asks again soon; while it keeps asking, its turn is kept.
+/// No call waits. A party that does not get the lock must ask again soon, or it loses its turn.
 ///
 ///     let turns = AlternatingLock()
 ///     turns.tryLock(.reader)    // true
@@ -17,7 +17,8 @@ package final class AlternatingLock: Sendable {
     var holder: Party?
     /// The party that had the lock last.
     var last: Party?
-    /// The party that asked for the lock and did not get it. Its turn is kept until this time, in monotonic ms.
+    /// The party that asked for the lock and did not get it. It loses its turn at `until`, in ms of a monotonic clock,
+    /// unless it asks again.
     var asking: (party: Party, until: Int64)?
   }
 

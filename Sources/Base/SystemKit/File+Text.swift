@@ -4,7 +4,7 @@ extension File {
   /// Returns the content of a whole file as UTF-8.
   ///
   /// - Parameter bytesMax: The largest file that is read, in bytes.
-  /// - Throws: EFBIG for a larger file, also if it grows while it is read: part of a file is never returned.
+  /// - Throws: EFBIG for a larger file, even if the file becomes larger only while it is read.
   package static func text(_ path: String, bytesMax: Int = 16 << 20) throws(FileError) -> String {
     let file = try File(path, .read)
     let size = try file.size

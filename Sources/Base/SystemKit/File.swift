@@ -108,8 +108,8 @@ package final class File {
     }
   }
 
-  /// Lets the disk begin to write the range: sync_file_range(2). A hint: it makes nothing durable, and the next sync
-  /// reports its errors.
+  /// Starts to write the range to the disk, without waiting: sync_file_range(2). This makes nothing durable, and the
+  /// next sync reports errors.
   package func beginWriting(from offset: UInt64, count: UInt64) {
     cairn_begin_writing(descriptor, offset, count)
   }
@@ -152,8 +152,8 @@ package final class File {
     try Folder.sync(Folder.parent(of: path))
   }
 
-  /// Takes an exclusive lock without waiting: flock(2). Returns false if another open file has the lock. Closing
-  /// releases it.
+  /// Takes an exclusive lock without waiting: flock(2). Returns false if another open file has the lock. Closing the
+  /// file releases the lock.
   package func tryLock() throws(FileError) -> Bool {
     while flock(descriptor, LOCK_EX | LOCK_NB) < 0 {
       if errno == EWOULDBLOCK { return false }

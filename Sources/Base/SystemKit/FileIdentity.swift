@@ -4,7 +4,7 @@ import Glibc
 package struct FileIdentity: Hashable, Sendable {
   let device: UInt64
   let inode: UInt64
-  /// The user that the file belongs to. It does not count when identities are compared.
+  /// The user that the file belongs to. Comparisons of identities ignore it.
   package let owner: UInt32
 
   /// Reads the identity of the file at a path; nil if there is no file. Without `followsLink`, a link has its own
@@ -26,7 +26,7 @@ package struct FileIdentity: Hashable, Sendable {
     hasher.combine(inode)
   }
 
-  /// Returns the path without links and dots, as far as it exists.
+  /// Returns the path without symbolic links and dots. Parts of the path that do not exist stay unchanged.
   package static func canonical(_ path: String) -> String {
     if let buffer = realpath(path, nil) {
       defer { free(buffer) }
@@ -36,7 +36,8 @@ package struct FileIdentity: Hashable, Sendable {
     return canonical(String(path[..<slash])) + path[slash...]
   }
 
-  /// Returns the path with its folders free of links and dots; the last part stays, even if it is a link.
+  /// Returns the path without symbolic links and dots in its folder. The last part of the path stays, even if it is a
+  /// link.
   package static func canonicalFolder(of path: String) -> String {
     let name = Folder.lastName(of: path)
     guard path.hasSuffix(name), !["", ".", ".."].contains(name) else { return canonical(path) }

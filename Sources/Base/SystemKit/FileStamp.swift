@@ -1,7 +1,7 @@
 import Glibc
 
 /// The device, inode, size and modification time of a file. Two values for one path differ if the file was replaced or
-/// written between them.
+/// written in between.
 package struct FileStamp: Equatable, Sendable {
   private let device: UInt64
   private let inode: UInt64

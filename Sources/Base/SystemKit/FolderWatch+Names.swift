@@ -1,8 +1,8 @@
 import Glibc
 
 extension FolderWatch {
-  /// Forgets the changes so far, as ``drain()``. Returns whether one of them was to a file whose name `isMeant`
-  /// accepts, or had no file name. Other files in the folder are ignored.
+  /// Forgets the changes so far, as ``drain()``. Returns true if `isMeant` accepts the file name of one of the changes,
+  /// or if a change has no file name.
   package func drain(where isMeant: (String) -> Bool) -> Bool {
     var seen = false
     let headerBytes = MemoryLayout<inotify_event>.size

@@ -1,7 +1,7 @@
 import Glibc
 
-/// Reports changes of a file, or of anything in a folder: inotify(7). For Linux file systems; changes that another host
-/// makes through a network file system are not seen.
+/// Reports changes of a file, or of anything in a folder: inotify(7). It does not see changes that another host makes
+/// through a network file system.
 package final class FolderWatch {
   package let path: String
   /// The descriptor for poll(2): readable when something has changed since the last ``drain()``. The watch owns it.

@@ -44,7 +44,7 @@ package final class LocalSocket {
     }
   }
 
-  /// The user and the process of the peer, as the kernel reports them; nil if it does not.
+  /// The user and the process of the peer; nil if the kernel does not report them.
   package var peer: (user: UInt32, process: Int32)? {
     var (user, process): (UInt32, Int32) = (0, 0)
     return cairn_peer_user(descriptor, &user, &process) == 0 ? (user, process) : nil
@@ -56,8 +56,8 @@ package final class LocalSocket {
 
   /// Returns the next line without its end; nil if the peer has closed.
   ///
-  /// - Parameter seconds: The limit for the whole line, even if its bytes come slowly; nil: each piece of the line has
-  ///   the limit of the initializer.
+  /// - Parameter seconds: The limit for the whole line, even if its bytes come slowly. Nil: the limit of the
+  ///   initializer, for each single read.
   /// - Throws: EMSGSIZE for a line of more than `bytesMax`, EAGAIN if the peer takes too long.
   package func readLine(bytesMax: Int, seconds: Int? = nil) throws(FileError) -> [UInt8]? {
     let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }
@@ -83,7 +83,7 @@ package final class LocalSocket {
     }
   }
 
-  /// Waits until bytes can be read or written. Throws EAGAIN when the time is over.
+  /// Waits until bytes can be read or written. Throws EAGAIN at the deadline, in ms of a monotonic clock.
   private func wait(_ events: Int16, until deadline: Int64) throws(FileError) {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     let left = Int32(clamping: max(0, deadline - Clock.monotonicMilliseconds))
@@ -92,8 +92,8 @@ package final class LocalSocket {
 
   /// Writes a line and its end: send(2), without SIGPIPE.
   ///
-  /// - Parameter seconds: The limit for the whole line, even if the peer reads slowly; nil: each piece of the line has
-  ///   the limit of the initializer.
+  /// - Parameter seconds: The limit for the whole line, even if the peer reads slowly. Nil: the limit of the
+  ///   initializer, for each single write.
   /// - Throws: EAGAIN if the peer takes too long.
   package func writeLine(_ line: String, seconds: Int? = nil) throws(FileError) {
     let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }

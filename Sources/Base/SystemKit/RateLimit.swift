@@ -15,7 +15,8 @@ package final class RateLimit: Sendable {
   /// - Parameter bytesPerSecond: The limit; nil: no limit.
   package init(bytesPerSecond: Int?) { self.bytesPerSecond = bytesPerSecond }
 
-  /// Counts bytes, and sleeps as long as the limit requires; a stop ends the sleep.
+  /// Counts bytes that were read or sent, and sleeps as long as the limit requires. The sleep ends early when the
+  /// signal is set.
   package func spend(_ bytes: Int, _ stop: StopSignal) {
     guard let bytesPerSecond else { return }
     let now = Clock.monotonicMilliseconds
@@ -31,7 +32,7 @@ package final class RateLimit: Sendable {
   }
 
   /// Returns the number of rows to read at once, if each has `rowBytes` bytes: at most `rows`, but at least `least`.
-  /// The number is so small that a pause is rarely longer than half a second. Without a limit, it is `rows`.
+  /// After that many rows, a pause is rarely longer than half a second. Without a limit, the number is `rows`.
   package func rows(_ rows: Int, of rowBytes: Int, least: Int = 20) -> Int {
     guard let bytesPerSecond else { return rows }
     return max(least, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))

@@ -56,8 +56,8 @@ package enum ConfDocument {
 
   // MARK: The reference
 
-  /// The reference configuration `conf/cairn.toml`. It is valid: optional sections, and options that have a default,
-  /// are comments.
+  /// The reference configuration `conf/cairn.toml`. It is a valid configuration, in which optional sections and options
+  /// with a default are comments.
   package static var reference: String {
     var text = """
       # The conf of cairnd: every section and option, with its default or an example.
@@ -131,7 +131,8 @@ extension OptionTable.Section {
 }
 
 extension OptionTable.Option {
-  /// Returns the text that says what Cairn does if the option is missing.
+  /// Returns a text about the option's absence in a conf: that it is required, its default, or what Cairn does without
+  /// it.
   ///
   /// - Parameter code: The quote character around code.
   package func without(code: String) -> String {

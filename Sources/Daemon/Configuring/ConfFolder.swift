@@ -7,7 +7,7 @@ package enum ConfFolder {
   package static let usual = "/etc/cairn"
   private static let bytesMax: UInt64 = 1 << 20
 
-  /// Loads a configuration. Never throws: unreadable files are problems of the configuration.
+  /// Loads a configuration. Never throws: an unreadable file becomes a problem in the result.
   /// - Parameter path: the folder, or a single file.
   /// - Parameter more: files to treat as if they were in the folder.
   package static func load(
@@ -159,8 +159,8 @@ package enum ConfFolder {
       hint: "let the user of the daemon read it, and give it less than 1 MiB")
   }
 
-  /// Returns the name of the database whose password is in a file. A service gets the files as `database.NAME`, or as
-  /// `database_NAME` from a folder that is passed as a whole. In the configuration folder they are named just `NAME`.
+  /// Returns the name of the database whose password is in a file; nil for any other file. For a service, the file is
+  /// named `database.NAME` or `database_NAME`. In the configuration folder, it may also be named just `NAME`.
   ///
   /// Source: https://www.freedesktop.org/software/systemd/man/252/systemd.exec.html#LoadCredential=ID:PATH
   private static func database(_ file: String, isService: Bool) -> String? {
@@ -170,7 +170,7 @@ package enum ConfFolder {
     return isService || file.hasPrefix(".") ? nil : file
   }
 
-  /// Returns the passwords of a folder by the names of their databases. The final newline of a file is not part of the
+  /// Returns the passwords in the files of a folder, by database name. The final newline of a file is not part of the
   /// password.
   private static func credentials(
     in folder: String, isService: Bool, _ problems: inout [ConfProblem]

@@ -27,7 +27,7 @@ extension ConfReferences {
       "\(mend) a section [capture.\(trail.name)]")
   }
 
-  /// Adds a problem unless a trail of another node can arrive here: a pump fetches it, or a peer may push it.
+  /// Adds a problem unless this node receives the trail of another node: a pump fetches it, or a peer may push it.
   mutating func checkComes(_ trail: TrailName, _ place: ConfPlace, for title: String) {
     guard isWhole, !awaitsPeers else { return }
     let isFetched = pumps.contains { pump in

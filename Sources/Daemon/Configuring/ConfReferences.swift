@@ -1,7 +1,8 @@
 import Changes
 import Conflicts
 
-/// Checks references between sections: names of databases and trails, and conflicting uses of them.
+/// Checks references between sections: databases and trails that sections name must exist, and must not be used in
+/// conflicting ways.
 struct ConfReferences {
   let node: String?
   private let databases: [ReadSection]
@@ -16,8 +17,8 @@ struct ConfReferences {
   private let databaseNames: [String]
   /// Whether all files could be read. If not, a section that seems to be missing may be in an unreadable file.
   let isWhole: Bool
-  /// Whether sections of peers that push trails may be added later. If so, an apply of a trail that no peer may push
-  /// yet is not a problem.
+  /// Whether sections `[peer.NAME]` may be added later. An apply of a trail that no peer may push yet is then not a
+  /// problem.
   let awaitsPeers: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
@@ -56,8 +57,8 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// Returns a text that is equal for two sections that use the same database. It is the URL of the database; for an
-  /// SQLite file, it is equal for all paths of the file. Nil if the section names no database.
+  /// Returns a text that is equal for two sections that use the same database. It is the URL, in one form for all paths
+  /// of an SQLite file. Nil if the section names no database.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
@@ -99,8 +100,8 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if `tables` is missing: a trail of another node may write only tables that the operator of this
-  /// node lists.
+  /// Adds a problem if an apply of another node's trail has no option `tables`. The operator of this node must list the
+  /// tables that such a trail may change.
   private mutating func checkAllowList(_ apply: ReadSection, _ trail: TrailName) {
     guard apply.values["tables"] == nil, apply.wrong["tables"] == nil else { return }
     add(
@@ -123,8 +124,7 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if a capture has `applied = "include"` and its rows would return to the database where they were
-  /// first written.
+  /// Adds a problem if a capture has `applied = "include"`, but rows that it passes on would return to their origin.
   private mutating func checkApplied(_ capture: ReadSection) {
     guard capture.text("applied") == "include", let database = identity(capture) else { return }
     for apply in applies where identity(apply) == database {
@@ -145,8 +145,8 @@ struct ConfReferences {
     return captures.first { "\(node).\($0.source.name)" == apply.text("trail") }
   }
 
-  /// Returns the last apply of a path of applies that leads from database `start` to database `end`, through any
-  /// number of databases. Returns nil if there is no such path.
+  /// Finds a path from database `start` to database `end`, in which each apply writes to the source of the next one.
+  /// Returns the last apply of the path; nil if there is no path.
   private func wayBack(from start: String, to end: String) -> ReadSection? {
     var reached: Set<String> = [start]
     var new = [start]

@@ -5,12 +5,12 @@ extension Configuration.Apply {
   /// The rules that resolve conflicts; they have no effect in one-way replication.
   package var conflictPlan: ConflictPlan { ConflictPlan(conflicts, tables: tableConflicts) }
 
-  /// The treatment of local writes at the target; it has no effect in two-way replication.
+  /// The rules for writes of applications to the target; they have no effect in two-way replication.
   package var localWritesPlan: LocalWritesPlan { LocalWritesPlan(localWrites, tables: tableLocalWrites) }
 }
 
 extension ConflictPlan.Part {
-  /// Creates the conflict settings of a section; `usual` fills in missing ones.
+  /// Creates the conflict settings of a section. Missing settings, except those of columns, come from `usual`.
   init(_ section: ReadSection, else usual: Self = Self()) {
     self.init(
       rule: section.text("conflict").flatMap { try? ConflictRules.Rule($0) } ?? usual.rule,

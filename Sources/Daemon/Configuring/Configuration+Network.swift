@@ -75,7 +75,7 @@ extension Configuration {
     }
   }
 
-  /// Returns whether a trail of another node can arrive here: a pump fetches it, or a peer may push it.
+  /// Returns whether this node receives a trail of another node: a pump fetches it, or a peer may push it.
   package func receives(_ trail: String) -> Bool {
     pumps.contains { $0.way == .pull && $0.trails.includes(trail) } || peers.contains { $0.push.includes(trail) }
   }
@@ -143,8 +143,8 @@ extension Configuration {
   /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.
   package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? shareBytes }
 
-  /// The limits for one node whose trails come to this node, pushed by that node or fetched by this one. They say which
-  /// trails may come, how many, and how many bytes.
+  /// The limits for the trails of one other node: which trails may come to this node, how many, and how many bytes. The
+  /// other node pushes the trails, or this node fetches them.
   package struct Share: Sendable {
     package let node: String
     package fileprivate(set) var patterns: [TrailPatterns] = []
@@ -152,7 +152,8 @@ extension Configuration {
     package let trails: Int
     /// The maximum number of bytes that the other node's trails may occupy on this node's disk; nil: no limit.
     package let diskBytes: Int64?
-    /// Whether the conf has a section `[peer.NAME]` for the node. Otherwise only pumps fetch trails from it.
+    /// Whether the conf has a section `[peer.NAME]` for the node. If not, its trails come only through pumps of this
+    /// node.
     package let isPeer: Bool
 
     package func includes(_ trail: TrailName) -> Bool { patterns.contains { $0.includes(trail) } }

@@ -21,7 +21,7 @@ package struct Configuration: Equatable, Sendable {
 
   package init(node: Node) { self.node = node }
 
-  /// Returns the database with a name, to which captures and applies refer.
+  /// Returns the database with this name; nil if the configuration has none.
   package func database(_ name: String) -> Database? { databases.first { $0.name == name } }
 
   /// Returns the trail that a capture writes: `NODE.NAME`.
@@ -47,8 +47,8 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var url: String
     /// The password, from a systemd credential. Never printed.
     @ByBytes package var secret: String? = nil
-    /// Whether tables of the database may generate keys that tables of other nodes also generate. If true, the operator
-    /// confirms that applications avoid collisions.
+    /// Whether tables of the database may generate keys that tables of other nodes also generate. Applications must
+    /// then avoid equal keys.
     package var sharesKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
@@ -56,11 +56,11 @@ package struct Configuration: Equatable, Sendable {
     }
   }
 
-  /// The treatment of rows that applies write to a captured database.
+  /// The option `applied` of a capture: whether it sends the rows that apply has written to its source.
   package enum AppliedRows: String, CaseIterable, Sendable {
-    /// Rows that applies write go into the trail of the database too.
+    /// The trail also includes rows that apply has written to the source.
     case include
-    /// Only rows that applications write go into the trail of the database.
+    /// The trail includes only rows that applications have written to the source.
     case skip
   }
 
@@ -76,8 +76,8 @@ package struct Configuration: Equatable, Sendable {
     package var journalRows = 5_000_000
     /// Whether capture first sends the rows that are in the tables when it begins.
     package var copiesRows = true
-    /// The treatment of rows that applies write to the database; nil: they go into the trail if no path of applies
-    /// returns them to their origin.
+    /// Whether the trail includes rows that apply has written to the database. Nil: it includes them if they would not
+    /// return to their origin.
     package var applied: AppliedRows?
     /// The interval of heartbeats while there are no other changes; zero: no heartbeats.
     package var heartbeat = Duration.seconds(10)
@@ -99,37 +99,37 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var fireTriggers: [String] = []
     /// The conflict rules for tables that have no rules of their own.
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
-    /// The treatment of writes by applications to tables that only this apply should write, unless a table has its own
+    /// The reaction to writes of applications to tables that only this apply should write. A table may have its own
     /// setting.
     package var localWrites = LocalWrites.stop
     /// The maximum time by which the clock of the trail's node may be ahead of the local clock. A transaction whose
     /// time is further ahead is not applied until the difference is small enough.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
-    /// The treatment of rows that are in the target's tables before the first copy. Nil: the apply stops if there are
+    /// The action for rows that are in the target's tables before the first copy. Nil: the apply stops if there are
     /// such rows.
     package var existing: ExistingRows?
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
-    /// The treatment of schema changes; nil: it depends on whether Cairn created the table.
+    /// The policy for schema changes; nil: it depends on whether Cairn created the table.
     package var ddl: DDLPolicy?
     package var replay = ReplayPolicy.rows
-    /// The maximum number of bytes per second that an audit reads, at both ends together. 0: no audit. Nil: the
-    /// default rate if the target must equal the source (see ``mayDiffer``), otherwise no audit.
+    /// The maximum number of bytes per second that an audit reads from source and target together. 0: no audit. Nil:
+    /// the default rate if the target must equal the source (see ``mayDiffer``), otherwise no audit.
     package var auditBytesPerSecond: Int?
     /// The rules of tables, in the order of the configuration.
     package var rules: [TableRule] = []
     /// The conflict settings of each table that has its own.
     package var tableConflicts: [ConflictPlan.Table] = []
-    /// The treatment of local writes, for each table that has its own setting.
+    /// The reaction to writes of applications, for each table that has its own setting.
     package var tableLocalWrites: [LocalWritesPlan.Table] = []
 
     package init(name: String, trail: String, database: String) {
       (self.name, self.trail, self.database) = (name, trail, database)
     }
 
-    /// Whether these settings let rows of the target differ from the source after all changes are applied. The value
-    /// has no meaning in two-way replication.
+    /// Whether these settings allow rows of the target to differ from the source after all changes are applied. The
+    /// value has no meaning in two-way replication.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }

@@ -22,8 +22,8 @@ package struct DaemonPlace: Equatable, Sendable {
     (node, state, socket) = (text("node", "name"), text("node", "state"), text("control", "socket"))
   }
 
-  /// Returns the whole text if it is valid TOML. Otherwise it returns one text for each line: the line after the header
-  /// of its section. So one invalid line does not hide the others.
+  /// Returns the whole text if it is valid TOML. Otherwise returns one text for each line: the header of its section,
+  /// then the line. So one invalid line does not hide the others.
   private static func readable(_ text: String) -> [String] {
     if (try? TomlDocument(text, file: "")) != nil { return [text] }
     var header = ""

@@ -18,13 +18,13 @@ package struct ConfCredential: Sendable {
 
 /// All configuration files, read and checked: the resulting configuration, or all problems.
 package struct LoadedConfiguration: Sendable {
-  /// The inputs of an expression in a rule.
+  /// The purpose of an expression in a rule. It determines the values that the expression can read.
   package enum ExpressionUse: Sendable {
     case ofRow
     /// The expression reads one row; its result becomes the value of a column.
     case ofColumn
-    /// The expression reads two versions of a row. Its result decides about one column, or about the whole row if
-    /// `isOfRows`.
+    /// The expression reads two versions of a row. Its result resolves the conflict for one column, or for the whole
+    /// row if `isOfRows`.
     case ofConflict(isOfRows: Bool)
   }
 

@@ -19,7 +19,7 @@ package enum OptionKind: Equatable, Sendable {
   case count(ClosedRange<Int>)
   case duration(ClosedRange<Duration>)
   case size
-  /// A rate. If `mayBeOff`, the word "off" is valid too.
+  /// A number of bytes per second. If `mayBeOff`, the word "off" is valid too.
   case rate(mayBeOff: Bool)
   /// One of the listed words. Words in `later` are reserved for later versions.
   case choice([String], later: [String])

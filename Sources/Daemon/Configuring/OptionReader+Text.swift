@@ -25,8 +25,8 @@ extension OptionReader {
     return nil
   }
 
-  /// Returns whether the text of a column rule is valid: an expression, or any text for the column `*`, which names
-  /// columns that are copied unchanged.
+  /// Returns whether the text of a column rule is a valid expression. For the column `*`, any text is valid, because it
+  /// is not an expression.
   mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
     column == "*" || isExpression(text, place, "column \(column)", .ofColumn)
   }

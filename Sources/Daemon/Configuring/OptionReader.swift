@@ -200,7 +200,7 @@ struct OptionReader {
 
   private static let leastBytes: Int64 = 64 << 20
 
-  /// Adds a problem for a number with a unit that cannot be parsed.
+  /// Adds a problem for an option whose text is not a number with a unit.
   /// - Parameter isAllowed: returns whether a corrected text is valid; only a valid one is suggested.
   private mutating func misread(
     _ error: Quantity.Misread, _ text: String, _ place: ConfPlace, _ option: OptionTable.Option, _ what: String,

@@ -44,7 +44,8 @@ package enum OptionTable {
     package let defaultText: String?
     /// The behaviour if the option is missing and has no default.
     package let absence: String
-    /// Whether this version supports the option. Otherwise the option is reserved, and refused.
+    /// Whether this version supports the option. An unsupported option is reserved for later versions, and is an error
+    /// in a conf.
     package let isSupported: Bool
     /// The option that must not be given together with this one; nil if there is none.
     package let alternative: String?

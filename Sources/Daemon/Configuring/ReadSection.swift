@@ -15,7 +15,7 @@ struct ReadSection {
   /// The options that are present but invalid, each with its place in the conf.
   private(set) var wrong: [String: ConfPlace] = [:]
 
-  /// Reads the options of a section. Unknown, invalid and missing options become problems of the reader.
+  /// Reads the options of a section. Unknown, invalid and missing options are added to the problems of the reader.
   init(_ source: ConfSection, _ reader: inout OptionReader) {
     self.source = source
     let section = source.section
@@ -74,7 +74,7 @@ struct ReadSection {
 }
 
 extension OptionValue {
-  /// Returns the value as TOML. Durations and sizes keep the form that the file has.
+  /// Returns the value as TOML. A duration or size is returned as it is written in the file.
   fileprivate func shown(_ node: TomlNode) -> String {
     switch self {
     case .text(let text): Self.quoted(text)

@@ -3,7 +3,7 @@ import Changes
 /// A section, merged from all files; its options are not parsed yet.
 struct ConfSection {
   let section: OptionTable.Section
-  /// The name of the section; for a list, the name of the section that it belongs to.
+  /// The name of the section. For a section that repeats, such as `[[apply.NAME.table]]`, it is NAME.
   let name: String
   /// The place of the section's first header in the files.
   let place: ConfPlace

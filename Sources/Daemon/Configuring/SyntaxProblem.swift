@@ -11,7 +11,7 @@ enum SyntaxProblem {
     return ConfProblem(.confSyntax, at: failure.place, "this is not TOML: \(reason)", hint: hint(line, reason))
   }
 
-  /// Returns the parser's reason without its place in the text and without names from the parser library.
+  /// Returns the parser's message without the place of the error and without names from the parser library.
   private static func plain(_ reason: String) -> String {
     var text = reason[...]
     if text.hasPrefix("Error while parsing"), let colon = text.firstIndex(of: ":") {

@@ -19,12 +19,12 @@ package enum ConflictLogs {
     }
   }
 
-  /// Returns the tables of a database to which the applies of a trail may write, as the conf lists them.
+  /// Returns the tables of a database to which a trail may be applied, as the conf lists them.
   ///
-  /// If no apply of the conf writes to the database, the database belongs to a replication without a daemon, and all
-  /// tables are allowed.
+  /// If the conf has no apply that writes to the database, all tables are allowed: the replication runs without a
+  /// daemon.
   ///
-  /// - Throws: `table-forbidden` if applies of the conf write to the database, but none of them reads this trail.
+  /// - Throws: `table-forbidden` if the conf has applies that write to the database, but none of them reads this trail.
   package static func scope(
     of trail: TrailName, into url: DatabaseURL, by configuration: Configuration
   ) throws -> TargetScope {
@@ -42,14 +42,14 @@ package enum ConflictLogs {
     return TargetScope(lists.flatMap(\.self))
   }
 
-  /// Returns the databases to which the applies of a configuration write, sorted by their names in the configuration.
+  /// Returns the databases to which a configuration applies trails, sorted by their names in the configuration.
   package static func databases(of configuration: Configuration) throws -> [DatabaseURL] {
     let names = Set(configuration.applies.map(\.database))
     return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
   }
 
-  /// Returns the sources and targets of the replications in a state folder; nil: in all state folders at the usual
-  /// place. Files that no longer exist are left out.
+  /// Returns the sources and targets of the replications in a state folder. If `state` is nil, all state folders at the
+  /// usual place are searched. Database files that no longer exist are left out.
   package static func databases(inState state: String?) throws -> [DatabaseURL] {
     var urls: [DatabaseURL] = []
     for place in try StateFolders.places(in: state) {
@@ -62,7 +62,7 @@ package enum ConflictLogs {
 }
 
 extension StateFolders {
-  /// Returns the sources and targets of the replications in a state folder, as text from the folder's files.
+  /// Returns the sources and targets of the replications in a state folder, as they are written in its files.
   static func places(in state: String?) throws -> [String] {
     try folders(state).flatMap { folder -> [String] in
       guard Folder.exists("\(folder)/replication") else { return [] }

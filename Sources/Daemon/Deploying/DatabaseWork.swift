@@ -2,12 +2,13 @@ import Changes
 import Operating
 import Steering
 
-/// An exclusive task on a database. Only one worker may have it, even if the conf has several URLs of the database.
+/// An exclusive task on a database: its capture, or the apply of one trail. Only one worker may have the task, even if
+/// the conf has several URLs for the database.
 package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)
 
-  /// Returns the error for a second worker that is configured for this task, which `worker` already has.
+  /// Returns the error for a second worker that the conf gives this task. `worker` is the first one.
   package func isDone(by worker: WorkerName) -> CairnError {
     switch self {
     case .capture:

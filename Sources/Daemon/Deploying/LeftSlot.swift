@@ -6,7 +6,8 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// A slot of a capture that was removed from the configuration: the server keeps log for it until it is dropped.
+/// A slot whose capture was removed from the configuration. The server keeps log for the slot until the slot is
+/// dropped.
 package struct LeftSlot: Equatable, Sendable {
   /// The state of the slot at the server.
   package enum Standing: Equatable, Sendable {
@@ -15,7 +16,7 @@ package struct LeftSlot: Equatable, Sendable {
     case inUse
     /// The slot exists; the server keeps this many bytes of log for it.
     case left(bytes: Int64)
-    /// The server could not be asked.
+    /// The server could not be queried; the text is the reason.
     case unknown(String)
   }
 
@@ -26,8 +27,8 @@ package struct LeftSlot: Equatable, Sendable {
   @ByBytes package private(set) var url: String
   @ByBytes private var file: String
 
-  /// Writes the URL of the source to a file in the folder of the trail. The file locates the slot after the source has
-  /// left the configuration.
+  /// Writes the URL of the source to a file in the folder of the trail. By this file, Cairn finds the slot after the
+  /// source was removed from the configuration.
   package static func note(source url: String, folder: String) throws {
     let file = Self.file(folder)
     do throws(FileError) {

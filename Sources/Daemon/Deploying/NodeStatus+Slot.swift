@@ -1,8 +1,8 @@
 import Steering
 
 extension NodeStatus.LeftSlot {
-  /// Creates the status entry for a slot whose capture left the conf. Returns nil if the slot is gone, or if a capture
-  /// still reads it.
+  /// Creates the status entry for a slot whose capture was removed from the conf. Returns nil if the slot is gone, or
+  /// if a capture still reads it.
   package init?(_ left: LeftSlot, _ standing: LeftSlot.Standing) {
     self.init(capture: left.trail.name, slot: left.name, place: left.place, command: left.command)
     switch standing {

@@ -4,7 +4,7 @@ import NetKit
 import SystemKit
 
 /// The invitations that this node has issued, each for the name of one node. An invitation has a token that is valid
-/// once. Only the SHA-256 of a token is kept, as the name of a file in `invites`.
+/// once. Only the SHA-256 of a token is kept, as the name of a file in the folder `invites`.
 package struct Invitations: Sendable {
   package struct Invitation: Equatable, Sendable {
     package let name: String

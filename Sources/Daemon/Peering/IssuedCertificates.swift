@@ -2,11 +2,10 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The certificates that the authority of this node has signed for peers, one file each in `issued`.
+/// The certificates that the authority of this node has signed for peers, one file each in the folder `issued`.
 ///
-/// Each name has one valid certificate, except after a renewal: then the old certificate remains valid until the peer
-/// first uses the new one. If a node joins again with a new invitation, all earlier certificates of its name become
-/// invalid.
+/// A peer has one valid certificate. After a renewal, the old one remains valid until the peer first uses the new one.
+/// If the peer joins again with a new invitation, all its earlier certificates become invalid.
 package struct IssuedCertificates: Sendable {
   package struct Entry: Equatable, Sendable {
     package let certificate: PeerCertificate
@@ -43,7 +42,7 @@ package struct IssuedCertificates: Sendable {
     case refused(String, hint: String)
   }
 
-  /// Signs a new certificate for the key of the certificate that a peer presents. It does so in the last third of that
+  /// Signs a new certificate for the key of a peer's present certificate. A renewal is due in the last third of that
   /// certificate's lifetime, or if the authority that signed it is being replaced. A repeated request gets the same
   /// certificate.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {

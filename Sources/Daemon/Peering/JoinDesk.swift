@@ -12,7 +12,8 @@ package final class JoinDesk: Sendable {
   /// The maximum number of renewals for each name in a minute.
   private static let renewalsMax = 6
   private static let minute: Int64 = 60_000
-  /// The maximum number of certificates that are remembered as used, and of names whose renewals are counted.
+  /// The maximum number of certificates that are remembered as used. It is also the maximum number of names whose
+  /// renewals are counted.
   private static let knownMax = 10_000
 
   private let peers: PeerFolder
@@ -140,8 +141,8 @@ package final class JoinDesk: Sendable {
     return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
   }
 
-  /// Returns a response with the fingerprint of the present authority. If the peer's certificate was signed by another
-  /// authority, the peer requests a renewal after this response.
+  /// Returns a response with the fingerprint of the present authority. A peer whose certificate another authority
+  /// signed then requests a renewal.
   private func authority(_ request: HTTPRequest) -> HTTPResponse {
     guard request.peer != nil else {
       return Self.refusal(

@@ -66,7 +66,7 @@ package struct Joining {
       remedy: .badInput)
   }
 
-  /// Renews the certificate, for the same key. That is due if less than a third of its time is left, or if the other
+  /// Renews the certificate for the same key. This is due if less than a third of its lifetime is left, or if the other
   /// node has a new authority.
   ///
   /// - Returns: The new certificate; nil if no renewal is due, or if this node has no certificate from joining.

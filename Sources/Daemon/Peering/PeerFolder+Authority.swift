@@ -29,8 +29,8 @@ extension PeerFolder {
 
   /// Replaces the authority of this node, the key of its listener, or both.
   ///
-  /// The new authority signs from now on. The old one remains trusted until every peer has a certificate of the new
-  /// one; then ``upkeep(node:now:)`` drops it.
+  /// The new authority signs all later certificates. The old one remains trusted until every peer has a certificate
+  /// from the new one; ``upkeep(node:now:)`` then drops the old one.
   ///
   /// - Parameter dropsOld: Whether the old authority is dropped at once. Peers whose certificates it signed must
   ///   then join again.
@@ -131,8 +131,8 @@ extension PeerFolder {
     try settle()
   }
 
-  /// Completes or undoes the replacement of a key that a crash interrupted. If the new key belongs to the present
-  /// certificate, it becomes the present key. Otherwise it is removed.
+  /// Completes or undoes the replacement of a key that a crash interrupted. The new key replaces the present one if it
+  /// belongs to the present certificate; otherwise the new key is removed.
   func settle() throws {
     for name in ["ca", "node"] where Folder.exists(file("\(name).key.next")) {
       let next = try? key("\(name).key.next")
@@ -159,19 +159,19 @@ extension PeerFolder {
 
   // MARK: The list of revoked certificates
 
-  /// The first line of the file `ca.crt`, which records that this node keeps a list of revoked certificates. Without
-  /// `ca.crt` no peer is accepted, so this record cannot be lost while peers connect.
+  /// The first line of the file `ca.crt`. It records that this node keeps a list of revoked certificates. Without
+  /// `ca.crt` no peer can connect, so the record cannot be lost while peers connect.
   private static let mark = "# Cairn: this node keeps a list of revoked certificates; without it all are revoked.\n"
-  /// The file that records that this node keeps a list of revoked certificates, if the node has no `ca.crt`. The
-  /// certificates of such a node come from the operator's own authority.
+  /// The name of the file that records that this node keeps a list of revoked certificates. It is for a node without
+  /// `ca.crt`, whose certificates come from the operator's own authority.
   private static let keptFile = "revoked.kept"
 
   private static func marked(_ certificates: [Certificate]) -> String {
     mark + certificates.map(\.pem).joined()
   }
 
-  /// Whether this node keeps a list of revoked certificates, so that a missing list is an error. It is also true if the
-  /// files that record this cannot be read.
+  /// Whether this node keeps a list of revoked certificates; a missing list is then an error. Also true if the files
+  /// that record this cannot be read.
   var keepsRevoked: Bool {
     do {
       if try FileStamp.look(at: file(Self.keptFile)) != nil { return true }

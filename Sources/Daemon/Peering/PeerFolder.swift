@@ -34,8 +34,8 @@ package struct PeerFolder: Sendable {
       revoked: { revoked.contains($0) })
   }
 
-  /// Returns the certificate that this node presents to a peer, and the authorities by which it verifies the peer. Both
-  /// came from joining the peer, if this node has joined it. Otherwise both are the listener's.
+  /// Returns the certificate that this node presents to a peer, and the authorities by which it verifies the peer. If
+  /// this node has joined the peer, both come from the peer. Otherwise both are those of this node's listener.
   package func clientTLS(_ peer: String?) -> ClientTLS {
     let folder = peer.map { joined($0) }.flatMap { Folder.exists($0.file("node.crt")) ? $0 : nil } ?? self
     return ClientTLS(

@@ -66,7 +66,7 @@ package final class RevokedPeers: Sendable {
     }
   }
 
-  /// The reason why all certificates count as revoked; nil while the list is known.
+  /// The reason why the list could not be read, so that all certificates count as revoked; nil if it could be read.
   package var problem: Unknown? {
     if case .unknown(let unknown) = known { unknown } else { nil }
   }

@@ -21,8 +21,8 @@ package final class HTTPListener {
     /// Whether only programs of this machine can connect. The `Host` of their requests must then name this machine.
     let isLoopback: Bool
 
-    /// Returns whether the `Host` of a request names this server. A web page could make its own name point to 127.0.0.1
-    /// (DNS rebinding) and read the answers, but the browser sends that name in `Host`.
+    /// Returns whether the `Host` of a request names this server. Otherwise a web page could read the answers through a
+    /// name of its own that points to 127.0.0.1 (DNS rebinding).
     private func isMeant(_ request: HTTPRequest) -> Bool {
       guard isLoopback, let host = request.header("Host") else { return true }
       return HTTPBase("http://" + host)?.isLoopback ?? false

@@ -50,8 +50,8 @@ struct Allowances: Sendable {
 
   var count: Int { known.count }
 
-  /// Returns whether an event of the client `asker` is allowed now, and counts it if so. If the maximum number of
-  /// clients is reached, and all of them had events recently, a new client is refused.
+  /// Returns whether an event of the client `asker` is allowed now, and counts it if so. Returns false for a new client
+  /// if the maximum number of clients is reached and all of them had events recently.
   mutating func take(_ asker: String, now: Int64) -> Bool {
     if known[asker] == nil, known.count >= Self.most {
       known = known.filter { !$0.value.isFull(now: now) }

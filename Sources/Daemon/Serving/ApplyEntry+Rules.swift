@@ -10,8 +10,8 @@ import Trails
 extension ApplyEntry {
   /// Requests the copies that changed rules need, and returns the tables whose rules changed.
   ///
-  /// The change is written to a ``RuleNote`` before the first step, and ``RuleUpkeep`` removes it after the last. If
-  /// the daemon ends in between, the steps are repeated.
+  /// A ``RuleNote`` stores the change before the first step, and ``RuleUpkeep`` removes it after the last step. After a
+  /// crash in between, all steps are repeated.
   ///
   /// - Throws: `rule-refused` if the new rule cannot be applied to a table.
   func adoptRules(_ end: TargetEnd) throws -> [ChangedRule] {
@@ -58,8 +58,8 @@ extension ApplyEntry {
     return changed
   }
 
-  /// Returns the tables that the option `tables` of the apply excluded before and includes now. In the result, a table
-  /// that the target does not know yet has no earlier rule.
+  /// Returns the tables that the option `tables` of the apply excluded before and includes now. In the result, `before`
+  /// is empty for a table that the target does not know yet.
   private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
     let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
     let entered = leftOut.filter { table in
@@ -76,7 +76,7 @@ extension ApplyEntry {
   }
 
   /// Returns the suspended tables in `held` whose names at the target differ between the old and the present rules.
-  /// These are copied again. Other suspended tables continue from the position at which they were suspended.
+  /// These tables are copied again.
   func renamed(_ held: [HeldTable], _ old: [TableRule]) -> [HeldTable] {
     held.filter { table in
       let sources = RuleChange.sources(of: [table.name], old)
@@ -96,7 +96,7 @@ extension ApplyEntry {
       context: ["table": first])
   }
 
-  /// Removes the request for a copy of a table that was made before the table's rule changed.
+  /// Removes the request for a copy of a table, because the table's rule has changed since the request was made.
   private func forgetRequest(for table: String) {
     context.requests.settle { $0.isOf(apply: name, trail, table) }
   }

@@ -83,7 +83,7 @@ struct ApplyEntry {
   }
 
   /// Throws `trail-elsewhere` while this node's copy of another node's trail ends before the target's checkpoint. The
-  /// copy may have been removed or restored; the sending node then completes it.
+  /// apply waits until the copy is longer.
   private func checkReaches(_ known: Checkpoint?, _ info: TrailInfo) throws {
     guard trail.origin != context.node, let known, known.trail == info.id,
       info.end.position < known.position
@@ -95,8 +95,8 @@ struct ApplyEntry {
       context: ["trail": trail.description])
   }
 
-  /// Throws `checkpoint-foreign` if a target without a checkpoint already has tables of the trail. If it has none, all
-  /// tables are copied without an order of the operator.
+  /// Throws `checkpoint-foreign` if a target without a checkpoint already has tables of the trail. The operator must
+  /// then order a copy of all tables.
   private func checkIsNew(_ end: TargetEnd, _ info: TrailInfo) throws {
     guard try end.knowsTables(of: trail) else { return }
     throw CairnError(
@@ -107,8 +107,8 @@ struct ApplyEntry {
 
   /// Checks that the conf does not rename suspended tables at the target.
   ///
-  /// Apply finds the missed changes of a suspended table in the trail by its earlier name. Under another name they
-  /// would be lost, so a copy has to replace the table.
+  /// Apply would not find the missed changes of a suspended table under the new name. So a copy has to replace the
+  /// table.
   ///
   /// - Throws: `rule-refused` if a suspended table has another name now.
   private func checkNames(_ end: TargetEnd) throws {

@@ -77,8 +77,8 @@ final class CaptureWorker: Worker {
     } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
   }
 
-  /// Logs a warning if `cairn unhook` has switched off capture for tables: targets do not follow them until `cairn
-  /// rehook`.
+  /// Logs a warning if `cairn unhook` has switched off capture for tables. Changes of these tables do not reach targets
+  /// until `cairn rehook`.
   private func tellUnhooked(_ source: DatabaseURL) {
     guard case .sqlite(let path) = source,
       let names = try? Journal(Ends.open(path, mode: .readOnly)).unhooked(), !names.isEmpty
@@ -90,7 +90,7 @@ final class CaptureWorker: Worker {
   }
 
   /// Throws if an exclusion in the option `tables`, such as `!secrt`, matches no table but resembles the name of one.
-  /// The first copy would send that table.
+  /// Otherwise capture would send a table that the operator meant to exclude.
   private func refuseSlips(at source: DatabaseURL) throws {
     let unmatched = try SourceEnd(source).unmatched(TablePatterns(capture.tables))
     guard let slip = unmatched.first(where: { $0.isExclusion && $0.isMistake }) else { return }
@@ -137,8 +137,8 @@ final class CaptureWorker: Worker {
   }
 }
 
-/// The time since a capture could last read its source. The trail may lack changes that were committed since then, so
-/// the lag grows.
+/// The time since a capture could last read its source. Changes that were committed since then may be missing in the
+/// trail, so the lag grows.
 struct Sight: Equatable, Sendable {
   /// Whether the capture is running and has opened its source.
   var isOpen = false
@@ -147,7 +147,7 @@ struct Sight: Equatable, Sendable {
   init(now: Int64) { seenAt = now }
 
   /// Returns the time, in µs, for which the capture has not been able to read its source; nil if it can now. Call it
-  /// regularly.
+  /// regularly, because the time starts at the last call that returned nil.
   ///
   /// - Parameter now: The time of day in µs.
   mutating func blindMicroseconds(isConnected: Bool, now: Int64) -> Int64? {

@@ -89,8 +89,8 @@ package struct ControlDesk: Sendable {
 
   // MARK: Copies
 
-  /// Copies tables again while replication continues; all tables if `tables` is empty. An apply that has failed can
-  /// only copy all tables, and is restarted for that.
+  /// Copies tables again while replication continues; all tables if `tables` is empty. If the apply has failed, only
+  /// all tables can be copied, and the apply is restarted.
   private func copy(_ text: String, _ tables: [String]) throws -> JSONObject {
     let configuration = context.configuration
     let short = text.hasPrefix("apply.") ? String(text.dropFirst("apply.".count)) : text
@@ -148,8 +148,8 @@ package struct ControlDesk: Sendable {
     try supervisor.order(.restart, WorkerName(.apply, apply.name).description)
   }
 
-  /// Requests copies from the node where the trail begins, through the nodes between, because only that node can read
-  /// the rows.
+  /// Requests copies from the node where the trail begins, because only that node can read the rows. The request goes
+  /// through the nodes on the way.
   private func copyFromAfar(
     _ apply: Configuration.Apply, _ trail: TrailName, _ tables: [String], isLost: Bool
   ) throws -> JSONObject {

@@ -5,8 +5,7 @@ import Operating
 import Steering
 import Trails
 
-/// An order of an operator or of another node: a capture of this node is to send rows of tables through its trail
-/// again.
+/// An order from an operator or another node: a capture of this node must send rows of tables through its trail again.
 struct CopyOrder {
   let context: ServiceContext
   let supervisor: Supervisor
@@ -18,8 +17,8 @@ struct CopyOrder {
     case everything
   }
 
-  /// Throws `source-went-back` if the source does not continue where the trail ends. Then no copy of a table can be
-  /// sent through the trail.
+  /// Throws `source-went-back` if the capture has failed because its source is not at the end of the trail. Such a
+  /// trail cannot carry a copy of a table.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)

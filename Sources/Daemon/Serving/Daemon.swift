@@ -101,8 +101,7 @@ package final class Daemon: Sendable {
     return 0
   }
 
-  /// Logs that the clock of the machine was set. Rows and their order do not depend on the time of day; lags and commit
-  /// times do.
+  /// Logs that the clock of the machine was set. This affects lags and commit times, but not the rows and their order.
   private func tell(jump: Int64) {
     let size = Lag.text(milliseconds: Double(abs(jump)) / 1000)
     context.log.write(

@@ -17,14 +17,14 @@ final class HeartbeatWorker: Worker {
   private let capture: Configuration.Capture
   private let database: Configuration.Database
   private let context: ServiceContext
-  /// Returns the progress of the capture, which shows whether the source is idle. Nil while the capture does not run.
+  /// Returns the progress of the capture; nil while the capture does not run. A source without progress is idle.
   private let taken: @Sendable () -> Taken?
   /// Returns whether capture may drop the slot of a source now.
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
-  /// The progress of a running capture: the number of transactions, and the last row that was read from an SQLite
-  /// journal (0: none yet).
+  /// The progress of a running capture: the number of its transactions, and the number of the last row that it read
+  /// from an SQLite journal (0: none yet).
   struct Taken: Equatable, Sendable {
     var transactions: UInt64
     var journal: Int64

@@ -12,8 +12,8 @@ struct IntakeRoom: Equatable, Sendable {
   var held: UInt64 = 0
   /// The bytes that the trails will hold after all deletable segments have been deleted.
   var left: UInt64 = 0
-  /// The bytes, included in ``held``, of the open segments of trails that are fully applied. Such a segment can be
-  /// deleted only after more bytes have arrived.
+  /// The bytes, included in ``held``, of the last segments of trails that are fully applied. The last segment of a
+  /// trail can be deleted only after more bytes have arrived.
   var live: UInt64 = 0
   /// Whether captures are paused because the trails exceed their disk budget even after every possible deletion.
   var isPaused = false
@@ -21,7 +21,7 @@ struct IntakeRoom: Equatable, Sendable {
   var peers: [String: Share] = [:]
 
   /// The sizes of the trails that one node sends, in bytes, and the limit for them, `[peer.NAME] disk`. The fields have
-  /// the same names and meanings as those of ``IntakeRoom``, which are for all trails.
+  /// the same meanings as in ``IntakeRoom``, where they are for all trails.
   struct Share: Equatable, Sendable {
     var allowed: UInt64
     var held: UInt64
@@ -35,7 +35,8 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the trails are full after `more` bytes have arrived since the trails were measured.
+  /// Returns whether the trails have reached their disk limit after `more` bytes have arrived since the trails were
+  /// measured.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
@@ -152,8 +153,8 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether the trails are full. If the last measurement is at least a second old, it calls `look` to measure
-  /// them again, and other callers wait meanwhile.
+  /// Returns whether the trails have reached their disk limit. If the last measurement is at least a second old, calls
+  /// `look` to measure the trails again; other callers wait meanwhile.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
@@ -170,7 +171,7 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// Returns whether the peer's own limit is reached, by the last measurement and the bytes received since.
+  /// Returns whether the trails of a peer have reached its limit, with the bytes received since the last measurement.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
     return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }

@@ -8,8 +8,8 @@ struct JournalAlarm: Equatable, Sendable {
     static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
   }
 
-  /// The percentage of the journal's maximum size at which the alarm starts. It ends below a smaller percentage,
-  /// `over`.
+  /// The percentage of the journal's maximum size at which the alarm starts. The alarm ends below `over`, a smaller
+  /// percentage.
   private static let filling = 80.0
   private static let over = 60.0
 

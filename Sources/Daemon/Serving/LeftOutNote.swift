@@ -2,8 +2,8 @@ import Applying
 import Changes
 import SystemKit
 
-/// The file with the tables that an apply has skipped so far because its option `tables` does not list them. A table
-/// that is added to the option later needs a copy.
+/// The file with the tables that an apply has skipped so far because its option `tables` does not list them. If such a
+/// table is added to the option later, it needs a copy.
 ///
 /// ```
 /// let note = LeftOutNote(state: "/var/lib/cairn", apply: "pos")

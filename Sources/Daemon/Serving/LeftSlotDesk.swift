@@ -29,8 +29,8 @@ final class LeftSlotDesk: Sendable {
 
   var slots: [NodeStatus.LeftSlot] { state.withLock { $0.left } }
 
-  /// Starts a check on another thread if one is due, and returns at once. A check queries the servers. It is due every
-  /// minute, and after the list of slots to check has changed.
+  /// Starts a check of the slots on another thread if one is due, and returns at once. A check queries the servers. It
+  /// is due every minute, and after the list of slots has changed.
   func look() {
     let configuration = context.configuration
     let all = LeftSlot.all(

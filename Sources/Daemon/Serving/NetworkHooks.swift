@@ -12,7 +12,7 @@ struct NetworkHooks {
   /// Returns the name under which a peer's position in a trail is stored; nil if no segments of the trail are kept for
   /// the peer.
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
-  /// The worker that log entries name.
+  /// The worker that is named in log entries.
   let worker: WorkerName
   /// Returns the segments that may be deleted; called when bytes arrive.
   let plan: @Sendable () -> RetentionPlan

@@ -4,12 +4,10 @@ import Changes
 import Configuring
 import Operating
 
-/// A check that keeps the two applies of a two-way pair from receiving copies of tables at the same time.
-///
-/// A copy contains no deleted rows, and no rows that cannot be written yet because another row holds one of their
-/// unique values. If both databases were copied at once, such a row might remain in one of them.
+/// A check that keeps both directions of a two-way pair from copying tables at the same time. Two copies at once could
+/// leave different rows in the two databases.
 struct OppositeCopy {
-  /// The captures that send copies now and the applies that receive copies now, by their names in the conf.
+  /// The captures that send copies now, and the apply workers that receive copies now, by their names in the conf.
   struct Copying: Equatable {
     var captures: Set<String> = []
     var applies: Set<String> = []
@@ -49,7 +47,7 @@ struct OppositeCopy {
 }
 
 extension Supervisor {
-  /// The captures that still have tables to copy, and the applies that are still receiving copies.
+  /// The captures that still have tables to copy, and the apply workers that are still receiving copies.
   var copying: OppositeCopy.Copying {
     let workers = state.withLock { state in state.entries.values.map(\.worker) }
     var copying = OppositeCopy.Copying()

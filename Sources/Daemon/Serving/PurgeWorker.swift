@@ -81,7 +81,8 @@ final class PurgeWorker: Worker {
   }
 
   /// Deletes this node's copy of another node's trail if it has no whole transaction, no apply reads it, and nothing
-  /// arrived for an hour. Returns whether it did. A sender that still exists starts the copy again.
+  /// arrived for an hour. Returns true if the copy was deleted. A node that still sends the trail starts the copy
+  /// again.
   private func dropEmpty(_ info: TrailInfo) throws -> Bool {
     func isForgotten(_ info: TrailInfo) -> Bool {
       info.isEmpty && Clock.system.microseconds() - info.writtenAt > Self.emptyMicroseconds

@@ -5,8 +5,8 @@ import Pumping
 import Steering
 import SystemKit
 
-/// A handler between the HTTP listener and the ``PumpDesk``. It records which peers push and pull, and refuses bytes
-/// while the disk budget is used up.
+/// A handler between the HTTP listener and the ``PumpDesk``. It records which peers push and pull, and rejects pushed
+/// bytes while the disk budget is used up.
 final class ReceiveDesk: HTTPHandler {
   private let desk: PumpDesk
   private let join: JoinDesk
@@ -64,8 +64,8 @@ final class ReceiveDesk: HTTPHandler {
     var way: NodeStatus.Path.Way
   }
 
-  /// Returns the peer, trail and direction of a request by which a peer with the grant pulls or pushes bytes of a
-  /// trail; nil for all other requests.
+  /// Returns the peer, trail and direction of a request that pushes or pulls bytes of a trail. Nil for any other
+  /// request, and if the peer has no grant for it.
   private func visit(_ request: HTTPRequest) -> Visit? {
     let parts = request.path.split(separator: "/")
     guard ["GET", "POST"].contains(request.method), parts.count == 6, parts[0] == "cairn", parts[2] == "trails",
@@ -143,7 +143,7 @@ extension HTTPResponse {
     }
   }
 
-  /// The problem in the response, if only an operator can solve it; nil for any other response.
+  /// The problem that the response reports, if only an operator can solve it; nil for any other response.
   fileprivate var problem: NodeStatus.Problem? {
     guard status >= 400, case .bytes(let bytes) = body, case .object(let told)? = try? JSONReader.read(bytes),
       let code = told.text("code"),

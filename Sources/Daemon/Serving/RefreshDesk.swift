@@ -6,8 +6,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Makes captures of this node carry out the copies that other nodes request. It also removes requests of this node's
-/// applies when the requested rows have arrived.
+/// Makes captures of this node send the copies that other nodes request. It also removes requests of this node's apply
+/// workers after the requested rows have arrived.
 package final class RefreshDesk: Sendable {
   private let context: ServiceContext
   private let supervisor: Supervisor
@@ -118,8 +118,8 @@ package final class RefreshDesk: Sendable {
     }
   }
 
-  /// Returns the names of the applies and nodes that made requests, for the log. A node that this node dials is named
-  /// by its address, after its own name if it has reported one.
+  /// Returns the names of the apply workers and nodes that made requests, for the log. A node that this node dials is
+  /// shown by its address, after its name if that is known.
   ///
   ///     "apply.pos, store-042, hq (https://hq.example:7420)"
   private func askers(_ requests: [RequestBook.Request]) -> String {
@@ -134,7 +134,7 @@ package final class RefreshDesk: Sendable {
 }
 
 extension Supervisor {
-  /// Removes the requests for copies whose rows have arrived at the applies of this node.
+  /// Removes each request of this node's apply workers after the requested rows have arrived.
   func settleRequests() {
     guard !context.requests.all.isEmpty else { return }
     let applies = state.withLock { state in
@@ -152,7 +152,7 @@ extension Supervisor {
 }
 
 extension RequestBook.Request {
-  /// Returns whether the requested copies have started at the target. A request of all tables is answered only when no
+  /// Returns whether the requested copies have started at the target. A request for all tables is answered only when no
   /// table waits for a copy any longer.
   ///
   /// - Parameter begun: The transaction in which the last copy of each table started, by name in lower case.

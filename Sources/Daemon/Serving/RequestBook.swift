@@ -4,8 +4,8 @@ import Pumping
 import Synchronization
 import SystemKit
 
-/// Requests for copies of tables that applies send to the node where the trail begins. The apply is at this node, or at
-/// a node that receives the trail through this node.
+/// Requests for copies of tables, sent to the node where the trail begins. An apply of this node makes a request, or a
+/// node that receives the trail through this node.
 ///
 /// Requests are kept in the state folder until they end. Each has an id, so that a repeated message has no second
 /// effect.
@@ -127,7 +127,7 @@ package final class RequestBook: Sendable {
 
   // MARK: What is open
 
-  /// Returns the open requests for copies of a trail, which are forwarded towards the node where it begins.
+  /// Returns the open requests for copies of a trail, which this node forwards towards the node where the trail begins.
   package func open(_ trail: TrailName) -> [Request] {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }

@@ -12,8 +12,8 @@ package enum RestartPolicy {
   package enum Pace: Equatable, Sendable {
     /// Short pauses, for causes that usually pass by themselves: a lock, a connection.
     case brief
-    /// Long pauses, for causes that an operator removes without a command to the daemon: a full disk, a login, a file
-    /// that was moved.
+    /// Long pauses, for causes that usually last until an operator removes them: a full disk, a refused login, a moved
+    /// file.
     case patient
 
     var firstMilliseconds: Int64 { self == .brief ? 500 : 2_000 }

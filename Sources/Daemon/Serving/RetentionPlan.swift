@@ -31,7 +31,7 @@ package struct RetentionPlan: Equatable, Sendable {
     package var segment: UInt64?
     /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool
-    /// Whether the reader expired by an earlier plan, and has not received the copies of its tables since.
+    /// Whether an earlier plan let the reader expire, and the reader has not received the copies of its tables since.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -44,10 +44,11 @@ package struct RetentionPlan: Equatable, Sendable {
 
   /// The number of the first segment to keep, by trail. All segments before it may be deleted.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// The readers that expire by this plan: no segments are kept for them any longer. Readers that an earlier plan let
+  /// The readers that this plan lets expire: no segments are kept for them any longer. Readers that an earlier plan let
   /// expire are not included.
   package private(set) var expired: [ReaderID] = []
-  /// The readers in ``expired`` that expired for lack of disk space. The others lag longer than allowed.
+  /// The readers in ``expired`` that expired for lack of disk space. The other readers in ``expired`` lag longer than
+  /// the conf allows.
   package private(set) var expiredForRoom: Set<ReaderID> = []
   package private(set) var pausesCaptures = false
   /// The bytes that the trails will hold after the plan's segments have been deleted.
@@ -147,8 +148,8 @@ package struct RetentionPlan: Equatable, Sendable {
       ?? false
   }
 
-  /// Returns the reader that needs the oldest segment; readers in `given` are not considered. Nil if the others need
-  /// only open segments, the last ones of their trails.
+  /// Returns the reader that needs the oldest segment; readers in `given` are not considered. Nil if all other readers
+  /// need only the last segments of their trails, which are still written.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

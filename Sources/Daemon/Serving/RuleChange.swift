@@ -13,7 +13,8 @@ enum RuleChange: Equatable {
   ///
   /// - Parameter from: The target table that the earlier rule named; nil if that rule did not rename the table.
   case moved(from: String?)
-  /// The change is refused. A target table cannot both have rows that equal the source and keep a history of changes.
+  /// The change of the rule is refused, because a target table cannot both equal the source and keep a history of
+  /// changes.
   case refused
 
   /// Compares two rules of a table. Returns nil if both have the same effect.

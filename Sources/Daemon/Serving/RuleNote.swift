@@ -5,7 +5,7 @@ import Reshaping
 import SystemKit
 
 /// The file with the rules under which apply wrote the rows of its tables. It also lists the tables whose rows do not
-/// follow the present rule yet, so that a crash loses no change.
+/// follow the present rule yet, so that a restarted daemon still knows them.
 struct RuleNote {
   struct Content: Equatable {
     var rules: [TableRule]

@@ -41,7 +41,7 @@ final class RuleUpkeep: Sendable {
   }
 
   /// Removes, from this object and from the ``RuleNote``, the tables whose rows now follow their rules, and tables that
-  /// are no longer captured. Requests missing copies again. Returns log entries.
+  /// are no longer captured. Requests missing copies again. Returns the entries to log.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)

@@ -17,9 +17,9 @@ package final class ServiceContext: Sendable {
   package let log: ServiceLog
   /// The positions up to which other nodes have this node's trails durably.
   package let peers: PeerBook
-  /// The requests for copies of tables by applies of this node and by peers.
+  /// The requests for copies of tables, from apply workers of this node and from peers.
   package let requests: RequestBook
-  /// The questions about rows of sources at other nodes that are not answered yet.
+  /// The unanswered questions about rows of sources at other nodes.
   package let questions = QuestionBook()
   /// The object that answers questions about rows of this node's own sources.
   let answers = SourceAnswers()
@@ -37,13 +37,13 @@ package final class ServiceContext: Sendable {
   /// The state of each capture's source, as the heartbeat worker last read it.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
-  /// The pairs of a pump and a trail that the pump skips, because the trail begins at the node to which it pushes.
+  /// The pairs of a pump and a trail that the pump skips, because the receiving node itself writes that trail.
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
-  /// The position up to which all applies of this node have applied a trail, by trail.
+  /// For each trail, the position up to which every apply of this node has applied the trail.
   private let appliedEnds = Mutex<[String: Position]>([:])
   /// Decides whether there is space for the bytes that peers send.
   let intake = IntakeGate()
-  /// The state that the applies to each two-way database share.
+  /// The state that the apply workers of each two-way database share.
   let twoWays = TwoWayBook()
   /// Whether the trails have used up their disk budget.
   private let full = Atomic<Bool>(false)
@@ -78,7 +78,7 @@ package final class ServiceContext: Sendable {
     }
   }
 
-  /// The grants by the conf in force: the trails that each peer may push or pull.
+  /// The grants in the conf in force: the trails that each peer may push or pull.
   var grants: Grants { granted.withLock { $0 } }
 
   private static func grants(_ configuration: Configuration) -> Grants {

@@ -64,8 +64,8 @@ final class SourceAnswers: Sendable {
 }
 
 extension ServiceContext {
-  /// Answers a question about the rows of a trail's source. If a capture of this node writes the trail, it reads the
-  /// source. Otherwise it forwards the question towards the trail's node.
+  /// Answers a question about the rows of a trail's source. If the trail is of this node, this function reads the
+  /// source. Otherwise, it forwards the question towards the trail's node.
   ///
   /// - Parameter asker: The apply of this node, or the peer, that asks.
   /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; the error in the answer of the trail's node.

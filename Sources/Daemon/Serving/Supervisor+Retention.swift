@@ -7,7 +7,7 @@ import Trails
 
 // Deletion of segments, and pauses of workers while the trails exceed their disk budget.
 extension Supervisor {
-  /// Returns the plan of which segments may be deleted now. Marks the readers that expire by this plan as expired.
+  /// Returns the plan of which segments may be deleted now. Marks the readers that the plan lets expire as expired.
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos
@@ -77,8 +77,7 @@ extension Supervisor {
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
-  /// The expired readers that are not applies. These are readers at other nodes, and captures of two-way databases. The
-  /// trails of such databases are needed to resolve conflicts.
+  /// The expired readers that are not apply workers: readers at other nodes, and captures of two-way databases.
   package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
 
   /// Pauses captures and pulling pumps, or lets them continue, as the disk budget requires.

@@ -15,8 +15,7 @@ package final class Supervisor: Sendable {
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// The settings that the worker should have, by the conf in force. `made` are the settings with which it was
-    /// created.
+    /// The settings that the conf in force gives the worker. `made` are the settings with which it was created.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker
@@ -35,8 +34,8 @@ package final class Supervisor: Sendable {
 
   struct State {
     var entries: [WorkerName: Entry] = [:]
-    /// The expired readers that are not applies, such as peers that pull a trail. The value is the first segment that
-    /// the reader still needed when it expired. A peer is removed from this list when it reads again.
+    /// The expired readers that are not apply workers, such as peers that pull a trail. The value is the first segment
+    /// that the reader still needed when it expired. A peer is removed from this list when it reads again.
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false
@@ -159,7 +158,7 @@ package final class Supervisor: Sendable {
     return name
   }
 
-  /// Applies a command to a worker, and ends the worker's thread if the command needs that.
+  /// Carries out a command for a worker, and ends the worker's thread if the command requires that.
   func end(_ state: inout State, _ name: WorkerName, _ order: (inout Supervision) -> Bool) {
     guard var entry = state.entries[name] else { return }
     if order(&entry.supervision) { entry.stop.set() }
@@ -318,11 +317,11 @@ package final class Supervisor: Sendable {
   package struct Silent: Sendable {
     package let name: WorkerName
     /// Whether SQLite is inside one instruction of a statement, such as the call of a function. The database file then
-    /// causes the delay, so a restart of the daemon would not help. It would end the workers of all other databases.
+    /// causes the delay, so a restart of the daemon would not help, and would end the workers of all other databases.
     package let isInStatement: Bool
   }
 
-  /// Returns the workers that have given no sign of life for longer than `limit`.
+  /// Returns the workers that have reported no progress for longer than `limit`.
   package func silent(forMilliseconds limit: Int64) -> [Silent] {
     let now = Clock.monotonicMilliseconds
     return state.withLock { state in
@@ -359,7 +358,7 @@ package final class Supervisor: Sendable {
     }
   }
 
-  /// Returns the transfers of trails between this node and others, as the workers see them.
+  /// Returns the transfers of trails between this node and other nodes.
   package func transfers() -> [NodeStatus.Path] {
     let workers = state.withLock { state in state.entries.keys.sorted().compactMap { state.entries[$0]?.worker } }
     return workers.flatMap { $0.paths() }

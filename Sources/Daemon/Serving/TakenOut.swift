@@ -4,11 +4,11 @@ import Deploying
 import Operating
 
 /// Finds tables that a new conf removes from a running capture, so that targets no longer follow them. If the source is
-/// PostgreSQL, capture writes to the trail that they were dropped.
+/// PostgreSQL, capture records in the trail that these tables were dropped.
 enum TakenOut {
   private static let namesMax = 10
 
-  /// Returns a sentence for each capture that loses tables by the new conf.
+  /// Returns a sentence for each capture that loses tables under the new conf.
   static func notices(from old: Configuration, to new: Configuration) -> [String] {
     new.captures.compactMap { capture in
       guard let before = old.captures.first(where: { $0.name == capture.name }), before.tables != capture.tables,

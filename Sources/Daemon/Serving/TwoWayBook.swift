@@ -9,12 +9,13 @@ import SystemKit
 import Trails
 import Versions
 
-/// The state that all applies to one two-way database share, for each such database of the node.
+/// The state that all apply workers of a two-way database share, for each such database of the node.
 final class TwoWayBook: Sendable {
   private let known = Mutex<[String: (plan: TwoWayPlan, twoWay: TwoWay)]>([:])
   private let links = Mutex<[String: CaptureLink]>([:])
 
-  /// Returns the object by which applies cooperate with the capture of their target; the first call creates it.
+  /// Returns the object through which apply workers cooperate with the capture of their target; the first call creates
+  /// it.
   func link(to capture: Configuration.Capture, at location: DatabaseURL) -> CaptureLink {
     links.withLock { links in
       let key = "\(capture.name) \(location.place)"
@@ -25,7 +26,7 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// Returns the state that an apply shares with other applies to its database; nil if the apply is one-way.
+  /// Returns the state that an apply shares with the other apply workers of its database; nil if the apply is one-way.
   func twoWay(for apply: Configuration.Apply, at location: DatabaseURL, in context: ServiceContext) -> TwoWay? {
     let conf = context.configuration
     guard let capture = conf.captureBehind(apply), let plan = TwoWayPlan(apply, conf) else { return nil }
@@ -45,11 +46,11 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// The size of the version window, in row versions, from which the status reports a peer that has not confirmed them.
+  /// The smallest size of the version window, in row versions, that the status reports.
   private static let manyVersions = 100_000
 
-  /// Returns the number of row versions in the version window. Nil if there are fewer than ``manyVersions``, or if the
-  /// peer of an apply has confirmed that it knows them all.
+  /// Returns the number of row versions in the version window of an apply's database. Nil if there are fewer than
+  /// ``manyVersions``, or if the apply's peer has confirmed that it knows them all.
   func versionsKept(for apply: Configuration.Apply) -> Int? {
     guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
       return nil
@@ -59,8 +60,7 @@ final class TwoWayBook: Sendable {
     return count
   }
 
-  /// Returns the number of rows, by table, that an apply's database could not take yet because another row holds one of
-  /// their unique values.
+  /// Returns the number of waiting rows in an apply's database, by table.
   func rowsWaiting(for apply: Configuration.Apply) -> [String: Int] {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }

@@ -14,7 +14,7 @@ struct TwoWayGate {
   let context: ServiceContext
   private var conf: Configuration { context.configuration }
 
-  /// Checks the tables of two-way applies.
+  /// Checks that the two-way tables of the apply can converge. Does nothing if the apply is one-way.
   ///
   /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for a two-way table.
   func check() throws {
@@ -49,8 +49,8 @@ struct TwoWayGate {
     [.tableRefused, .keysAlike, .confValue].contains(error.code)
   }
 
-  /// Checks the tables of both databases of a two-way pair. If one of the databases cannot be reached, it is checked at
-  /// the next start.
+  /// Checks that the tables of both databases of a two-way pair can converge. If one of the databases cannot be
+  /// reached, the check is made at the next start.
   private func checkPair(_ capture: Configuration.Capture, _ behind: Configuration.Capture) throws {
     guard
       let back = conf.applies.first(where: { $0.trail == conf.trail(of: behind) && $0.database == capture.database }),
@@ -75,8 +75,8 @@ struct TwoWayGate {
       end, end.tables(TablePatterns(capture.tables)), apply.rules, apply.names)
   }
 
-  /// Checks the tables that another node's trail brings, in the database of this node. The database of the other node
-  /// is not checked, because it cannot be reached.
+  /// Checks, in the database of this node, that the tables of another node's trail can converge. The other node's
+  /// database is not checked, because this node cannot reach it.
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical

@@ -5,8 +5,8 @@ import Conflicts
 import Mapping
 import Trails
 
-/// The settings of all applies that write to one two-way database. When they change, these applies start again with a
-/// new ``TwoWay``.
+/// The settings of all apply workers that write to one two-way database. When the settings change, these workers start
+/// again with a new ``TwoWay``.
 package struct TwoWayPlan: Equatable, Sendable {
   var own: TrailName
   var applied: [Applied]

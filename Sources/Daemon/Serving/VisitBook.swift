@@ -72,7 +72,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// The problems with peers that need an operator, by trail and peer, as errors for the log.
+  /// The problems with peers that an operator must solve, by trail and peer, as errors to log.
   var problems: [String: CairnError] {
     book.withLock { book in
       var problems: [String: CairnError] = [:]

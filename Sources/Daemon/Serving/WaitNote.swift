@@ -10,7 +10,7 @@ struct WaitNote: Equatable, Sendable {
   /// Returns the message to log now; nil if there is none.
   ///
   /// - Parameter wait: The reason for the wait; empty while the worker waits for nothing.
-  /// - Parameter now: Milliseconds of a clock that never jumps.
+  /// - Parameter now: Milliseconds of a monotonic clock.
   mutating func note(_ wait: String, now: Int64) -> String? {
     if wait != seen { (seen, seenAt) = (wait, now) }
     guard seen != told, now - seenAt >= Self.leastMilliseconds else { return nil }

@@ -3,11 +3,11 @@ import ServiceKit
 import Steering
 import SystemKit
 
-/// A part of a daemon with its own thread. The supervisor runs it again after it has ended.
+/// A part of a daemon with its own thread. The supervisor may run it again after it has ended.
 protocol Worker: Sendable {
   var name: WorkerName { get }
 
-  /// Works until `stop` is set. It notices that within seconds, and ends at a transaction boundary.
+  /// Works until `stop` is set. Then ends within seconds, at a transaction boundary.
   ///
   /// - Throws: Errors that the worker cannot handle.
   func run(stop: StopSignal) throws
@@ -15,7 +15,7 @@ protocol Worker: Sendable {
   /// Adds the worker's own facts to its status; called on other threads at any time.
   func describe(_ status: inout NodeStatus.Worker)
 
-  /// Returns the trails that the worker exchanges with other nodes.
+  /// Returns the worker's transfers of trails to and from other nodes.
   func paths() -> [NodeStatus.Path]
 
   /// Returns the log entries since the last call.
@@ -33,7 +33,7 @@ extension Worker {
 
 /// Computes the lag of a worker from the last transaction that it reported.
 enum CurrentLag {
-  /// The time without a new transaction, in µs, after which a worker that has caught up has no lag.
+  /// The time without a new transaction, in µs, after which a worker that has caught up counts as having no lag.
   private static let freshMicroseconds: Int64 = 10_000_000
 
   /// Returns the lag in milliseconds; nil if there was no transaction.
@@ -62,7 +62,7 @@ struct Backlog: Equatable, Sendable {
   /// `now`.
   mutating func noteNone(now: Int64) { noneAt = now }
 
-  /// Returns the earliest time since which the present changes can have been waiting.
+  /// Returns the time since which changes have been waiting, at the earliest.
   ///
   /// - Parameter lastCommitTime: The commit time of the last applied transaction; 0 if there is none.
   func since(lastCommitTime: Int64) -> Int64 {

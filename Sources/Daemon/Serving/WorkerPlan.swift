@@ -7,17 +7,17 @@ package enum WorkerSpec: Equatable, Sendable {
   /// A capture of a database.
   ///
   /// - Parameters:
-  ///   - handsOn: Whether rows that applies write to the database go into its trail.
-  ///   - goesBothWays: Whether two-way applies write to the database.
+  ///   - handsOn: Whether rows that apply writes to the database go into the trail of this capture.
+  ///   - goesBothWays: Whether a two-way apply writes to the database.
   case capture(Configuration.Capture, Configuration.Database, handsOn: Bool, goesBothWays: Bool)
-  /// An apply, with the plan that it shares with the other applies of its two-way database.
+  /// An apply, with the plan that it shares with the other apply workers of its two-way database.
   case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan)
   case heartbeat(Configuration.Capture, Configuration.Database)
   /// The purge of a trail.
   case purge(String, every: Duration)
   /// The purge of all received trails except those in `besides`.
   case purgeOfCopies(besides: [String])
-  /// A pump. The second value is the certificates that it uses if its section of the conf names none.
+  /// A pump. The second value has the certificates to use if the pump's section of the conf names none.
   case pump(Configuration.Pump, Configuration.PeerFiles?)
   case receive(Configuration.Receive)
 

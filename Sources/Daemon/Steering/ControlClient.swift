@@ -29,8 +29,8 @@ package struct ControlClient: Sendable {
     return (noted(in: state).map { [$0] } ?? []) + usual
   }
 
-  /// Returns the path of the daemon's socket from the second line of a state folder's lock file. Nil if there is none.
-  /// The first line has the number of the daemon's process.
+  /// Returns the path of the daemon's socket: the second line of the lock file in the state folder. Nil if there is no
+  /// such line.
   private static func noted(in state: String) -> String? {
     guard let file = try? File(state + "/lock", .read) else { return nil }
     var bytes = [UInt8](repeating: 0, count: 4096)

@@ -25,7 +25,7 @@ package struct ControlRequest: Equatable, Sendable {
   }
 
   package var command: Command
-  /// The worker, apply or database of the request; empty if there is none.
+  /// The worker, apply or database that the request is about; empty if there is none.
   package var subject: String
   /// The tables that the command is about: names or patterns.
   package var tables: [String]

@@ -43,8 +43,8 @@ extension NodeStatus {
     package var applied = ""
     /// The number of bytes of the trail that the other side does not have yet; nil if unknown.
     package var behindBytes: UInt64?
-    /// The milliseconds since the other side last had the whole trail durably. `appliedLagMilliseconds` is the time
-    /// since it had applied all of it. Nil if unknown.
+    /// The milliseconds since the other side last had the whole trail durably; nil if unknown. `appliedLagMilliseconds`
+    /// is the time since the other side had last applied the whole trail.
     package var durableLagMilliseconds: Double?
     package var appliedLagMilliseconds: Double?
     /// The bytes of the trail that were transferred since the daemon was started.

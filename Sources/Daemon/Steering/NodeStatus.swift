@@ -14,7 +14,7 @@ package struct NodeStatus: Sendable {
     case failed
     /// An operator stopped the worker.
     case stopped
-    /// The worker rests because the disk budget is used up.
+    /// The worker is paused because the disk budget is used up.
     case paused
   }
 
@@ -50,7 +50,7 @@ package struct NodeStatus: Sendable {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
 
-    /// The code and the first line of the message.
+    /// The code of the error, and the first line of its message.
     package var reason: String { "[\(code)] \(message.prefix { $0 != "\n" })" }
   }
 
@@ -89,7 +89,7 @@ package struct NodeStatus: Sendable {
     /// target, or writes the rows that it changed.
     package var statements = Statements()
     package var copying: Copying?
-    /// The number of copies of tables that have ended since the daemon was started.
+    /// The number of copies of tables that were completed since the daemon was started.
     package var tablesCopied = 0
     package var restarts = 0
     package var retryInMilliseconds: Int64?
@@ -97,8 +97,7 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence for the operator if the trail's node has not confirmed row versions for so long that many are kept;
-    /// otherwise nil.
+    /// A sentence for the operator if the trail's node has left many row versions unconfirmed; otherwise nil.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return

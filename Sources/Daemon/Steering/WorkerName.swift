@@ -7,7 +7,7 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
     /// Listens for other nodes. A daemon has at most one such worker.
     case receive
     case apply
-    /// Writes to an idle PostgreSQL source, so that its slot moves.
+    /// Writes to an idle PostgreSQL source, so that its replication slot advances.
     case heartbeat
     /// Deletes the segments that every reader of a trail has finished with.
     case purge
@@ -16,8 +16,8 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
   }
 
   package let kind: Kind
-  /// The name of the section in the conf; for a purge, the name of the capture or of the trail. Empty if there is only
-  /// one worker of the kind.
+  /// The name of the section in the conf; for a purge, the name of the capture or of the trail. Empty for a kind of
+  /// which a daemon has only one worker.
   package let name: String
 
   package static let receive = WorkerName(.receive, "")
@@ -40,12 +40,12 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
-  /// Orders workers by the flow of the data: captures come before pumps, and pumps before applies.
+  /// Orders workers by the flow of the data: captures come before pumps, and pumps before apply workers.
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
   /// Returns the worker in `all` that `text` names: by its whole name, or by the name of its section if only one
-  /// capture, pump or apply has that name. Nil if there is none.
+  /// capture, pump or apply has that name. Nil if no worker fits.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }

@@ -6,8 +6,8 @@ extension CatalogDocument {
   ///
   /// Two connections get the same document only if both have the settings of ``PostgresConnection``.
   ///
-  /// - Parameter oid: An SQL expression for the table's oid: a parameter, or a column of a table under a name that this
-  ///   SQL does not use.
+  /// - Parameter oid: An SQL expression for the table's oid, such as `$1` or `listed.oid`. A table alias in it must not
+  ///   be one that the returned SQL defines.
   /// - Parameter withTypes: Whether the document describes the column types that are not built in. Without them,
   ///   planning takes half the time. ``usesTypes(_:)`` finds out whether a table has such types.
   package static func sql(of oid: String, types withTypes: Bool = true) -> String {
@@ -28,10 +28,10 @@ extension CatalogDocument {
       """.replacing("{oid}", with: oid)
   }
 
-  /// Returns an SQL expression for about as many bytes as the definitions of a table take in the catalog.
+  /// Returns an SQL expression that estimates the size, in bytes, of a table's definitions in the catalog.
   ///
-  /// The server does not read the definitions for this: it reads the length of each stored text. The numbers are the
-  /// sizes of an entry without its text. A value for rows older than a column is stored compressed, to 1/255 at best.
+  /// It adds up the lengths of the stored texts, and a fixed number of bytes for each catalog entry. The value of a
+  /// later added column in older rows may be compressed, so its stored size counts 255 times.
   ///
   /// - Parameter oid: An SQL expression for the table's oid, as in ``sql(of:types:)``.
   static func size(of oid: String) -> String {
@@ -99,8 +99,8 @@ extension CatalogDocument {
   /// Returns an SQL expression for a text that the server printed, such as a column's default. If that text hides the
   /// call of a user function, the call is added around it.
   ///
-  /// A cast that calls a function prints only as a cast. A reader of the schema leaves out texts that call an unknown
-  /// function, so it must see the call: `public.to_pos((n)::public.pos)`.
+  /// A cast that calls a function prints only as a cast. When Cairn reads the text, it must see the call, because it
+  /// ignores texts that call unknown functions: `public.to_pos((n)::public.pos)`.
   ///
   /// - Parameters:
   ///   - catalog: The catalog of the object, such as `pg_attrdef`.

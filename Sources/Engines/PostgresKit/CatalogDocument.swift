@@ -1,24 +1,24 @@
 import Changes
 
-/// The catalog rows of one table as one text, from which the schema of the table is assembled.
+/// The catalog rows of one table as one text. Cairn builds the table's definition (``TableSchema``) from them.
 ///
-/// The same query makes the text on a connection of Cairn and in an event trigger, which writes it into the replication
-/// stream. So both describe a table in the same way. The text is a sequence of rows: a letter for the kind of row, the
-/// number of its fields, `;`, and the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for
-/// NULL.
+/// The same query returns the text on a connection of Cairn and in an event trigger. The trigger writes the text into
+/// the replication stream. The text is a sequence of rows: a letter for the kind of row, the number of its fields, `;`,
+/// and the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for NULL.
 ///
 /// Source: https://www.postgresql.org/docs/15/catalogs.html
 package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
     /// The row of the table: oid, schema, name, kind, persistence, replica identity, estimated rows, owner. Then
-    /// whether this role is or may become the owner, whether row level security hides rows, and the name of this role.
+    /// whether the session's role is or may become the owner, whether row level security hides rows, and the name of
+    /// the session's role.
     case table = 0x74  // t
     /// The row of a column: number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type,
     /// identity. Then its value in rows that are older than the column, and whether its type may have a default.
     case column = 0x63  // c
-    /// The row of an index that is unique or has a constraint. First, whether it is the primary key, the replica
-    /// identity, unique without expression and WHERE, or deferrable. Then its column numbers, name, definition, and
-    /// text as a constraint.
+    /// The row of an index that is unique or has a constraint. It begins with four flags: primary key, replica
+    /// identity, unique without expression and WHERE, deferrable. Then the column numbers, name, definition, and text
+    /// as a constraint.
     case index = 0x69  // i
     /// The row of an index that belongs to no constraint: name and definition.
     case object = 0x6f  // o
@@ -32,8 +32,8 @@ package struct CatalogDocument: Sendable {
     case partition = 0x70  // p
     /// The row of a CHECK constraint of the table.
     case check = 0x6b  // k
-    /// The row of a type: oid, schema, name, kind, element, base, base with modifier, NOT NULL, default, extension, its
-    /// schema, category, collation.
+    /// The row of a type: oid, schema, name, kind, element, base, base with modifier, NOT NULL, default, extension,
+    /// schema of the extension, category, collation.
     case type = 0x79  // y
     /// The row of an enum's label: type, oid, text.
     case label = 0x65  // e
@@ -41,8 +41,8 @@ package struct CatalogDocument: Sendable {
     case domainCheck = 0x64  // d
     /// The row of a composite type's attribute: type, number, name, attribute's type, its oid and modifier.
     case attribute = 0x6d  // m
-    /// The row of a range type: range, multirange, subtype, its name, qualified name, name and schema of the
-    /// multirange, collation, difference function.
+    /// The row of a range type: oid, oid of its multirange, oid and name of its subtype, qualified name, name and
+    /// schema of the multirange, collation, difference function.
     case range = 0x72  // r
   }
 

@@ -3,10 +3,9 @@
 ///     DefinitionSizes([(oid: 7, bytes: 4_000), (oid: 8, bytes: 90_000_000)]).readable
 ///     // readable: [7], large: [8: 90_000_000]
 struct DefinitionSizes {
-  /// The most bytes that the definitions of one table may take in the catalog. A CHECK takes about 30 times as many
-  /// bytes there as in SQL.
+  /// The maximum size, in bytes, of the definitions of one table in the catalog.
   static let tableBytesMax = 16 << 20
-  /// The most bytes that the definitions of all tables that are read together may take.
+  /// The maximum total size, in bytes, of the definitions of all tables that are read together.
   static let allBytesMax = 512 << 20
 
   private let sizes: [(oid: UInt32, bytes: Int)]
@@ -29,7 +28,7 @@ struct DefinitionSizes {
     return (readable, large)
   }
 
-  /// Returns why a table is refused, by the size of its definitions in bytes.
+  /// Returns the reason why a table cannot be captured if its definitions take this number of bytes.
   static func reason(_ bytes: Int) -> String {
     bytes > tableBytesMax
       ? "its definitions (CHECKs, defaults, indexes, types) take \(bytes >> 20) MiB in the catalog, and \(tableBytesMax >> 20) MiB is the most that is read"

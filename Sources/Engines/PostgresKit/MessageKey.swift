@@ -9,9 +9,9 @@ import CodecKit
 ///
 /// SQL that sends a message: `SELECT \(MessageKey.call("cairn", "$1::bytea")) FROM cairn.key AS k WHERE k.id = 1`.
 package struct MessageKey: Equatable, Sendable {
-  /// A schema whose table `key` contains a secret key, by the name of the schema.
+  /// A schema in which Cairn keeps a secret key, in the table `key`. The raw value is the schema's name.
   package enum Place: String, Sendable {
-    /// The schema with the key of the role that captures or applies.
+    /// The schema with the key of the role that capture or apply uses.
     case own = "cairn"
     /// The schema with the key of the superuser that installed the event triggers.
     case triggers = "cairn_ddl"
@@ -22,8 +22,8 @@ package struct MessageKey: Equatable, Sendable {
 
   let innerPad: [UInt8]
   let outerPad: [UInt8]
-  /// The place in the log up to which messages without an authentication code are accepted, because earlier builds
-  /// wrote such messages.
+  /// The position in the log up to which messages without an authentication code are accepted, because earlier versions
+  /// of Cairn wrote such messages.
   package let since: LSN
 
   // MARK: Messages
@@ -55,7 +55,7 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: The table
 
-  /// Reads the key from the database; nil if no trusted role owns one, or if this role may not read it.
+  /// Reads the key from the database; nil if no trusted role owns one, or if the session's role may not read it.
   package static func read(_ place: Place, _ connection: PostgresConnection) throws -> MessageKey? {
     let isReadable = try connection.first(
       """

@@ -67,7 +67,8 @@ extension PostgresConnection {
   ///   - name: The quoted name of the table, with its schema; `ONLY` may precede it.
   ///   - takesTexts: Whether to check also the casts of text to columns of unique indexes, with
   ///     ``checkCasts(of:column:type:)``.
-  ///   - shape: The table and types for which a statement was made. Throws if the name has others now; nil: no check.
+  ///   - shape: The table and column types for which a statement was made. Throws if they are not the same any more;
+  ///     nil: no check.
   /// - Returns: The quoted name without `ONLY`.
   /// - Throws: `table-refused` for anything but a table; the errors of ``checkPlanning(of:_:onlySuperuser:)``;
   ///   ``PostgresError``.
@@ -123,8 +124,8 @@ extension PostgresConnection {
   }
 
   /// Throws `table-refused` if a partition is an untrusted foreign table: its owner, or the owner of its foreign
-  /// server, is neither a superuser nor this role. That owner decides to which server a read with Cairn's rights
-  /// connects, and how long the read takes.
+  /// server, is neither a superuser nor the session's role. That owner decides to which server a read with Cairn's
+  /// rights connects, and how long the read takes.
   private func checkForeignPartitions(of table: String) throws {
     let found = try query(
       """
@@ -144,12 +145,11 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the greatest number in a column of an integer or numeric type, or the least one if `isLeast`. Nil if there
-  /// is none, if the column has another type, or if the number does not fit into 64 bits.
+  /// Returns the greatest number in a column of an integer or numeric type, or the least one if `isLeast`. Nil if the
+  /// column has no value, if it has another type, or if the number does not fit into 64 bits.
   ///
-  /// The table's owner can at any time give the column another type, or the table's name to another table. So the type
-  /// is looked up after the lock, and the statement casts no value: `max(c)` would look for a cast that makes the type
-  /// of `c` a number, and run that cast's function.
+  /// The table's owner can change the type of the column at any time. So the type is read after the table is locked.
+  /// The statement does not use `max`, which could call a cast function of the owner.
   ///
   ///     try connection.extreme(of: "id", in: "\"sales\".\"orders\"", isLeast: false)  // 4711
   ///
@@ -222,9 +222,9 @@ extension PostgresConnection {
   /// The SQL that finds code of untrusted roles which would run if a text were cast to a column of table `$1`. `$2` is
   /// the column, NULL for all columns of unique indexes. `$3` is the column's type, NULL for the present one.
   ///
-  /// To compare the column with the cast text, PostgreSQL may cast both implicitly to another type, and use an operator
-  /// of that type. A role can give its own domain or composite type a new CHECK or column at any time. So such a type
-  /// counts as code.
+  /// It also finds implicit casts of the column, because PostgreSQL may use them to compare the column with the text. A
+  /// domain or composite type of an untrusted role always counts as code, because the role can add a CHECK or a column
+  /// at any time.
   private static let foreignCode = """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
     ), base(attname, oid) AS (
@@ -276,9 +276,7 @@ extension PostgresConnection {
   /// - Parameters:
   ///   - table: The quoted name of a table that is locked already.
   ///   - code: The code of the error that is thrown.
-  ///   - onlySuperuser: Whether to check only if this session is a superuser's. Other roles read only what they may
-  /// read
-  ///     anyway, and tables with such functions are common.
+  ///   - onlySuperuser: Whether to check only if the role of the session is a superuser.
   package func checkPlanning(of table: String, _ code: ErrorCode, onlySuperuser: Bool = false) throws {
     guard let found = try query(Self.plannedCode, [table, onlySuperuser ? "t" : "f"]).first else { return }
     let (kind, object) = (found[0] ?? "", found[1] ?? "")
@@ -292,8 +290,8 @@ extension PostgresConnection {
   }
 
   /// Locks a table that belongs to an untrusted role, so that no index, statistics or partition is added until the
-  /// transaction ends. Waits for the lock for a second at most. Does nothing if this role may not write to the table,
-  /// because then it cannot take the lock.
+  /// transaction ends. Waits for the lock for a second at most. Does nothing if the session's role may not write to the
+  /// table, because then it cannot take the lock.
   ///
   /// - Parameter table: The quoted name.
   package func lockPlanning(of table: String) throws {

@@ -31,11 +31,11 @@ package final class PostgresConnection {
     "lc_monetary=C", "quote_all_identifiers=off", "jit=off",
   ]
 
-  /// The session settings for reading and writing values. The owner of a database can set others for all its sessions.
+  /// The session settings for reading and writing values. They override settings that the owner of the database has
+  /// made for all sessions.
   ///
-  /// `role=none` keeps the session in the role that logged in. Otherwise, if the owner sets a role, that role's code
-  /// would count as the session's own, and could leave the role again. `row_security=off` makes the server refuse a
-  /// read that policies of the table's owner would filter, because their functions run as the reader.
+  /// `role=none` keeps the session in the role that logged in. `row_security=off` makes a read fail if a row security
+  /// policy would filter its rows. Otherwise the functions of the policy would run with the rights of Cairn.
   ///
   /// Source: https://www.postgresql.org/docs/15/runtime-config-client.html, `row_security`.
   private static let settings =

@@ -85,11 +85,11 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the index, in the schema, of the column that has this number in the catalog; nil if there is none.
+  /// Returns the index in `schema.columns` of the column that has this number in the catalog; nil if there is none.
   private func place(_ number: Int) -> Int? { details.firstIndex { $0.number == number } }
 
-  /// Returns the indexes, in the schema, of the columns of a PostgreSQL index. Nil if one of the columns is generated,
-  /// because the log lacks its values.
+  /// Returns the indexes in `schema.columns` of the columns of a PostgreSQL index. Nil if one of the columns is
+  /// generated, because the log lacks its values.
   private func places(of index: Index) -> [Int]? {
     let places = index.columns.compactMap(place)
     return places.count == index.columns.count ? places : nil
@@ -143,8 +143,8 @@ extension PostgresTable {
     return names.count == columns.count ? names.map { String(decoding: $0, as: UTF8.self) } : nil
   }
 
-  /// Reads the partitions that contain rows. Refuses the table if PostgreSQL logs too few columns of old rows for one
-  /// of them.
+  /// Reads the partitions that contain rows. Sets ``refusal`` if PostgreSQL logs too few columns of old rows for one of
+  /// these partitions.
   ///
   /// `publish_via_partition_root` sends an old row as a row of the partitioned table, with NULL for each column that
   /// the partition did not log (pgoutput.c, `pgoutput_change`). So each partition must log all columns of the table's
@@ -186,7 +186,7 @@ extension PostgresTable {
   private struct Leaf {
     let file, namespace, name: String
     let hasIdentity: Bool
-    /// The replica identity of the partition; nil in a document of an earlier version's event trigger, which lacks it.
+    /// The replica identity of the partition; nil if the document was written by an earlier version of Cairn.
     let identity: String?
     /// The columns of an old row that PostgreSQL logs for the partition, by their numbers in the partitioned table.
     let columns: Set<Int>

@@ -1,11 +1,12 @@
 import Changes
 
-/// A table of a PostgreSQL database: its schema, and the other facts that capture needs.
+/// A table of a PostgreSQL database: its definition, and the other facts that capture needs.
 package struct PostgresTable: Sendable {
   package var oid: UInt32
-  /// The schema of the table. Its `epoch`, which numbers the successive schemas of a table, is 0 here: capture sets it.
+  /// The definition of the table. Its `epoch`, which numbers the successive definitions of a table, is 0 here: capture
+  /// sets it.
   package var schema: TableSchema
-  /// Further facts from the catalog about each column of the schema, in the same order.
+  /// Further facts from the catalog about each column of ``schema``, in the same order.
   package var details: [Detail] = []
   package var isPartitioned: Bool
   /// The partitions that contain rows, each as its oid and the number of its file, such as `16402:16410`. A changed
@@ -13,13 +14,13 @@ package struct PostgresTable: Sendable {
   package var partitions: [String] = []
   /// The number of rows that the planner estimates; 0 if it has no estimate.
   package var estimatedRows: UInt64
-  /// Whether this role may do everything that the table's owner may.
+  /// Whether the session's role may do everything that the table's owner may.
   package var isOwned: Bool
   package var owner: String
   /// The sequences from which the table's columns take values, each by schema and name.
   package var sequences: [(namespace: String, name: String)]
   /// The definitions that decide how values print: labels of enums, attributes of composite types. If one changes,
-  /// stored values print differently. Generated columns have entries too, because the schema does not list them.
+  /// stored values print differently. Generated columns have entries too, because ``schema`` does not list them.
   package var forms: [NameKey: String] = [:]
   /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: Refusal?
@@ -41,7 +42,7 @@ package struct PostgresTable: Sendable {
     package let reason: String
     /// The statements by which an operator makes the table capturable, separated by "; "; empty if there are none.
     package let mend: String
-    /// Whether nothing is lost or harmed if the table is left out of the capture.
+    /// Whether capture leaves the table out instead of failing, as it does with a foreign table.
     package let isHarmless: Bool
     /// Whether the reason is a partition that is unlogged, or for which PostgreSQL logs too few columns of old rows.
     /// Applications can write its rows, but capture would miss changes.
@@ -98,13 +99,13 @@ extension TablePatterns {
 
 extension PostgresConnection {
   /// Returns the users' tables, in order of schema and name. It leaves out the server's own tables, temporary tables,
-  /// tables in schema `cairn`, and tables of extensions. Partitions are part of their root. A table that cannot be
-  /// captured has a refusal.
+  /// tables in schema `cairn`, and tables of extensions. It returns a partitioned table, but not its partitions. A
+  /// table that cannot be captured has a ``PostgresTable/refusal``.
   ///
   /// Within ``catalog(patience:_:)``, all tables are read in one snapshot.
   ///
-  /// - Parameter isMeant: Returns whether a table is wanted, by schema and name. The definition of an unwanted table is
-  ///   not read: that could wait for a session that has the table locked.
+  /// - Parameter isMeant: Returns whether the table with this schema and name is wanted. The definition of an unwanted
+  ///   table is not read, because that could wait for a session that has the table locked.
   package func userTables(
     _ isMeant: (_ namespace: String, _ name: String) -> Bool = { _, _ in true }
   ) throws -> [PostgresTable] {
@@ -180,8 +181,8 @@ extension PostgresConnection {
     "{\(oids.map(String.init).joined(separator: ","))}"
   }
 
-  /// Separates tables whose definitions can be read from tables whose definitions are too large. Those are returned
-  /// with a refusal and without columns. Every role that can create a table decides how large its definitions are.
+  /// Separates tables whose definitions can be read from tables whose definitions are too large. Returns the latter
+  /// with a refusal and without columns, so that no role can exhaust Cairn's memory with a huge definition.
   ///
   /// - Parameter listed: Rows of which the first field is a table's oid.
   private func measured(_ listed: [[String?]]) throws -> (readable: Set<UInt32>, refused: [PostgresTable]) {
@@ -220,7 +221,7 @@ extension PostgresConnection {
   /// instead. They fail if an index or a table of the snapshot has just been dropped. Then `body` runs again.
   ///
   /// These functions also wait for a session that has the table locked. `patience` is an SQL statement that limits this
-  /// wait. An error with `isLockTimeout` then ends it.
+  /// wait. After the limit, an error with `isLockTimeout` is thrown.
   package func catalog<T>(patience: String = "", _ body: () throws -> T) throws -> T {
     var attempts = 1
     while true {
@@ -238,7 +239,8 @@ extension PostgresConnection {
 }
 
 extension PostgresTable {
-  /// Sorts tables by schema and name, and refuses tables whose full names are equal.
+  /// Sorts tables by schema and name. Sets ``refusal`` of tables whose full names are equal, because Cairn cannot
+  /// distinguish them.
   fileprivate static func arrange(_ tables: inout [PostgresTable]) {
     tables.sort { one, other in
       let (left, right) = (one.schema, other.schema)
@@ -249,8 +251,9 @@ extension PostgresTable {
     refuseAmbiguousNames(&tables)
   }
 
-  /// Refuses tables whose full names are equal, such as table `b.c` in schema `a` and table `c` in schema `a.b`. Cairn
-  /// identifies a table by its full name. Also refuses a table with two columns whose names are equal in Unicode.
+  /// Sets ``refusal`` of tables whose full names are equal, such as table `b.c` in schema `a` and table `c` in schema
+  /// `a.b`. Cairn identifies a table by its full name. Also sets it for a table with two columns whose names are equal
+  /// in Unicode.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.nameKey })
     for group in names.values where group.count > 1 {
@@ -275,8 +278,8 @@ extension PostgresTable {
 
 // Row versions of two-way replication name tables and columns as SQLite does: without regard to the case of ASCII letters.
 extension PostgresTable {
-  /// Refuses each table whose name differs from that of an older table only in the case of ASCII letters. Also refuses
-  /// each table in which the names of two columns differ only in this way.
+  /// Sets ``refusal`` of each table whose name differs from that of an older table only in the case of ASCII letters.
+  /// Also sets it for each table in which the names of two columns differ only in this way.
   package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
     for group in names.values where group.count > 1 {
@@ -291,7 +294,7 @@ extension PostgresTable {
     for index in tables.indices { tables[index].refuseLikeColumns() }
   }
 
-  /// Refuses the table if the names of two of its columns differ only in the case of ASCII letters.
+  /// Sets ``refusal`` if the names of two columns of the table differ only in the case of ASCII letters.
   package mutating func refuseLikeColumns() {
     guard refusal == nil, let (one, other) = schema.likeColumns else { return }
     refusal = .init(

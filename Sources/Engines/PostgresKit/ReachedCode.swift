@@ -1,10 +1,9 @@
-/// Finds the objects of a PostgreSQL database that are used when an expression, a column, an index or a partition key
-/// is computed. The server's list of dependencies names them.
+/// Finds the objects of a PostgreSQL database that the server uses when it computes an expression, a column, an index
+/// or a partition key. The search follows the dependencies in `pg_depend`.
 ///
-/// These are functions, operators, types with their components, constraints of domains, and casts between a
-/// user-defined type and a built-in one. The server lists no dependency on the type that a polymorphic function
-/// returns. So the search also includes the array, range and multirange types of a type: `multirange(anyrange)` makes a
-/// multirange of a range.
+/// These objects are functions, operators, types with their components, constraints of domains, and casts between a
+/// user-defined type and a built-in one. `pg_depend` lacks the type that a polymorphic function returns. So the search
+/// also includes the array, range and multirange types of a type: `multirange(anyrange)` makes a multirange of a range.
 package enum ReachedCode {
   /// The SQL term `reach(kind, object, class, oid)` of a WITH RECURSIVE, which lists the objects that are found. The
   /// term `part` before it has the same columns, and lists the objects where the search begins.

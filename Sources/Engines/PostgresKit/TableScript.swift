@@ -1,7 +1,8 @@
 import Changes
 
-/// The SQL statements that create a table with everything that it needs. They do not fail if parts exist already. An
-/// existing enum gets the labels that it lacks; other existing types, sequences and tables keep their definitions.
+/// The SQL statements that create a table with the objects that it needs, such as types and sequences. They do not fail
+/// if some of these objects exist already. An existing enum gets the labels that it lacks; other existing types,
+/// sequences and tables keep their definitions.
 struct TableScript {
   let table: PostgresTable
   let document: CatalogDocument

@@ -13,7 +13,7 @@ struct TypeScript {
   }
 
   /// Returns the statements that create the type with an oid, in the order in which they must run. Empty for a built-in
-  /// type, and for a type that was asked for before.
+  /// type, and for a type whose statements an earlier call returned.
   mutating func statements(for oid: String) -> [String] {
     guard let row = types[oid], seen.insert(oid).inserted, let namespace = row[1], let name = row[2] else { return [] }
     let place = namespace == "public" ? [] : ["CREATE SCHEMA IF NOT EXISTS \(namespace.quotedName)"]

@@ -6,7 +6,7 @@ import Changes
 private final class DefinitionGuard {
   /// The names of the tables that the statement may touch, in lower case.
   let tables: Set<NameKey>
-  /// The first action that was refused; nil if none was.
+  /// The first action of the statement that was refused; nil if all were allowed.
   var refused: String?
 
   init(_ tables: [String]) { self.tables = Set(tables.map { $0.sqliteKey }) }

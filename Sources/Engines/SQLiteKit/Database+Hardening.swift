@@ -27,9 +27,8 @@ extension Database {
   /// Whether the SQLite library regards its own JSON functions as unsafe in an untrusted schema, as 3.38 to 3.40 do. If
   /// so, a table with `CHECK (json_valid(c))`, or an index of `c ->> 'name'`, could not be written.
   ///
-  /// With such a library, Cairn trusts the schema. That allows the schema to call more functions, which only compute
-  /// values: the library denies all others to every schema. A connection that reads a hostile file denies functions
-  /// anyway: ``forbidForeignCode()``.
+  /// With such a library, Cairn sets `SQLITE_DBCONFIG_TRUSTED_SCHEMA`. The schema can then call more functions, but
+  /// only functions that compute values. ``forbidForeignCode()`` still denies functions to hostile files.
   static let misjudgesJSON: Bool = {
     guard let database = try? Database(path: ":memory:", mode: .create, busyTimeoutMilliseconds: 0, vfs: nil) else {
       return false

@@ -28,7 +28,8 @@ package final class Database {
   private let fileGuard: OpaquePointer?
   /// The guard that denies actions which only a hostile file requests; nil if none is set.
   private(set) var forbidden: ForbiddenCode?
-  /// Whether texts are checked when they are encoded, because the file is in UTF-16. See ``watchText()``.
+  /// Whether texts are checked for well-formed UTF-16 when they are encoded, because the file is in UTF-16. See
+  /// ``watchText()``.
   private(set) var watchesText = false
   /// The index of the column whose encoded text was not well-formed UTF-16, since the last check; nil if there was
   /// none.
@@ -39,8 +40,8 @@ package final class Database {
   /// Opens a file that may be hostile, because an application can write it and prepare its `-journal` or `-wal`.
   ///
   /// If the file or its folder is missing, the call throws ``SQLiteError`` with SQLITE_CANTOPEN. The first statement
-  /// shows whether the file is a database. A path that is a link, and companions that are not plain files, are refused
-  /// (``FileRefusal``). The content of the file cannot make SQLite open another file.
+  /// shows whether the file is a database. Cairn does not open a symbolic link, nor a `-journal`, `-wal` or `-shm` file
+  /// that is not a plain file (``FileRefusal``). The content of the file cannot make SQLite open another file.
   package convenience init(path: String, mode: Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000) throws {
     // A database in memory, or a temporary one, has no file.
     if path.isEmpty || path == ":memory:" {
@@ -131,7 +132,8 @@ package final class Database {
     _ = cairn_db_config_int(handle, Int32(CAIRN_DBCONFIG_ENABLE_TRIGGER), enabled ? 1 : 0)
   }
 
-  /// The number of rows that the last INSERT, UPDATE or DELETE changed, without rows of triggers (`sqlite3_changes64`).
+  /// The number of rows that the last INSERT, UPDATE or DELETE changed, without rows that triggers changed
+  /// (`sqlite3_changes64`).
   package var changes: Int64 { sqlite3_changes64(handle) }
   /// The rowid of the last row that this connection inserted.
   package var lastInsertRowid: Int64 {
@@ -173,12 +175,11 @@ package final class Database {
     self.forbidden = forbidden
   }
 
-  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16.
+  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16. SQLite reads an ill-formed text as
+  /// another text, without an error.
   ///
-  /// SQLite reads an ill-formed text as another text, without an error.
-  ///
-  /// In such a file, BINARY sorts text by its bytes in UTF-16, an order that targets do not have. So
-  /// ``binaryCollation``, by which a refresh sorts, is then another collation.
+  /// In such a file, SQLite's collation BINARY sorts by the bytes in UTF-16, an order that targets do not have. So
+  /// ``binaryCollation`` becomes a collation that sorts by the bytes in UTF-8.
   package func watchText() throws {
     try readEncoding()
     watchesText = isUTF16

@@ -1,12 +1,12 @@
 import Changes
 
-/// Writes applied notes (``AppliedNote``) into the journal of a captured SQLite file. A note has the number of the last
-/// transaction of a trail that apply has written to the file. It is a row in apply's transaction, so capture reads it
-/// in its order among the changes.
+/// Writes applied notes (``AppliedNote``) into the journal of a captured SQLite file, in apply's transaction. A note
+/// has the number of the last transaction of a trail that apply has written to the file.
 ///
 /// Does nothing if the file is not captured, or if an older version of Cairn captures it.
 package final class JournalNotes {
-  /// The `code` of a journal row whose column `v0` has an ``AppliedNote``. No row of a table has this code.
+  /// The `code` of a journal row whose column `v0` has an ``AppliedNote``. Journal rows for rows of tables have other
+  /// codes.
   package static let code: Int64 = 1
   /// The first version of the journal in which rows can have an ``AppliedNote``.
   package static let versionMin: Int64 = 3
@@ -17,8 +17,8 @@ package final class JournalNotes {
   /// The schema version of the file for which this object's statements were prepared.
   private var schemaVersion: Int64 = -1
   private var statements: (version: Statement, insert: Statement, staged: Statement, relayed: Statement)?
-  /// The id of the row of `cairn_control` that says whether capture takes the rows that applies write. If so, its
-  /// column `place` is ``relayed``.
+  /// The id of the row of `cairn_control` that says whether capture also reads the rows that apply writes. If so, the
+  /// row's column `place` is ``relayed``.
   package static let relayRow: Int64 = 4
   package static let relayed = "include"
 
@@ -37,7 +37,7 @@ package final class JournalNotes {
     try database.execute("DELETE FROM cairn_stage")
   }
 
-  /// Returns whether the file's capture also takes rows that applies write. Call it in a transaction that writes.
+  /// Returns whether the file's capture also reads the rows that apply writes. Call it in a transaction that writes.
   package func isRelayed() throws -> Bool {
     try look()
     guard let statement = statements?.relayed else { return false }

@@ -11,7 +11,7 @@ package struct JournalStatementRow {
   }
 
   package struct Executed {
-    /// The sequence number of the last journal row before the statement, and the number of journal rows that the
+    /// The sequence number of the last journal row before the statement. `count` is the number of journal rows that the
     /// statement caused.
     package var before: Int64
     package var count: Int64

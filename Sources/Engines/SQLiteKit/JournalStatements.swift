@@ -7,9 +7,9 @@ import Changes
 /// written earlier. A row stores the text of a repeated statement once. It stores a value only if it differs from the
 /// last one bound to the same text.
 package struct JournalStatements: ~Copyable {
-  /// The `code` of a journal row that ends a transaction. No row of a table has this code.
+  /// The `code` of a journal row that ends a transaction. Journal rows for rows of tables have other codes.
   package static let endCode: Int64 = 2
-  /// The `code` of a journal row with statements that does not end a transaction.
+  /// The `code` of a journal row with statements that is written before the end of the transaction.
   package static let partCode: Int64 = 3
   static let version: UInt8 = 1
   /// The size of the gathered statements, in bytes, from which they are written to the journal before the commit.
@@ -46,8 +46,8 @@ package struct JournalStatements: ~Copyable {
 
   /// One execution of a statement.
   package struct Execution {
-    /// The sequence numbers of the last journal row before the statement, and of the last row that the statement
-    /// caused.
+    /// The sequence number of the last journal row before the statement. `last` is that of the last journal row that
+    /// the statement caused.
     package var before: Int64
     package var last: Int64
     package var rowsAffected: Int64
@@ -76,8 +76,7 @@ package struct JournalStatements: ~Copyable {
   private var packed = ByteWriter(capacity: 256)
   private var textCount: UInt64 = 0
   private var generation: UInt64 = 1
-  /// The sequence number of the last journal row before the first gathered statement. The journal rows of statements
-  /// are stored as differences from it.
+  /// The sequence number of the last journal row before the first gathered statement.
   private var base: Int64 = 0
   private var end: Int64 = 0
   private var parts = 0

@@ -20,8 +20,8 @@ package enum OwnTables {
 
   private static func columns(_ values: Int) -> String { (0..<values).map { "v\($0)" }.joined(separator: ",") }
 
-  /// Returns whether a CREATE TABLE text creates the table as Cairn does. For a table without a fixed text here,
-  /// returns whether the text contains nothing that is computed.
+  /// Returns whether a CREATE TABLE text creates the table as Cairn does. For a table whose text this type does not
+  /// have, returns whether the text contains no computed expression.
   ///
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0, v1)", of: "cairn_stage")                // true
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0 CHECK (length(v0)))", of: "cairn_stage") // false
@@ -58,8 +58,8 @@ package enum OwnTables {
 }
 
 extension Database {
-  /// The most rows that each of Cairn's own tables may have when Cairn reads it into memory, far above what Cairn
-  /// writes. `ownBytesMax` is the most bytes of each.
+  /// The maximum number of rows of each of Cairn's own tables that Cairn reads into memory. `ownBytesMax` is the
+  /// maximum size of each of these tables, in bytes.
   private static let ownRowsMax = [
     ("cairn_checkpoint", 100_000), ("cairn_table", 100_000), ("cairn_origin", 100_000), ("cairn_returned", 20_000),
     ("cairn_candidate", 1_000_000),

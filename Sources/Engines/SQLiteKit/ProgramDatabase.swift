@@ -5,8 +5,8 @@ import Changes
 /// The connection of an application that uses the embedded API. For each statement, it reports the time that SQLite
 /// gave to the statement, the tables that the statement touches, and the journal rows that it causes.
 ///
-/// For a connection that the application opened itself, nothing of this is known, because its hooks belong to the
-/// application.
+/// It reports nothing of this for a connection that the application opened itself, because the hooks of such a
+/// connection belong to the application.
 package final class ProgramDatabase {
   package let database: Database
   /// Whether this object opened the connection, so that its hooks can be used.
@@ -54,8 +54,8 @@ package final class ProgramDatabase {
     touched.watch(database.handle)
   }
 
-  /// Lets a separate thread write the write-ahead log back while the application commits. An operation that needs the
-  /// file for itself calls ``settle()`` first.
+  /// Lets a separate thread write the write-ahead log back into the file while the application commits. An operation
+  /// that needs the file for itself calls ``settle()`` first.
   package func checkpointBeside() {
     guard isOwned else { return }
     checkpointer = Checkpointer.watch(database.handle)

@@ -6,7 +6,8 @@ extension Database {
   ///
   /// When SQLite looks for the rows that reference a deleted row, it applies the affinity of the referencing column to
   /// the registers of OLD. `OLD.code` of '01234' is 1234 if a column INTEGER references a column TEXT. Seen in 3.40.1,
-  /// for parent columns TEXT or without type and numeric child columns. NEW and BEFORE triggers are right.
+  /// for parent columns TEXT or without type and numeric child columns. NEW has the right values, and so has OLD in
+  /// BEFORE triggers.
   static func markWrongOld(_ tables: inout [SQLiteTable]) {
     let places = Dictionary(
       tables.enumerated().map { ($1.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
@@ -49,8 +50,8 @@ extension Database {
     for index in tables.indices { tables[index].hasBeforeTriggers = names.contains(tables[index].name.sqliteKey) }
   }
 
-  /// Refuses tables that need a collation which only the application defines. If only an index that is not unique needs
-  /// such a collation, the table is accepted without that index.
+  /// Sets ``SQLiteTable/refusal`` of tables that need a collation which only the application defines. If only an index
+  /// that is not unique needs such a collation, the table is accepted without that index.
   func refuseUnknownCollations(_ tables: inout [SQLiteTable]) {
     // SQLite also lists an undefined collation, once a statement has named it.
     let known: Set = ["BINARY", "NOCASE", "RTRIM"]

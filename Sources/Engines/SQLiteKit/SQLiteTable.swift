@@ -1,13 +1,13 @@
 import Changes
 
-/// A table of an SQLite file: its schema, and the other facts that capture and apply need.
+/// A table of an SQLite file: its definition, and the other facts that capture and apply need.
 package struct SQLiteTable: Sendable {
   /// A unique key: terms whose values no two rows may share. A term is an SQL expression over the table's columns.
   package struct UniqueKey: Equatable, Sendable {
     package struct Term: Equatable, Sendable {
       @ByBytes package var text: String
       @ByBytes package var collation: String
-      /// The index of the term's column in the schema; nil for an expression or a generated column.
+      /// The index of the term's column in the table's ``TableSchema``; nil for an expression or a generated column.
       package var column: Int?
     }
     /// The name of the key's index.
@@ -16,7 +16,8 @@ package struct SQLiteTable: Sendable {
     @ByBytes package var predicate: String? = nil
   }
 
-  /// The schema of the table. Its `epoch`, which numbers the successive schemas of a table, is 0 here: capture sets it.
+  /// The definition of the table. Its `epoch`, which numbers the successive definitions of a table, is 0 here: capture
+  /// sets it.
   package var schema: TableSchema
   /// The names of the generated columns, which images leave out.
   package var generated: [String]
@@ -88,9 +89,9 @@ extension Database {
     return tables
   }
 
-  /// Refuses tables and columns whose names differ only in case, or in how Unicode composes their letters. SQLite
-  /// compares the bytes of names and folds only ASCII letters, but elsewhere such names are equal. Each refusal names
-  /// the other table or column.
+  /// Sets ``SQLiteTable/refusal`` of tables if names of tables or columns differ only in case, or in how Unicode
+  /// composes their letters. SQLite may distinguish such names, but elsewhere they are equal. Each refusal names the
+  /// other table or column.
   private static func refuseAmbiguousNames(_ tables: inout [SQLiteTable]) {
     // Keys of a Swift dictionary are equal if they are canonically equivalent.
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].name.lowercased() })
@@ -113,11 +114,11 @@ extension Database {
   /// The size limit for a table schema that is read from `cairn_origin`, in bytes.
   private static let shapeBytesMax = 1 << 20
 
-  /// Returns the schemas that tables have at their source, where the engine may be another one. The keys are the
+  /// Returns the definitions that tables have at their source, whose engine may be another one. The keys are the
   /// tables' names in lower case.
   ///
-  /// Any application that uses the file can write these schemas, so they are untrusted input. A blob that is not a
-  /// schema is ignored, and `TableMapping` parses the texts of a schema before they become DDL.
+  /// Any application that uses the file can write these definitions, so they are untrusted input. A blob that is not a
+  /// definition is ignored. `TableMapping` parses the texts of a definition before they become DDL.
   private func originalShapes() throws -> [NameKey: TableSchema] {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]

@@ -122,8 +122,8 @@ package final class Statement {
     guard code == SQLITE_OK else { throw database.error(code, sql) }
   }
 
-  /// Binds a value to a parameter, without a copy unless `copies`: its bytes must then stay valid until a reset. The
-  /// value `unchanged` binds NULL.
+  /// Binds a value to a parameter. Unless `copies` is set, the bytes of the value are not copied, and must stay valid
+  /// until a reset. The value `unchanged` binds NULL.
   package func bind(_ view: ColumnView, at index: Int, copies: Bool = false) throws {
     let i = Int32(index)
     let code: Int32

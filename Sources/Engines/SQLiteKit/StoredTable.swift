@@ -12,8 +12,7 @@ struct StoredTable {
   let isWithoutRowid: Bool
   let isStrict: Bool
 
-  /// Reads the CREATE TABLE text of a table; nil for any other text. SQLite relies on the text too, not on the column
-  /// `type`.
+  /// Reads the CREATE TABLE text of a table; nil for any other text.
   ///
   /// Example: `StoredTable(name: "t", text: "CREATE TABLE t(a) STRICT")` has ``isStrict``.
   init?(name: String, text: String) {

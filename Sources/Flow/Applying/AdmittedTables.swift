@@ -13,8 +13,8 @@ package struct AdmittedTables: Equatable, Sendable {
     _ scope: TargetScope, of sourceTables: TablePatterns = TablePatterns(), names: NamePolicy = ApplyOptions().names
   ) { (self.scope, self.sourceTables, self.names) = (scope, sourceTables, names) }
 
-  /// Returns whether the trail may write a table. `schema` is the source's table; if a rule for this table gives it
-  /// another name at the target, it has that name.
+  /// Returns whether the trail may write a table. `schema` is the source's table, already with its new name if a rule
+  /// renames it at the target.
   func verdict(_ schema: TableSchema, in target: Engine) -> TargetScope.Verdict {
     let place = TableMapping.targetPlace(of: schema, in: target, names: names)
     let verdict = scope.verdict(place.namespace, place.name, in: target)

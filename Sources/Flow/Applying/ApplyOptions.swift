@@ -8,10 +8,9 @@ import SQLiteKit
 package struct ApplyOptions: Sendable {
   /// The policy for rows that a table holds before its first copy.
   package var existing = ExistingRows.overwrite
-  /// Whether ``existing``, the policy for rows that a table holds before its first copy, also holds for later copies.
-  /// If not, later copies overwrite the rows.
+  /// Whether the policy ``existing`` is also used for later copies of a table. If not, later copies overwrite the rows.
   ///
-  /// True in a daemon, and if ``askedAt`` is set: another apply of the trail may have requested the copy.
+  /// True in a daemon, and if ``askedAt`` is set, because another apply of the trail may have requested the copy.
   package var existingHolds = false
   /// The number of rows after which apply commits even if the trail has more transactions; nil: the default of the
   /// target's engine.
@@ -68,7 +67,7 @@ package struct ApplyOptions: Sendable {
   package var quarantines = false
   /// The policy for rows that applications write to the target's tables, if replication is one-way.
   package var localWrites = LocalWritesPlan()
-  /// The state that all applies of a captured database share; nil for a one-way apply.
+  /// The state that all apply workers of a captured database share; nil for a one-way apply.
   package var twoWay: TwoWay?
   /// Returns the earliest place in the trail that other readers still need; nil if they need no part of it. An apply
   /// that purges the trail keeps everything from that place on.
@@ -77,7 +76,7 @@ package struct ApplyOptions: Sendable {
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
   /// The tables of the source that this target receives. The trail may have more, for other targets.
   package var sourceTables = TablePatterns()
-  /// Returns whether other applies of the trail may request copies of whole tables.
+  /// Returns whether other apply workers of the trail may request copies of whole tables.
   ///
   /// During such a copy, ``existing`` decides what happens to the rows that the table has. But if applications may
   /// write to the table, rows that differ from the copy stay.
@@ -96,10 +95,10 @@ package struct ApplyOptions: Sendable {
   /// The origin that is stored with rows of this trail when they go into the target's own trail; nil: the name of this
   /// trail.
   package var originName: TrailName?
-  /// The trail into which the target's own changes are captured. Apply skips transactions that began in that trail.
+  /// The trail into which the target's own changes are captured. Apply skips transactions whose origin is that trail.
   package var ownTrail: TrailName?
-  /// The names of nodes (the part of a trail's name before the dot). Apply skips transactions that began in a trail of
-  /// such a node.
+  /// The names of nodes (the part of a trail's name before the dot). Apply skips transactions whose origin is a trail
+  /// of such a node.
   package var ownOrigins: Set<String> = []
   package init() {}
 }
@@ -109,7 +108,8 @@ package struct SchemaFollower: Sendable {
   /// Drops capture's triggers on a table before apply alters the table. `version`: SQLite's `schema_version` when the
   /// transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
-  /// Updates capture's triggers to the new schema, before the commit of a transaction that has changed the schema.
+  /// Updates capture's triggers to the new definitions of tables, before the commit of a transaction that has changed
+  /// the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
   /// Creates TEMP triggers on apply's connection, which write apply's changes to the journal. Called in a transaction.
@@ -146,7 +146,7 @@ extension ApplyOptions {
 package struct LeftOutTable: Hashable, Sendable {
   /// The table's ``TableSchema/plainName`` at the source.
   package var source: String
-  /// The schema that the table would have at the target; empty in SQLite.
+  /// The schema (namespace) that the table would have at the target; empty in SQLite.
   package var namespace: String
   /// The name that the table would have at the target.
   package var name: String
@@ -165,8 +165,8 @@ extension ApplyOptions {
   /// If several patterns match the trigger, the last one decides.
   ///
   /// A pattern has the form `table.trigger` for a table of `public`, else `schema.table.trigger`. A pattern that is
-  /// only a trigger's name counts only while all triggers that it matches are of tables of one owner. Otherwise, the
-  /// owner of another table could give that name to a trigger of its own. A name without `*` and `?` is compared by its
+  /// only a trigger's name counts only if all triggers that it matches are on tables of one owner. Otherwise, the owner
+  /// of another table could give that name to a trigger of its own. A name without `*` and `?` is compared by its
   /// bytes. A pattern with `!` excludes triggers, and may always be only a name.
   ///
   ///     // fire_triggers = ["order.audit"]
@@ -216,17 +216,18 @@ extension ApplyOptions {
       remedy: .badInput, context: ["table": table])
   }
 
-  /// The place at which a target that has applied nothing of the trail begins, and the number of the last transaction
-  /// before it.
+  /// The place at which a target that has applied nothing of the trail begins to read it, and the number of the last
+  /// transaction before that place.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether apply creates a table, at its first record, if it has no stored state of the table. A copy then brings the
+  /// Whether apply creates a table of which it has no stored state, at the table's first record. A copy then brings the
   /// rows.
   ///
   /// True after a request for a copy of all tables: apply has skipped the part of the trail before the request.
   var expectsStrangers: Bool { askedBehind > 0 }
 
-  /// Returns the earliest place in the trail that any reader still needs. `position` is where this target has arrived.
+  /// Returns the earliest place in the trail that any reader still needs. `position` is the place up to which this
+  /// target has applied the trail.
   func needed(_ position: Position, of trail: TrailName) throws -> Position {
     let places = [try twoWay?.window.needs()[trail], try alsoNeeded()].compactMap { $0 }
     return places.reduce(position, min)
@@ -258,8 +259,7 @@ extension ApplyOptions {
   /// Returns whether this end gives up its own default for a column that both ends of a two-way table have added. Rows
   /// that have this default then get the other end's default.
   ///
-  /// Exactly one of the two ends gives up its default. If both did, an operator who follows the hints of both errors
-  /// would exchange the values of the two ends.
+  /// Exactly one of the two ends gives up its default.
   func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {
     guard let twoWay, goesBothWays(namespace, name) else { return false }
     return NameKey(trail.description) < NameKey(twoWay.own.description)
@@ -268,7 +268,7 @@ extension ApplyOptions {
   /// Returns whether rows written to a table of the target are replicated back.
   func goesBothWays(_ namespace: String, _ name: String) -> Bool { twoWay?.captures(namespace, name) ?? false }
 
-  /// Returns the policy for schema changes of a table. Unless one is set, apply follows them only in tables that Cairn
-  /// created.
+  /// Returns the policy for schema changes of a table. If the conf sets none, apply follows schema changes only in
+  /// tables that Cairn created.
   func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }
 }

@@ -3,8 +3,8 @@ import SystemKit
 
 /// Holds a trail back while the clock of its next transaction is too far ahead of this node's clock.
 ///
-/// If the target is captured too, its own trail continues from the clocks of applied transactions. So one peer with a
-/// clock of the year 9999 would hold back every trail of the target. One-way replication needs this check too.
+/// The clocks of a captured target's own transactions continue from the clocks of applied transactions. So without this
+/// check, a peer with a clock of the year 9999 would set them far ahead too.
 final class ClockGate {
   /// The error for a transaction whose clock is too far ahead of this node's clock.
   struct Ahead: Error {

@@ -1,19 +1,18 @@
 import Changes
 
-/// The updates and deletes of a transaction that come in the trail before the row that they change.
+/// The updates and deletes of a transaction that come in the trail before the insert or the key change of their row.
 ///
-/// In SQLite, foreign key actions and TEMP triggers run before capture's triggers. So the trail may have their update
-/// of a row first, and the row's insert or change of key later in the same transaction. Such an update waits here until
-/// a row appears that equals its before image, byte for byte. A rule with a filter may turn the update into a delete.
-/// An entry that is left at the end of its transaction belongs to a row that the target does not have.
+/// This order is possible because, in SQLite, foreign key actions and TEMP triggers run before capture's triggers. An
+/// entry waits here until a row appears in the trail that equals its before image, byte for byte. An entry that is left
+/// at the end of its transaction belongs to a row that the target does not have.
 struct EarlyUpdates {
   struct Update {
     let before: [UInt8]
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Resolves the change as a conflict if its row does not appear in the trail, because an application at the target
-    /// has changed the row. Returns false if that is not possible.
+    /// Resolves the change as a conflict. Called if the row does not appear in the trail, because an application at the
+    /// target has changed it. Returns false if the change cannot be resolved.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -48,11 +47,9 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether the list has an update with the before image `image`, and its entries leave a row with the key
-  /// `key`.
+  /// Returns whether an entry has the before image `image`, and the entries result in a row with the key `key`.
   ///
-  /// The last entry about that key decides. If it deletes the row or gives it another key, the image is of a different
-  /// row.
+  /// The last entry about this key decides. If it deletes the row or gives it another key, the result is false.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -67,8 +64,8 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, all entries of the row that has the key `key` after them. Includes entries in which
-  /// the row still has an earlier key.
+  /// Removes and returns, in order, all entries of the row that has the key `key` in the end. Includes entries from
+  /// before a change of the row's key.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(

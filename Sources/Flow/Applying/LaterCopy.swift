@@ -4,7 +4,7 @@ import Reshaping
 import Trails
 
 /// A copy, later in the trail, with which a suspended table continues. The table was suspended because apply could not
-/// carry out its rule.
+/// carry out the table's rule.
 ///
 /// The copy also has the rows that the table missed while its columns did not fit the rule.
 struct LaterCopy {
@@ -20,8 +20,8 @@ struct LaterCopy {
 
   /// The schema that the target table must have when the copy begins.
   let now: TableSchema
-  /// The schemas that the suspended table may have at the target, one for each of its rules, the oldest first. Each is
-  /// stored with the change that leads to the next schema.
+  /// The schemas that the suspended table may have at the target, one for each rule that it has had, the oldest first.
+  /// Each is stored with the change that leads to the next schema.
   let were: [ChangedRule.Step]
   /// The place of the record with which the copy begins. ``checkpoint`` is the place before its transaction, and
   /// ``number`` the transaction before that place.

@@ -4,11 +4,12 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The next schema in the trail that the target table can have, after one that it cannot have. It may also be the drop
-/// of the table.
+/// The next schema of a table in the trail that the target can have, after a schema that it cannot have; or the drop of
+/// the table.
 ///
-/// A suspended table continues if the source took its change back, changed a name, or dropped the table. Apply skips
-/// the schemas in between. It writes their rows with the columns that the later schema still has.
+/// With it, a suspended table continues after the source has reverted a change, changed a name, or dropped the table.
+/// Apply skips the schemas in between. It writes the rows of these schemas with the columns that the later schema still
+/// has.
 struct LaterShape {
   /// The later schema; nil: the source drops the table.
   let schema: TableSchema?
@@ -61,8 +62,8 @@ struct LaterShape {
     return nil
   }
 
-  /// Returns whether the trail has the begin of a copy of all rows of a table, after `start` and at most in transaction
-  /// `number`.
+  /// Returns whether the trail has the begin of a copy of all rows of a table, after `start` and in transaction
+  /// `number` at the latest.
   ///
   /// The copy replaces the table's rows, so changes before it need not fit the target.
   static func isCopied(
@@ -88,8 +89,8 @@ struct LaterShape {
   /// the catalog, every two seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Returns whether apply accepts that a row of a partitioned table is missing or differs at the target. It does if a
-  /// later copy in the trail corrects the row.
+  /// Returns whether a row of a partitioned table may be missing or differ at the target, because a later copy in the
+  /// trail corrects the row.
   ///
   /// PostgreSQL's replication stream does not report that a partition was attached, dropped or truncated. Capture then
   /// copies the table within some seconds.

@@ -60,7 +60,7 @@ struct SchemaRefusal {
   }
 
   /// Returns the error for a table that the target no longer has under its name. Apply does not create the table again,
-  /// as it would lack its rows.
+  /// as a new table would lack the rows.
   ///
   /// - Parameter name: The table's name at the target.
   func error(noTable name: String, table: String, goesBothWays: Bool) -> CairnError {

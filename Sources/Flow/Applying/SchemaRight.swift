@@ -5,8 +5,7 @@ import Mapping
 ///
 /// A table that Cairn created follows each trail that adds columns, whichever trail created it. Only the trail that
 /// created the table may drop or rename columns or the table. That trail may not do so while another trail brings rows
-/// into the table, as a dropped column would lose the other trail's values. Two-way trails share all rows and all
-/// changes.
+/// into the table, as a dropped column would lose the other trail's values. In a two-way table, it may always do so.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {
@@ -18,9 +17,9 @@ struct SchemaRight: Equatable {
 
   /// Whether Cairn created the table for this trail, and no other trail's rows forbid the change.
   var isCreated: Bool
-  /// The other trails whose rows in the table forbid the change; empty: the change is not refused for that reason.
+  /// The other trails whose rows in the table forbid the change; empty if no other trail's rows forbid it.
   @ByBytes var others: [String]
-  /// Whether only this trail brings rows into the table: no other trail does, and it is not two-way.
+  /// Whether only this trail brings rows into the table: no other trail does, and the table is not two-way.
   var isOnlyTrail: Bool
   /// Whether rows written to the table at the target are replicated back.
   var goesBothWays = false
@@ -62,7 +61,8 @@ struct SchemaRight: Equatable {
     return ddl ?? (isCreated ? .follow : .stop)
   }
 
-  /// Returns the policy for a table that the source drops. If other trails bring rows into it, it stays at the target.
+  /// Returns the policy for a table that the source drops. The table stays at the target if other trails bring rows
+  /// into it.
   func policyOfDrop(_ ddl: DDLPolicy?) -> DDLPolicy {
     if others.isEmpty { return policy(ddl) }
     return ddl == .ignore ? .ignore : .follow

@@ -8,7 +8,7 @@ struct ShapeChange {
   /// For each column after the change, the index of the same column before; nil: columns are matched by name.
   var origins: [Int?]?
   var isRefreshed: Bool
-  /// Whether an apply, and not an application, made the change at the source. Then the source's table has rows from
+  /// Whether an apply, and not an application, made the change at the source. If so, the source's table has rows from
   /// other databases too.
   var isApplied = false
 

@@ -10,7 +10,7 @@ struct TargetGate {
     case taken(Record)
     /// The setting `tables` of the apply does not include the table, so its records are skipped.
     case leftOut
-    /// The table has a reserved name, so its records must not be applied. The value is its name at the target.
+    /// The table has a reserved name, so its records must not be applied. The value is the table's name at the target.
     case refused(String)
   }
 
@@ -33,11 +33,11 @@ struct TargetGate {
     (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Returns whether apply takes, skips or refuses a record. Before it skips a table's first record, it stores durably
-  /// that the table is left out.
+  /// Returns whether a record is applied, skipped, or must not be applied. Before the first record of a table is
+  /// skipped, stores durably that apply skips the table.
   ///
-  /// - Parameter shaped: Returns the schema with an id as the table's rule changes it.
-  /// - Parameter given: Returns the schema with an id as the source has it.
+  /// - Parameter shaped: Returns, by schema id, a table's schema as its rule changes it.
+  /// - Parameter given: Returns, by schema id, a table's schema as the source has it.
   mutating func admit(
     _ record: Record, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?, given: (UInt64) -> TableSchema?
   ) throws -> Admission {
@@ -73,8 +73,8 @@ struct TargetGate {
     return verdict
   }
 
-  /// Marks a table's schema as one that must be copied before it takes rows, if the table entered the setting `tables`
-  /// by a rename.
+  /// Marks a table's schema if a rename has brought the table into the setting `tables`. The table must then be copied
+  /// before rows are applied to it.
   func treat(_ schema: inout TableSchema, _ id: UInt64, in segment: UInt64) {
     guard segment == self.segment, let refusal = entered[id] else { return }
     var treatment = schema.treatment ?? TableTreatment()

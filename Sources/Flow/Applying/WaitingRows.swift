@@ -12,7 +12,7 @@ import SQLiteKit
 ///     for row in waiting.rows { print(row.table, row.key.shown, row.holders.map(\.values.shown)) }
 package struct WaitingRows {
   package struct Row {
-    /// The name of the table, in PostgreSQL with its schema.
+    /// The name of the table; in PostgreSQL with its schema (namespace).
     package let table: String
     package let key: ConflictRow
     package let row: ConflictRow
@@ -54,8 +54,8 @@ package struct WaitingRows {
 
   /// Throws `constraint-failed` if a row waits for a unique value.
   ///
-  /// - Parameter place: The database, as messages name it.
-  /// - Parameter url: The database, for a command line.
+  /// - Parameter place: The name of the database in messages.
+  /// - Parameter url: The address of the database, as the command line of `cairn` takes it.
   /// - Parameter table: The name of Cairn's own table that stores the waiting rows.
   package func checkNone(at place: String, _ url: String, in table: String) throws {
     guard let first = rows.first else { return }

@@ -14,10 +14,10 @@ package struct TableWait: Equatable, Sendable {
 package final class CaptureProgress: Sendable {
   package struct Snapshot: Sendable {
     package var tablesToCopy = 0
-    /// The suspended tables, by name; all others are captured.
+    /// The suspended tables, sorted by name.
     package var waits: [TableWait] = []
-    /// The table that is being copied: its name, the number of rows sent, and its estimated rows; nil if no copy is
-    /// running.
+    /// The table that is being copied: its name, the number of rows sent, and the estimated number of its rows; nil if
+    /// no copy is running.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var rowsCopied: UInt64 = 0
     package var changes: UInt64 = 0
@@ -25,13 +25,13 @@ package final class CaptureProgress: Sendable {
     /// The sequence number of the last row of the SQLite journal that is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
-    /// The number of refused messages in PostgreSQL's log since the start: they have a prefix of Cairn, but no valid
+    /// The number of logical messages that were refused since the start: they have a prefix of Cairn, but no valid
     /// signature.
     package var refusedMessages: UInt64 = 0
     /// The durable end of the trail into which capture writes.
     package var position = Position.start
-    /// The commit time of the last source transaction that is durable in the trail, µs since 1970 UTC. SQLite does not
-    /// report it: for SQLite, the time at which the transaction was read.
+    /// The commit time of the last source transaction that is durable in the trail, µs since 1970 UTC. For SQLite,
+    /// which does not record commit times: the time at which the transaction was read.
     package var lastCommitTime: Int64 = 0
     /// The time from the last commit at the source until it was durable in the trail, µs. `lags` has the histogram of
     /// all such times.
@@ -52,7 +52,8 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// Stores the progress of a capture in another process. `isCaughtUp`: whether the trail has all changes and copies.
+  /// Stores the progress of a capture that runs in another process. `isCaughtUp`: whether the trail has all changes and
+  /// copies.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }

@@ -3,7 +3,7 @@ import PostgresKit
 
 /// The place in the source up to which a trail has all changes, from the progress record at the end of a transaction.
 package enum SourceReach: Equatable, Sendable {
-  /// The last row of an SQLite source's journal that the trail has; it also has all earlier rows.
+  /// The last row of an SQLite source's journal that the trail has. The trail also has all earlier rows.
   case journal(Int64)
   /// The place in PostgreSQL's log before which the trail has everything. `last` is the id (`xid`) of the trail's last
   /// transaction; nil if there is none.
@@ -27,8 +27,9 @@ package enum SourceMoment: Sendable {
   /// The moment of a PostgreSQL snapshot. All transactions that it shows were committed before place `end` of the log.
   case log(PostgresSnapshot, end: LSN)
 
-  /// Returns whether a trail has all transactions that a read at this moment saw. The trail has everything up to
-  /// `reach`.
+  /// Returns whether a trail has all transactions that a read at this moment saw.
+  ///
+  /// - Parameter reach: The place up to which the trail has everything.
   package func isBehind(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): seq <= taken

@@ -36,7 +36,7 @@ extension TrailWriter {
 
   /// Appends a schema change to the open transaction.
   ///
-  /// - Parameter applier: The name of the trail, `NODE.NAME`, whose apply made the change; empty if none did.
+  /// - Parameter applier: The name of the trail, `NODE.NAME`, whose apply made the change; empty if no apply made it.
   func append(_ change: ShapeChange, by applier: String) throws {
     let before = try change.before.map { try schemaID($0.schema, token: $0.token) } ?? 0
     let after = try change.after.map { try schemaID($0.schema, token: $0.token) } ?? 0

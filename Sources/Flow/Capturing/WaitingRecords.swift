@@ -34,7 +34,7 @@ struct WaitingRecords {
   private let schema: TableSchema
   private let id: UInt64
 
-  /// Prepares to write the waiting rows of a table. `id` identifies the table's schema in the segment that is being
+  /// Prepares to write the waiting rows of a table. `id` identifies the table's shape in the segment that is being
   /// written.
   init(_ schema: TableSchema, _ id: UInt64) { (self.schema, self.id) = (schema, id) }
 

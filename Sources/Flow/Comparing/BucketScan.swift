@@ -28,7 +28,8 @@ struct BucketScan: Sendable {
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// A group of buckets in which rows differ. `rows` is the number of rows in them, at the end that has more.
+  /// A group of buckets in which rows differ. `rows` is an upper limit for the number of rows that either end has in
+  /// them.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0

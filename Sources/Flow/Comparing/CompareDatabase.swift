@@ -26,8 +26,8 @@ package final class CompareDatabase {
   package let handle: Handle
   package let engine: Engine
   let sortsByBytes: Bool
-  /// Whether the database encodes text in UTF-8. Always true for a PostgreSQL source at another node: if its encoding
-  /// is another one, ``sortsByBytes`` is false.
+  /// Whether the database encodes text in UTF-8. True for each PostgreSQL source at another node, whose encoding is not
+  /// known: if it is another encoding, ``sortsByBytes`` is false.
   let isUTF8: Bool
   /// The tables of a source at another node, as that node describes them.
   private let told: [OriginTable]
@@ -113,8 +113,8 @@ package final class CompareDatabase {
   /// the comparison slower.
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
-  /// Returns the full names of the tables that Cairn created in this database; nil if Cairn has no records here. If
-  /// the records list tables of `trail`, tables that only other trails write are left out.
+  /// Returns the full names of the tables that Cairn created in this database; nil if the database has no list of them.
+  /// If the list has tables of `trail`, tables that only other trails write are left out.
   func createdTables(by trail: TrailName?) throws -> Set<NameKey>? {
     let trail = trail?.description ?? ""
     switch handle {

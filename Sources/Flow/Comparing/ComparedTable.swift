@@ -77,15 +77,15 @@ package struct ComparedTable: Sendable {
 /// One of the two compared tables, with its names and types in its own database.
 package struct TableEnd: Sendable {
   package let schema: TableSchema
-  /// For each compared column, its index in the schema.
+  /// For each compared column, its index among all columns of the table.
   package let columns: [Int]
   /// The table's name in SQL, as a FROM clause needs it.
   package let sqlName: String
   /// The name by which SQL reads the rowid of an SQLite table; nil if no such name exists.
   package let rowidName: String?
-  /// The oid of the table in PostgreSQL; 0 for other ends.
+  /// The oid of the table in PostgreSQL; 0 for SQLite, and for a source at another node.
   package let oid: UInt32
-  /// The oid of the type of each of the schema's columns in PostgreSQL; empty for other ends.
+  /// For each column of the table, the oid of its type in PostgreSQL; empty if ``oid`` is 0.
   let types: [UInt32]
   package let isPartitioned: Bool
   /// Whether PostgreSQL sorts the text keys of the table by their bytes.
@@ -109,8 +109,8 @@ package struct TableEnd: Sendable {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
   }
-  /// The identity of the table and the types of its compared columns. A reader compares it before each read, because a
-  /// table of the same name may have replaced this one.
+  /// The identity of the table and the types of its compared columns. Before each read, a reader checks that they are
+  /// still the same, because a table of the same name may have replaced this one.
   var shape: HeldShape {
     HeldShape(table: oid, columns: columns.map { schema.columns[$0].name }, types: columns.map { types[$0] })
   }

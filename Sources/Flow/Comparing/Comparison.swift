@@ -17,9 +17,9 @@ package final class Comparison {
     package var trail: TrailPlace?
     /// Whether differing rows are sent again through the trail.
     package var repairs = false
-    /// Rules of the apply. Tables with a rule are not compared, and are reported as left out.
+    /// Rules of the apply. Tables with a rule are reported, but not compared.
     package var rules: [TableRule] = []
-    /// The tables of the target that the apply may write; all others are left out.
+    /// The tables of the target that the apply may write; all others are not compared.
     package var scope = TargetScope()
     package init() {}
   }

@@ -74,7 +74,8 @@ struct KeyOrder {
     ["", "BINARY"].contains(column.collation.asciiUppercased)
   }
 
-  /// Returns whether a collation is built into SQLite. An application's own collation is not known to Cairn.
+  /// Returns whether a collation is built into SQLite. Cairn does not know the order of a collation that an application
+  /// defines.
   private static func isBuiltIn(_ collation: String) -> Bool {
     ["", "BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased)
   }

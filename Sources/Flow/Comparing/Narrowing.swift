@@ -3,7 +3,7 @@ import Changes
 /// Finds the rows that differ in one range or in some buckets, by the hashes of keys and of whole rows.
 ///
 /// The caller adds all rows of the source first, then the rows of the target. Suspects are reported while the target is
-/// read, and at the end. Memory holds the hashes of each row and its key at the source.
+/// read, and at the end. The hashes of each row, and the key of each source row, are kept in memory.
 struct Narrowing: ~Copyable {
   /// The memory for one row, without its key, in bytes.
   static let rowBytes = 64

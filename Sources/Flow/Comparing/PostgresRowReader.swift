@@ -2,8 +2,8 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Reads rows of a PostgreSQL database by the COPY command. Each slice is one statement, which reads one short
-/// snapshot.
+/// Reads rows of a PostgreSQL database by the COPY command. Each slice is one statement with a short snapshot of its
+/// own.
 final class PostgresRowReader: RowReader {
   /// The longest wait for a lock of another session, in milliseconds. It is shorter than the time in which a stopped
   /// daemon must end.
@@ -125,9 +125,9 @@ final class PostgresRowReader: RowReader {
 
   /// Runs a COPY of `query` in a transaction, after `bind` has bound the parameters of the query.
   ///
-  /// The table is locked before COPY takes its snapshot: in a snapshot from before an `ALTER TABLE` that rewrites the
-  /// table, the table would be empty. After the lock, throws if the name or the columns are no longer those for which
-  /// the query was made.
+  /// The table is locked before COPY takes its snapshot. Otherwise, an `ALTER TABLE` that rewrites the table could
+  /// commit after the snapshot, and the table would seem to be empty. After the lock, throws if the name or the columns
+  /// are no longer those for which the query was made.
   ///
   /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
   private func copy(
@@ -150,9 +150,7 @@ final class PostgresRowReader: RowReader {
   }
 
   /// Runs `body`. Throws `table-refused` if another session keeps the table locked for longer than
-  /// ``patienceMilliseconds``.
-  ///
-  /// The owner of a table may lock it for any time. That must not keep other tables from being compared.
+  /// ``patienceMilliseconds``. Without this limit, a lock on one table could keep all other tables from being compared.
   private func patiently<T>(_ name: String, _ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as PostgresError where error.isLockTimeout {
       throw CairnError(

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SystemKit
 
-/// A range of the key. The bounds are in the form that the source stores.
+/// A range of the key. The bounds are key values as the source stores them.
 struct KeyRange: Sendable {
   let after: [Value]?
   let through: [Value]?
@@ -31,8 +31,8 @@ private struct ReadPace {
 
 /// Reads a table in ranges of its key at both ends, each end on its own thread, and finds the ranges that differ.
 ///
-/// The source's rows define the borders. The last range has no upper bound, so that it includes all remaining rows of
-/// the target. Each range is a separate read of some 250 ms.
+/// The borders of the ranges are keys of source rows. The last range has no upper bound, so that it includes all
+/// remaining rows of the target. Each range is a separate read of some 250 ms.
 struct RangeScan: Sendable {
   /// The error that a key of the source cannot be sorted among the target's keys. From the start of `range` on, rows
   /// cannot be matched by ranges.

@@ -28,7 +28,7 @@ final class Repair {
     trail = try Trail.info(folder: flight.follower.place.folder).id
   }
 
-  /// Requests the source to send the rows of these differences again.
+  /// Asks the source to send the rows of these differences again.
   func ask(_ table: ComparedTable, _ differences: [Difference]) throws {
     var source = RowHasher(table, .source, seed: ends.seed)
     var target = RowHasher(table, .target, seed: ends.seed)

@@ -13,8 +13,8 @@ final class RowLook {
     (self.table, self.source, self.target, self.seed) = (table, source, target, seed)
   }
 
-  /// Returns the rows of one end that have the keys of these suspects, in a dictionary by the hash of the key. If the
-  /// target does not enforce the source's key, several rows may have one key.
+  /// Returns the rows of one end that have the keys of these suspects, by the hash of the key. Several rows may have
+  /// the same key if the target does not enforce the source's key.
   func rows(_ side: CanonicalColumn.Side, _ suspects: [Suspect]) throws -> [UInt64: [[Value]]] {
     var wanted: Set<UInt64> = []
     var keys: [(hash: UInt64, key: [Value])] = []

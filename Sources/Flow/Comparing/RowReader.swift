@@ -29,8 +29,8 @@ protocol RowReader: AnyObject {
   /// In SQLite, `index` is the index in `keys` of the key by which the row was found; in PostgreSQL, it is nil.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
-  /// Adds to `counts` the rows that are identified by all their values. These are all rows of a table without a key;
-  /// in other tables, the rows with NULL in the key.
+  /// Adds to `counts` the rows that are identified by all their values: rows with NULL in their key, or all rows if the
+  /// table has no key.
   func count(_ table: ComparedTable, into counts: RowCounts) throws
 }
 
@@ -49,8 +49,8 @@ enum Slice {
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys
-  /// At most `limit` rows after a rowid or key, in the order in which the engine reads them fastest. Nil: from the
-  /// first row.
+  /// At most `limit` rows after a rowid or key, or from the first row on if it is nil. The rows come in the order in
+  /// which the engine reads them fastest.
   case behind([Value]?, limit: Int)
   /// The rows in the pages of a PostgreSQL table from `from` up to, but not including, `below`; nil: up to the last
   /// page.
@@ -156,7 +156,7 @@ struct RowHasher: ~Copyable {
     return hash
   }
 
-  /// The key that was hashed last, in the form that its end stores.
+  /// The key that was hashed last, in the form in which the row's database stores it.
   var key: UnsafeRawBufferPointer { native.bytes }
 }
 

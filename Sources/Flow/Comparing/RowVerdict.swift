@@ -6,8 +6,8 @@ import PostgresKit
 /// common form (``CanonicalColumn``). For some types, PostgreSQL must decide.
 final class RowVerdict {
   let table: ComparedTable
-  /// The connection to a PostgreSQL target; nil for SQLite. For some types, only PostgreSQL knows which value a text
-  /// means. It then converts the source's text, and prints the value for the comparison.
+  /// The connection to a PostgreSQL target; nil for SQLite. For some types, the source's text is converted to a value
+  /// and printed by PostgreSQL before the comparison.
   private let server: PostgresConnection?
   private var given = ByteWriter()
   private var there = ByteWriter()

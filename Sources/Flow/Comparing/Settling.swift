@@ -8,7 +8,7 @@ struct Settlement {
   var differences: [Difference] = []
   /// The number of rows that differ, but without proof: they may be in flight.
   var inFlight = 0
-  /// The apparent differences of the rows that ``inFlight`` counts, as far as they are known.
+  /// The apparent differences of the rows that ``inFlight`` counts. Rows whose differences are not known are left out.
   var unproven: [Difference] = []
 
   mutating func add(_ other: Settlement) {
@@ -33,8 +33,8 @@ protocol Settling {
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
   /// Examines suspects that are identified by all their values.
   ///
-  /// - Parameter whole: The hashes of their values, in ascending order.
-  /// - Parameter report: Called with results. All results for one hash are in the same call.
+  /// - Parameter whole: The hashes of the suspects' rows, in ascending order.
+  /// - Parameter report: Called with the results for some hashes. All results for one hash are in the same call.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
@@ -43,7 +43,7 @@ protocol Settling {
 /// unchanged at both ends during a pause counts as a difference, even if it is still in flight.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
-  /// The pauses, in milliseconds, after the comparison has paused for 20 s in total, as it does if many rows differ.
+  /// The shorter pauses, in milliseconds, that are used after the comparison has paused for 20 s in total.
   private static let shortMilliseconds: [Int32] = [50, 300, 1000]
   private static let patienceMilliseconds: Int64 = 20_000
 

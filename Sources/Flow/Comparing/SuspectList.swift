@@ -16,7 +16,7 @@ struct SuspectList: ~Copyable {
 
   var count: Int { entries.count }
 
-  /// Appends a suspect. Each key is encoded in the form that its end stores; nil if the row was not read at that end.
+  /// Appends a suspect. Each key is encoded as its database stores it; nil if the row was not read there.
   mutating func append(
     hash: UInt64, source: UnsafeRawBufferPointer?, target: UnsafeRawBufferPointer?, rowBytes: Int
   ) {

@@ -80,9 +80,9 @@ final class TableComparison {
     try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  /// Reads a range of keys at both ends row by row. Stops early after 1000 source rows more than `range.count`, the
-  /// number of source rows when the range was found to differ. Returns the rest of the range; nil if all of it was
-  /// read.
+  /// Reads a range of keys at both ends row by row, but at most `range.count` + 1000 rows of the source. (`range.count`
+  /// is the number of source rows when the range was found to differ.) Returns the rest of the range; nil if all of it
+  /// was read.
   private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
     let rows = range.count + 1000
     var narrowing = Narrowing(rows: range.count, isUnique: true)

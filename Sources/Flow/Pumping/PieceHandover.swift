@@ -4,8 +4,7 @@ import SystemKit
 /// A buffer that gathers bytes from the network into larger pieces. Another thread processes one piece while the next
 /// one is filled.
 ///
-/// To check and to write a piece takes longer than to receive it. Pieces are processed in order, one at a time; at
-/// most two exist. Only one thread may add bytes.
+/// Pieces are processed in order, one at a time; at most two exist. Only one thread may add bytes.
 final class PieceHandover {
   /// A piece of the bytes that one thread fills and another thread processes, never both at the same time.
   private final class Piece: @unchecked Sendable {
@@ -29,8 +28,8 @@ final class PieceHandover {
 
   /// Creates a buffer that passes its pieces to `work`.
   ///
-  /// - Parameter work: Processes a piece, in one thread at a time. Usually that is another thread. For the last piece,
-  ///   or if no thread can be started, it is the calling thread. It is not called after ``settle()`` until the next
+  /// - Parameter work: Processes one piece at a time, usually on another thread. The last piece is processed on the
+  ///   calling thread; if no thread can be started, all pieces are. It is not called after ``settle()`` until the next
   ///   call of ``put(_:)`` or ``finish()``.
   init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
     self.work = work

@@ -40,8 +40,8 @@ package struct PumpShared: Sendable {
   }
 }
 
-/// A pump. It runs one transfer, on its own thread, for each trail that matches its patterns. Transfers start and end
-/// with their trails.
+/// A pump. It runs one transfer, on its own thread, for each trail that matches its patterns. It regularly looks for
+/// new trails, and ends the transfers of trails that are gone.
 package final class Pump: Sendable {
   private struct Running: Sendable {
     let gauge: TransferGauge
@@ -132,8 +132,8 @@ package final class Pump: Sendable {
       remedy: .retry)
   }
 
-  /// Returns at most `most` of the trails in `wanted`. Trails of this node come first. The other nodes then take turns
-  /// with one trail each, so that no node displaces all trails of another.
+  /// Returns at most `most` of the trails in `wanted`: first the trails of this node, then one trail of each other node
+  /// in turn. So no node displaces all trails of another.
   static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
     guard wanted.count > most else { return wanted }
     let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }

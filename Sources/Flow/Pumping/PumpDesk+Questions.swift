@@ -47,8 +47,8 @@ extension PumpDesk {
     }
   }
 
-  /// Returns the receiver of a request body that contains the peer's answer to a question. The peer has fetched the
-  /// question before.
+  /// Returns the receiver of a request body that contains the peer's answer to a question. Throws an error if the peer
+  /// has not fetched this question, or if its answer cannot be taken now.
   func answering(_ peer: String, _ id: String) throws -> any HTTPBodySink {
     guard options.hooks.questions.isAwaited(id, from: peer) else { throw Self.nothing }
     return BodySink(most: QuestionBook.answerBytesMax, try bodies.permit(peer)) { [self] bytes in

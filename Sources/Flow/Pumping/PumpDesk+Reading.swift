@@ -74,8 +74,8 @@ extension PumpDesk {
 
   /// Returns the state of a trail; nil if there is no such trail.
   ///
-  /// - Parameter withUnread: Whether the reported end may be inside a transaction whose rest has not arrived yet. A
-  ///   peer that appends to a copy needs that end.
+  /// - Parameter withUnread: Whether to report the end of all bytes, which may be inside a transaction. A peer that
+  ///   appends to a copy needs that end.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }

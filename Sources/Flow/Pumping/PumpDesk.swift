@@ -189,7 +189,8 @@ extension PumpDesk {
     return response(told.json, status: UInt32(told.status))
   }
 
-  /// Returns the response to a request whose body is not read. The connection is closed after it.
+  /// Returns the response with an error to a request whose body was not read. The connection is closed after the
+  /// response.
   package static func refusal(_ error: CairnError) -> HTTPResponse {
     var told = response(error)
     told.closes = true

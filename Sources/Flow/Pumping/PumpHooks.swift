@@ -5,10 +5,10 @@ import Trails
 /// threads of connections and transfers.
 package struct PumpHooks: Sendable {
   /// Returns the position up to which every apply of this node has applied the trail; nil if no apply reads the trail,
-  /// or one has not begun.
+  /// or if one of them has not begun.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
-  /// Returns whether the capture of this node that writes the trail has opened it. Before that, after a power cut, the
-  /// trail may end before a position that was synced.
+  /// Returns whether the capture of this node that writes the trail has opened it. Until then, the trail may seem too
+  /// short, because a power cut can leave an old durable mark.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
   /// Returns the open requests for copies of a trail's tables, to be sent towards the trail's node. Empty for a trail
   /// that begins at this node, because this node makes the copies itself.
@@ -46,10 +46,10 @@ package struct PumpHooks: Sendable {
 
   package init() {}
 
-  /// Returns whether a peer's copy of a trail has diverged from the trail. The peer's copy is longer than the trail at
-  /// this node (`node`).
+  /// Returns whether a peer's copy of a trail has diverged from the trail. Call it if the copy ends after the trail's
+  /// end at this node (`node`).
   ///
-  /// The result is true at the node where the trail begins, after capture has opened the trail. The trail there has
-  /// everything that was ever sent. At any other node the result is false, because the missing bytes may still arrive.
+  /// It returns true at the node where the trail begins, after capture has opened the trail: that trail has everything
+  /// that was ever sent. At any other node it returns false, because the missing bytes may still arrive.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

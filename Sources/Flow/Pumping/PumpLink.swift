@@ -8,8 +8,7 @@ final class PumpLink {
   private static let version: Int64 = 1
   /// The longest time, in seconds, for which a request lets the peer wait before it answers.
   static let waitSeconds = IdleWait.longest
-  /// The time, in seconds, that an answer may take beyond the requested wait. It is enough for a slow disk; a broken
-  /// connection is detected sooner.
+  /// The time, in seconds, that an answer may take beyond the requested wait. It is enough for a slow disk.
   private static let answerSeconds = 10
 
   let client: HTTPClient
@@ -103,8 +102,8 @@ final class PumpLink {
     return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
   }
 
-  /// Reports to the peer that this node has everything before `place` durably. If the peer rejects the place, the
-  /// error is thrown by the next request.
+  /// Reports to the peer that this node has the trail durably up to `place`. It does not throw if the peer rejects the
+  /// place; the next request throws that error.
   func tell(_ place: TrailPlace, _ trail: TrailName, _ id: TrailID, applied: Position?) throws {
     _ = try perform("HEAD", address(of: place, isKnown: true, trail, id, applied))
   }
@@ -140,8 +139,8 @@ final class PumpLink {
   /// The maximum number of trails whose requests are read from one answer.
   private static let requestsMax = 4096
 
-  /// Returns the peer's requests for copies of tables, by trail, for all trails that this node may push there. The peer
-  /// answers as soon as the checksum of its list (`mark`) differs from `known`, or after some time.
+  /// Returns the peer's requests for copies of tables, by trail, for all trails that this node may push to the peer.
+  /// The peer answers as soon as the checksum of its list (`mark`) differs from `known`, or after some time.
   func requests(
     known: String?
   ) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])], hasQuestions: Bool) {

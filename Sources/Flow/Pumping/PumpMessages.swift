@@ -25,7 +25,8 @@ package struct CopyRequest: Hashable, Sendable {
       }
   }
 
-  /// Parses a request. Returns nil if any part is invalid, since an empty list of tables would mean all tables.
+  /// Parses a request. Returns nil if any part is invalid. An invalid pattern is not left out, because a request
+  /// without patterns means all tables.
   init?(_ value: JSONObject.Value) {
     guard case .object(let object) = value, let id = object.text("id"), Self.isID(id),
       case .list(let patterns)? = object["tables"]
@@ -47,8 +48,8 @@ package struct TrailReport: Equatable, Sendable {
   /// The node that sends the report.
   package var node: String
   package var standing: TrailStanding
-  /// The position up to which every apply of the node has applied the trail; nil if it has no apply or did not report
-  /// it.
+  /// The position up to which every apply of the node has applied the trail. Nil if the node has no apply of the trail,
+  /// or if it did not report the position.
   package var applied: Position?
   package var requests: [CopyRequest]
 

@@ -3,14 +3,13 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A loop that exchanges requests for copies of tables, and questions about rows, with a dialled node. They do not wait
-/// for the transfers. The loop runs on one thread.
+/// A loop that exchanges requests for copies of tables, and questions about rows, with a dialled node. It runs on a
+/// thread of its own, so that the messages do not wait for the transfers.
 ///
 /// For a pushed trail, it fetches the requests of the peer. For a pulled trail, it sends those of this node. It does
 /// not report errors, since the transfers report them.
 ///
-/// A dialled node is identified by its address in the conf, which its certificate proves. The limits of the node must
-/// not depend on the name that it gives itself.
+/// The loop identifies the dialled node by its address in the conf, not by the name that the node gives itself.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20

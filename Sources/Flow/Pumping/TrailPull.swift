@@ -118,8 +118,9 @@ final class TrailPull: TrailTransfer {
     return standing
   }
 
-  /// Starts the copy again at the oldest segment of the sender, which has deleted the next segments that the copy
-  /// needs. Returns the copy's state after that; nil if the sender has no such trail, or nothing was copied yet.
+  /// Starts the copy again at the oldest segment of the sender, because the sender has deleted the segments that the
+  /// copy needs next. Returns the copy's state after that; nil if the sender has no such trail, or if this node has
+  /// nothing of it yet.
   private func restart(
     _ link: PumpLink, _ standing: TrailStanding?, _ achieved: () -> Void
   ) throws -> TrailStanding? {
@@ -186,7 +187,7 @@ private final class Intake {
     }
   }
 
-  /// Returns whether the copy received any bytes. It receives no more bytes after this call.
+  /// Waits until the bytes received so far are processed. Returns whether the copy received any bytes.
   func hasTaken() -> Bool {
     try? handover.settle()
     return feed != nil

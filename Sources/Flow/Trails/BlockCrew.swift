@@ -5,9 +5,10 @@ import SystemKit
 
 /// Checks many blocks of a trail copy on several threads: checksum, unpacking, chain hash.
 ///
-/// No block needs the earlier ones, because each header has the chain hash before its block. The caller takes the
-/// results in order and compares that chain hash with its own. All copies of the process share the threads, which work
-/// for one copy at a time. Meanwhile the other copies check their blocks on their own threads.
+/// The blocks can be checked in any order, because each header has the chain hash of everything before its block. The
+/// caller takes the results in order, and compares that hash with the one that it has computed. All copies of the
+/// process share the threads, which work for one copy at a time. Meanwhile the other copies check their blocks on their
+/// own threads.
 final class BlockCrew: @unchecked Sendable {
   /// A whole block that a peer has sent.
   struct Block {
@@ -104,8 +105,8 @@ final class BlockCrew: @unchecked Sendable {
     return true
   }
 
-  /// Checks the next block, if one is left and its work area is free; returns false otherwise. The caller must hold the
-  /// lock, which is released during the work.
+  /// Checks the next block. Returns false if no block is left, or if its work area is still in use. The caller must
+  /// hold the lock, which is released during the check.
   private func work() -> Bool {
     guard next < min(blocks.count, handed + benches.count) else { return false }
     let (block, bench) = (blocks[next], benches[next % benches.count])

@@ -36,7 +36,8 @@ struct BlockHeader {
 }
 
 extension BlockHeader {
-  /// Writes the header and its checksum at the start of `buffer`, in which `storedLength` bytes already follow it.
+  /// Writes the header and its checksum at the start of `buffer`. The `storedLength` bytes of the block must already
+  /// follow there.
   func encode(before buffer: UnsafeMutableRawBufferPointer) {
     func put<T: FixedWidthInteger>(_ value: T, _ offset: Int) {
       buffer.storeBytes(of: value.littleEndian, toByteOffset: offset, as: T.self)
@@ -66,7 +67,8 @@ extension BlockHeader {
       contentOffset: get(16), durable: get(24), chain: chain, checksum: get(68))
   }
 
-  /// Returns the checksum of the header's bytes. The checksum of the whole block continues it over the stored bytes.
+  /// Returns the checksum of the header's bytes. To get the checksum of the whole block, continue this checksum over
+  /// the stored bytes.
   static func checksumStart(_ header: UnsafeRawBufferPointer) -> UInt32 {
     CRC32C.of(UnsafeRawBufferPointer(rebasing: header[..<68]))
   }

@@ -2,13 +2,11 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// The memory that large blocks take in this process. All trails share one budget, for blocks from peers and for
-/// readers.
+/// A budget of memory for large blocks, which all trails of this process share. Only blocks of more than ``usualBytes``
+/// count.
 ///
-/// A block of more than ``usualBytes`` counts: its stored bytes while they arrive, its content while it is unpacked. A
-/// peer's block waits for memory for a limited time, and is then refused with `busy`. A reader takes memory without
-/// waiting: readers that wait for each other could wait for ever. A reader has one block at a time, of at most
-/// ``blockBytesMax`` if a peer sent it.
+/// A block from a peer waits for memory for a limited time, and is then refused with `busy`. A reader of a trail takes
+/// memory without waiting, because readers that wait for each other could wait for ever.
 ///
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }

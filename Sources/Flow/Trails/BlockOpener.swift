@@ -6,8 +6,8 @@ import Synchronization
 final class BlockOpener {
   /// The most memory, in bytes, that is kept from one block to the next.
   static let usualBytes = BlockMemory.usualBytes
-  /// The largest allowed ratio of a block's content to its stored bytes. zstd makes at most 128 KiB of four bytes. A
-  /// header with a larger ratio is refused before memory is reserved.
+  /// The largest allowed ratio of a block's content to its stored bytes. zstd makes at most 128 KiB from four bytes. A
+  /// block with a larger ratio is refused before memory is reserved for it.
   private static let ratioMax = 1 << 15
 
   /// The place from which a block comes. It decides how large the block may be.
@@ -106,8 +106,8 @@ final class BlockOpener {
   }
 }
 
-/// The unused ``BlockOpener`` objects for blocks from peers. A copy borrows one for each call, so hundreds of open
-/// copies keep no memory.
+/// The unused ``BlockOpener`` objects for blocks from peers. All copies share them: each call of a copy borrows one, so
+/// an idle copy needs no memory for blocks.
 final class PeerOpeners: Sendable {
   static let shared = PeerOpeners()
   private static let keptMax = 8

@@ -5,7 +5,7 @@ import CodecKit
 struct CopyCheck {
   /// The end of the last block that passed the checks, as a place in the segment.
   private(set) var place: LiveSegment.Place
-  /// The end of the last block that ended with a transaction, with the number of that transaction.
+  /// The end of the last block that ends a transaction, and the number of that transaction.
   private(set) var border: (place: LiveSegment.Place, lastNumber: UInt64)
   private(set) var isSealed = false
   let segment: UInt64
@@ -19,8 +19,9 @@ struct CopyCheck {
     border = (place, header.firstTransaction - 1)
   }
 
-  /// Creates a check that continues at `end`, where a recovery has found the end of the copy. `border` is the end of
-  /// the last whole transaction.
+  /// Creates a check that continues at `end`, the end of the copy after its recovery.
+  ///
+  /// - Parameter border: The end of the last whole transaction, whose number is `lastNumber`.
   init(_ end: Recovery.End, border: LiveSegment.Place, lastNumber: UInt64) {
     segment = end.segment
     place = end.place

@@ -83,7 +83,8 @@ package final class CopyFeed {
     return taken
   }
 
-  /// Returns the number of bytes that `rest` still needs: to complete its header or block, or first to show their size.
+  /// Returns how many more bytes `rest` needs to make its header or block whole. If `rest` does not yet show their
+  /// size, returns how many more bytes it needs for that.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count

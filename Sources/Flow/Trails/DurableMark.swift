@@ -1,8 +1,8 @@
 import Changes
 import CodecKit
 
-/// The durable mark as the file `durable` stores it, in each of its two slots: fixed places in the file
-/// (`docs/trail-format.md`, Durable mark).
+/// The durable mark in encoded form, as it is stored twice in the file `durable` (`docs/trail-format.md`, Durable
+/// mark).
 struct DurableMark: Equatable {
   static let magic: UInt64 = 0x5255_444e_5249_4143  // CAIRNDUR
   static let size = 128

@@ -20,8 +20,8 @@ final class LiveSegment {
   private(set) var durable: UInt64
   private let file: File
   private let allocateBytes: UInt64
-  /// Whether the segment is part of a copy. For a copy, at most as much space is allocated ahead as is allocated
-  /// already, or 64 KiB if that is more. So a peer cannot reserve disk space without sending data.
+  /// Whether the segment is part of a copy. For a copy, little disk space is allocated ahead, so that a peer cannot
+  /// reserve space without sending data.
   private let isCopy: Bool
   private static let copyAheadMin: UInt64 = 64 << 10
   private var allocated: UInt64

@@ -23,7 +23,8 @@ final class MarkFile {
     return nil
   }
 
-  /// Writes a durable mark to one of the two slots in the file, by its generation, without a sync.
+  /// Writes a durable mark to one of the two slots in the file, without a sync. Marks with an even generation use the
+  /// first slot, all others the second.
   func write(_ mark: DurableMark) throws {
     let bytes = mark.encoded()
     let offset = Self.slotOffsets[Int(mark.generation % 2)]

@@ -9,9 +9,8 @@ struct Recovery {
   enum Kept {
     /// Everything up to the end of the last whole transaction. The writer writes an unfinished transaction again.
     case transactions
-    /// All whole blocks. This is for a copy, which may continue inside a transaction. A copy's blocks have the sync
-    /// flags of the original, even if the copy was not synced there. So they do not show whether a broken block is
-    /// damage.
+    /// All whole blocks. This is for a copy, which may continue inside a transaction. The sync flags in its blocks are
+    /// not examined, because they describe syncs of the original.
     case blocks
   }
 
@@ -31,8 +30,7 @@ struct Recovery {
   let name: TrailName
   let keeps: Kept
   private(set) var cut: TrailRecovery?
-  /// The end of the last whole transaction in a segment that is not finished: the durable mark may move there. Nil if
-  /// there is none.
+  /// The end of a whole transaction to which the durable mark may move. Nil before ``run()``.
   private(set) var border: (segment: UInt64, place: LiveSegment.Place, lastNumber: UInt64)?
 
   init(_ folder: TrailFolder, _ mark: DurableMark, _ name: TrailName, keeps: Kept) {
@@ -181,7 +179,7 @@ struct Recovery {
   }
 
   /// Returns `end`. If the last segment has no transaction yet, the result also has the header of the last transaction,
-  /// from the previous segment. A copy does not need that header.
+  /// from the previous segment. For a copy, this header is left out.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

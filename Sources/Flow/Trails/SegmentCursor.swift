@@ -13,7 +13,7 @@ final class SegmentCursor {
   private var flags: BlockHeader.Flags = []
   private(set) var transactions: TransactionTracker
   private(set) var schemas: [UInt64: TableSchema] = [:]
-  /// The number of columns of each schema; the index is the schema's id minus one.
+  /// The number of columns in each schema record of the segment; the index is the id of the schema minus one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
   /// The offset in the segment's unpacked content of the record that ``nextRecord()`` returned last.
@@ -83,8 +83,8 @@ final class SegmentCursor {
     return chain
   }
 
-  /// Returns the difference between the trail at the end of the loaded block and a durable mark for that place; nil if
-  /// there is none. Call it only after all records of the block have been read.
+  /// Compares the trail at the end of the loaded block with a durable mark for that place. Returns a description of the
+  /// difference; nil if they are equal. Call it only after all records of the block have been read.
   func problem(at mark: DurableMark) -> String? {
     if mark.contentOffset != contentEnd { return "the durable mark says that this is \(mark.position)" }
     if transactions.isOpen { return "the durable mark is inside transaction \(transactions.lastNumber + 1)" }

@@ -3,8 +3,8 @@ import Changes
 /// An error in the bytes of a segment, with its position.
 struct SegmentFault: Error {
   enum Kind {
-    /// The header or a block is not whole, or does not fit the blocks before it. After the durable end of the trail, an
-    /// interrupted write can cause this.
+    /// The header or a block is not whole, or does not fit the blocks before it. An interrupted write can cause this,
+    /// but only after the durable end of the trail.
     case torn
     /// A whole block has impossible content, which no interrupted write can cause.
     case content

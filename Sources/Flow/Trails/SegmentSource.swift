@@ -70,8 +70,8 @@ package final class SegmentSource {
 
   /// Compares the end of a peer's copy with the trail as it is now.
   ///
-  /// - Parameter chain: The chain hash at the end of the copy. It is nil for a peer without any bytes, which begins at
-  ///   the start of a segment. At any other place in the trail, nil gives `forked`.
+  /// - Parameter chain: The chain hash at the end of the copy; nil if the peer has no bytes and begins at the start of
+  ///   a segment. At any other place in the trail, nil gives `forked`.
   package func judge(segment number: UInt64, offset: UInt64, chain: ChainHash?) throws -> Verdict {
     try guarded {
       try refresh()
@@ -106,8 +106,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns the next blocks after a place for which ``judge(_:)`` returned `follows`: at most `max` bytes, or one
-  /// block. Nil at the durable end.
+  /// Returns the next blocks after a place for which ``judge(_:)`` returned `follows`: as many as fit into `max` bytes,
+  /// but at least one. Nil at the durable end.
   package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
     try guarded {
       guard let segment = try segment(place.segment) else { return nil }

@@ -14,7 +14,8 @@ struct TailSearch {
   let contentOffset: UInt64
 
   /// Returns the file offset of a later whole block that was written after the segment had been synced beyond the
-  /// break. Such a block proves that the break is damage. Nil: an interrupted write explains the break.
+  /// break. Such a block proves that the break is damage. Nil if there is no such block: an interrupted write explains
+  /// the break.
   func laterSyncedBlock() throws -> UInt64? {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset + 1

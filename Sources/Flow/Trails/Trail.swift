@@ -71,10 +71,11 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
-  /// Reads everything from the oldest segment to the present durable end, and checks all that can be checked. That is
-  /// checksums, chain hashes, segment headers, every record, and every value. Throws at the first fault.
+  /// Reads a trail from its oldest segment to its present durable end, and checks everything: checksums, chain hashes,
+  /// segment headers, every record and every value. Throws at the first fault.
   ///
-  /// - Parameter progress: Called from time to time with the bytes of files that are done, and with their total.
+  /// - Parameter progress: Called from time to time with the number of bytes that have been checked, and with the
+  ///   total.
   package static func verify(
     folder path: String, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws -> TrailSummary {

@@ -80,7 +80,7 @@ package final class TrailCopy {
     return TrailPlace(segment: (check?.segment ?? mark.segment) + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
-  /// Throws the errors of ``append(_:at:of:)`` if the copy of trail `id` does not end at `place`.
+  /// Throws the error of ``append(_:at:of:)`` if bytes of trail `id` at `place` cannot be added to the copy.
   package func expect(_ place: TrailPlace, of id: TrailID) throws {
     try guarded { try expect(place, id) }
   }
@@ -113,8 +113,8 @@ package final class TrailCopy {
   /// Begins the copy again at a later segment, because no node has the bytes after the copy's end any more. The
   /// segments that the copy has are deleted.
   ///
-  /// Arguments, result and errors are as in ``append(_:at:of:)``; `end` is the present end of the copy, as the caller
-  /// knows it.
+  /// `end` must be the present end of the copy. The other arguments, the result and the errors are as in
+  /// ``append(_:at:of:)``.
   package func restart(
     _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
   ) throws -> Int {
@@ -239,9 +239,8 @@ extension TrailCopy {
     }
   }
 
-  /// Begins the copy again at a segment that does not follow the last one. First the segment's header is made durable;
-  /// then the durable mark moves to it; after that, blocks are added. So if a crash leaves the mark in another segment,
-  /// the new segment has no block.
+  /// Begins the copy again at a segment that does not follow the last one. The durable mark moves to the segment when
+  /// its header is durable, before any block is added.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -346,8 +345,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Returns whether the segment continues the one before it, or there is none before it. After a crash during a
-  /// restart of the copy at this segment, older segments may be left that it does not continue.
+  /// Returns whether the segment continues the one before it; true if there is none. After a crash during a restart of
+  /// the copy, older segments may be left that this segment does not continue.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }
@@ -370,8 +369,8 @@ extension TrailCopy {
     }
   }
 
-  /// Removes the segments after the end of the copy. They are empty: a crash interrupted a restart of the copy at one
-  /// of them, before the durable mark moved there.
+  /// Removes the segments after the end of the copy. They have no blocks: a crash interrupted a restart of the copy
+  /// before the durable mark moved to them.
   private func removeSuccessors(of end: Recovery.End) throws {
     let later = try folder.segments().filter { $0 > end.segment }
     for number in later { try Folder.remove(folder.segmentPath(number)) }

@@ -2,7 +2,8 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Creates a trail: its first segment, then the file `durable`, each synced. Only with that file it counts as a trail.
+/// Creates a trail: its first segment, then the file `durable`, each synced. Without that file, the folder has no
+/// trail.
 struct TrailCreator {
   let folder: TrailFolder
   let allocateBytes: Int

@@ -1,7 +1,7 @@
 import Changes
 import SystemKit
 
-/// The folder of a trail, with access to its files and with errors that name it.
+/// The folder of a trail. It gives access to the files in the folder, and creates errors that name the trail.
 struct TrailFolder {
   let path: String
   /// The name of the trail for messages: the last part of the path.
@@ -123,7 +123,9 @@ struct TrailFolder {
       .bug, "trail \(label): \(problem)", hint: "please report this", remedy: .bug, context: ["trail": label])
   }
 
-  /// Converts any error of this module to a ``CairnError``. `doing` is the verb in "cannot … trail NODE.NAME".
+  /// Converts any error of this module to a ``CairnError``.
+  ///
+  /// - Parameter doing: The verb for the message "cannot VERB trail NODE.NAME".
   func outward(_ error: any Error, _ doing: String = "read") -> CairnError {
     switch error {
     case let error as CairnError: return error

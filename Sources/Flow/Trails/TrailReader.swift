@@ -17,11 +17,11 @@ package final class TrailReader {
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
-  /// The position in the source from the last progress record that was read; nil if there was none. This includes
-  /// records that were read only to find the checkpoint at which the reader was opened.
+  /// The position in the source from the last progress record that was read; nil if none was read. Records that were
+  /// read only to open the reader at a checkpoint count too.
   package private(set) var lastSourcePosition: [UInt8]?
 
-  /// Opens the trail in `folder` after a checkpoint, or at the start of its oldest segment.
+  /// Opens the trail in `folder` to read it from a checkpoint on; nil: from the start of its oldest segment.
   ///
   /// Reads the checkpoint's segment from its beginning to check it. Throws `.trailMissing`, `.trailDamaged`,
   /// `.trailVersion`, and `.checkpointForeign` if the checkpoint is not one of this trail.
@@ -77,7 +77,8 @@ package final class TrailReader {
   /// The durable end of the trail when the reader last read the file `durable`.
   package var durableEnd: Checkpoint { mark.checkpoint }
 
-  /// Returns the schema with an id in the segment that is being read; nil before the schema's record has been read.
+  /// Returns the schema (definition) of a table by its id in the segment that is being read. Nil before the schema's
+  /// record has been read.
   package func schema(_ id: UInt64) -> TableSchema? { cursor.schemas[id] }
 
   /// Returns the next record; nil at the durable end, where a later call may find more.
@@ -228,8 +229,8 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Looks for a checkpoint in the blocks after the durable end; ``seek(_:)`` looks before that end. If the chain hash
-  /// at the checkpoint differs, or a block is not whole, throws the error for a checkpoint of another trail.
+  /// Looks for a checkpoint in the blocks after the durable end; ``seek(_:)`` looks before that end. Throws
+  /// `checkpoint-foreign` if the chain hash at the checkpoint differs, or if a block is not whole.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {

@@ -100,8 +100,8 @@ package final class TrailWriter {
   /// plus one. The clock is the greatest of the commit time, the last transaction's clock plus one, and the given
   /// clock.
   ///
-  /// - Parameter isLate: Whether the commit time is only the time at which capture read the transaction. The clock then
-  ///   ignores the commit time, because earlier commits of the source may still come.
+  /// - Parameter isLate: Whether the header's commit time is only the time at which capture read the transaction. The
+  ///   clock then ignores it, because earlier commits may still follow.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given
@@ -120,8 +120,9 @@ package final class TrailWriter {
     return header
   }
 
-  /// Returns the id of a schema in the segment that is being written. Writes the schema record if the segment does not
-  /// have it yet. `token` is the caller's number for the schema; the same token always means the same schema.
+  /// Returns the id of a table's schema (definition) in the segment that is being written. Writes the schema record if
+  /// the segment does not have it yet. `token` is the caller's number for the schema; the same token always means the
+  /// same schema.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
@@ -242,8 +243,8 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
-  /// Writes the collected records of the open transaction to the file. If the transaction is not committed, they are
-  /// cut off again. Earlier transactions are written before, in blocks of their own, so no block has records of both.
+  /// Writes the records of the open transaction that are in memory to the file. They are cut off again if the
+  /// transaction is abandoned. Earlier transactions in memory are written first, in separate blocks.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)

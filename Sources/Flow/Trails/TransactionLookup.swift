@@ -4,8 +4,8 @@ import SystemKit
 
 /// Reads single transactions of a trail by their positions, in any order.
 ///
-/// The lookup reads a segment once, to check it and to learn its schemas and the places of its blocks. After that, it
-/// reads only the blocks that contain a transaction. One thread uses a lookup.
+/// The lookup reads a segment once, to check it and to learn its table schemas and the places of its blocks. After
+/// that, it reads only the blocks that contain a transaction. One thread uses a lookup.
 package final class TransactionLookup {
   /// The facts that the first reading of a segment has gathered.
   private struct Segment {
@@ -19,7 +19,7 @@ package final class TransactionLookup {
     var use = 0
   }
 
-  /// The most segments whose schemas and block places are kept in memory.
+  /// The maximum number of segments whose table schemas and block places are kept in memory.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]
@@ -30,7 +30,7 @@ package final class TransactionLookup {
   package init(folder path: String) { folder = TrailFolder(path) }
 
   /// Reads the transaction whose begin record is at a position. Calls `body` with every record from there to the
-  /// commit, with the schema if the record is a changed or copied row. A record is valid during the call.
+  /// commit. For a changed or copied row, `body` also gets the table's schema. A record is valid during the call.
   ///
   /// - Throws: `checkpoint-foreign` if no transaction begins there, or if it has been purged. Errors of `body` pass
   ///   through, except that a ``DecodingError`` becomes `trail-damaged`.

@@ -9,7 +9,7 @@ import Trails
 ///     ALTER TABLE item DROP COLUMN name              ->   names: ["name": nil]
 ///     ALTER TABLE item RENAME TO goods               ->   moved: goods(id, name)
 package struct ColumnStep: Equatable, Sendable {
-  /// A table, by its schema and name.
+  /// A table, by its schema (namespace) and name.
   package struct Table: Equatable, Sendable {
     @ByBytes package var namespace: String
     @ByBytes package var name: String
@@ -26,7 +26,7 @@ package struct ColumnStep: Equatable, Sendable {
   @ByBytes package var origin = ""
   /// The trail, `NODE.NAME`, whose apply made the change; empty if an application made it.
   @ByBytes package var applied: String
-  /// The table before the change, by its names only: a whole schema may be large, because defaults have any length.
+  /// The table before the change, by its schema (namespace) and name only, because a whole definition may be large.
   package var table: Table
   /// For each column that lost its name: the new name; nil if the column was dropped.
   @ByBytes package var names: [NameKey: String?]

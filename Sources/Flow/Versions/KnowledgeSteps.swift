@@ -27,8 +27,8 @@ struct KnowledgeSteps {
   /// none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the other origin's last transaction that the author of transaction `number` knew (`known`). `clock` is the
-  /// clock of the first transaction, as far as recorded, whose author knew it. Both are 0 if the author knew none.
+  /// Returns the last step at or before transaction `number`. `known` is the other origin's last transaction that the
+  /// author knew, and `clock` is the clock of the step's transaction. Both are 0 if there is no such step.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])

@@ -1,7 +1,7 @@
 /// The last write of each row that has no version in the version window any more.
 ///
-/// If two rows get the same unique value, the row written later keeps it. To compare such rows, the last write of each
-/// is needed. It is kept as long as the window has an earlier version of another row.
+/// If two rows get the same unique value, the row written later keeps it, so the last write of each row is needed. A
+/// last write is kept as long as the window has an earlier version of any row.
 struct LastVersions {
   private static let countMin = 4096
   private var entries: [UInt64: WindowEntry] = [:]

@@ -24,8 +24,8 @@ struct MemoryStore {
   /// An entry of the hash table: the first version in the list of versions of one row.
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name (a hash). It is compared before the whole name: the name is stored with the version,
-    /// and reading that from memory is slower.
+    /// A part of the row's name (a hash). It is compared first, because reading the whole name, which is stored with
+    /// the version, is slower.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
@@ -203,8 +203,10 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes all versions of a row if every node knows them; returns false otherwise. `floors` has, for each trail by
-  /// index, the transactions that every node knows.
+  /// Removes all versions of a row and returns true, if every node knows them. Otherwise removes nothing and returns
+  /// false.
+  ///
+  /// - Parameter floors: For each trail, by index: the transactions that every node knows.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     let first = first(of: row)
     var at = first

@@ -3,7 +3,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The trail of this database's own capture, as the version window reads it. All applies share one reader, which
+/// The trail of this database's own capture, as the version window reads it. All apply workers share one reader, which
 /// continues where it ended.
 final class OwnTrail: @unchecked Sendable {
   let folder: String
@@ -17,8 +17,8 @@ final class OwnTrail: @unchecked Sendable {
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads the trail from transaction `number()` through its durable end; nil if no such trail exists yet. Calls
-  /// `identify` with the id of the trail before any transaction is read.
+  /// Reads the trail from transaction `number()` through its durable end. Returns nil if no such trail exists yet.
+  /// Calls `identify` with the id of the trail before any transaction is read.
   func readOn(
     from number: () -> UInt64, _ identify: (TrailID) throws -> Void, _ rowNames: TrailScan.RowNames,
     learn: TrailScan.Learn, _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void

@@ -98,8 +98,8 @@ package struct KeyedRow: Hashable, Sendable {
   /// Returns whether this row is the row with the same name and the key `other`.
   package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
 
-  /// Whether the row's name (a hash) does not depend on the exact text of the key: `'7'` has the same hash as 7. Then
-  /// other rows may share the name.
+  /// Whether another row may have the same name (a hash), because the name does not depend on the exact text of the
+  /// key. For example, the keys `'7'` and `'07'` give the same name.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }
 
   /// The texts of the row's key, concatenated with their lengths. Rows with the same name are compared and sorted by
@@ -130,7 +130,7 @@ extension Value {
   }
 }
 
-/// Computes the names (hashes) of a table's rows from their key values. It is started once for a table and copied for
+/// Computes the names (hashes) of a table's rows from their key values. Create it once for a table, and copy it for
 /// each row.
 package struct RowNaming: Sendable {
   private var state: UInt64

@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// A list of records in a temporary file, which is deleted when it is closed. A record is found by its number or by a
-/// hash.
+/// A list of records in a temporary file. The file is deleted when it is closed. A record is found by its number or by
+/// a hash.
 ///
 /// The file is a temporary database of SQLite: it has no name, and nothing in it is made durable or rolled back.
 ///

@@ -7,15 +7,14 @@ struct TrailScan {
   /// A function that returns the rows that a change concerns, according to the apply rules of the change's trail. A
   /// copied row of a refresh is passed to it as an insert whose `treatment` is `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
-  /// A function that gets the schema of a table before and after a change of the schema.
+  /// A function that gets the definition of a table before and after a schema change.
   typealias Learn = (DDL, _ before: TableSchema?, _ after: TableSchema) -> Void
   /// The content of a transaction that was read, or of a part of a large one.
   struct Part {
     var header: TransactionHeader
     var begin: Position
     var rows: [RowName] = []
-    /// The tables whose copy ends with the transaction, or that the transaction created. All rows that these tables had
-    /// before are in the trail.
+    /// The tables whose rows are all in the trail after this transaction: it ends their copy, or it created them.
     var wholeTables: [String] = []
     /// The schema changes of the transaction in which columns or tables lost their names.
     var columnSteps: [ColumnStep] = []
@@ -30,8 +29,8 @@ struct TrailScan {
   /// The position in the source from the last completely read transaction that states one; empty if none does.
   private(set) var sourcePosition: [UInt8] = []
 
-  /// Opens a trail to read the rows of transaction `number` and later ones. Some earlier transactions are reported too,
-  /// without rows.
+  /// Opens a trail to read the rows of transaction `number` and later ones. Earlier transactions of the same segment
+  /// are read too, but without their rows.
   init(folder: String, from number: UInt64) throws {
     from = number
     reader = try TrailReader.open(

@@ -29,13 +29,12 @@ package struct VersionFold {
     }
   }
 
-  /// The schema of the values in `before` and `after`.
+  /// The table definition, with the columns of the rows `before` and `after`.
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
-  /// The row before an update, if no row was known when the update came: it was the first change, or it followed a
-  /// delete. Otherwise nil. The journal may have such an update before the insert of its row. `isFirst`: the update is
-  /// the transaction's first change of the row.
+  /// The old row of an update that came while no row was known; nil if there was none. In the journal, an update may
+  /// come before the insert of its old row. `isFirst`: the update is the transaction's first change of the row.
   private var early: (row: [Value?], isFirst: Bool)?
 
   package init(_ step: Step, _ schema: TableSchema) {
@@ -45,7 +44,7 @@ package struct VersionFold {
   }
 
   /// Returns whether `step` changes this row, and not another row with the same name (hash): their keys must be equal.
-  /// Also returns true if the keys cannot be compared, because the two schemas have different key columns.
+  /// Also returns true if the keys cannot be compared, because the two table definitions have different key columns.
   package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
     let names = Self.key(self.schema)
@@ -76,7 +75,7 @@ package struct VersionFold {
     }
   }
 
-  /// Returns a row with the columns of another schema, matched by name; nil for columns that the row lacks.
+  /// Returns a row with the columns of another table definition, matched by name; nil for columns that the row lacks.
   private func reshaped(_ row: [Value?], to other: TableSchema) -> [Value?] {
     other.columns.map { Self.value(row, $0.name, schema) }
   }
@@ -116,7 +115,7 @@ extension VersionFold {
     return 100 + count(before) + count(after) + (early.map { count($0.row) } ?? 0)
   }
 
-  /// Appends this net change in encoded form, without its schema.
+  /// Appends this net change in encoded form, without its table definition.
   package func append(to writer: inout ByteWriter) {
     var flags: UInt8 = 0
     if before != nil { flags |= 1 }

@@ -16,7 +16,7 @@ package struct StoredVersion: Equatable, Sendable {
   package var stamp: Stamp
   /// For each trail, by name: the last of its transactions that the version's author knew.
   package var seen: [String: UInt64]
-  /// The schema of the values in `before` and `after`.
+  /// The table definition, with the columns of the rows `before` and `after`.
   package var schema: TableSchema
   /// The row before the transaction, as far as the trail has its values; nil if the row did not exist then.
   package var before: [Value?]?

@@ -16,8 +16,8 @@ package final class VersionReader {
   ///
   /// - Parameter indexedChangesMin: The least number of changes of a transaction whose rows go into a temporary file when
   ///   it is read repeatedly.
-  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. If an author knew an earlier trail with the name
-  ///   of a present one, the function must leave the earlier trail out.
+  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. Its result must leave out trails that were
+  ///   replaced by a new trail of the same name.
   package init(indexedChangesMin: Int = 200, seen: @escaping (TransactionHeader) -> [String: UInt64]) {
     (self.indexedChangesMin, self.seen) = (indexedChangesMin, seen)
   }
@@ -59,8 +59,8 @@ package final class VersionReader {
   /// result, however large the transaction is. At its third reading, a long transaction is copied to a temporary file,
   /// in which further rows are found without reading all of it.
   ///
-  /// - Parameter rowNames: The function with which the version window reads trails. For a changed key it returns the
-  ///   old name first: the change counts as a delete of one row and an insert of the other.
+  /// - Parameter rowNames: Returns the names of the rows that a change concerns, as for the version window. For a
+  ///   changed key, the old name comes first: the change counts as a delete of one row and an insert of the other.
   /// - Throws: `checkpoint-foreign` if the trail does not have the version's transaction at that place.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,

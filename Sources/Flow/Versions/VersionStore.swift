@@ -16,8 +16,8 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// Returns whether there may be versions of any row that an author did not know. False is certain: the author knew
-  /// every version that was ever in the store. True is not certain: the unknown versions may be removed already.
+  /// Returns whether an author may not have known some version in the store. False is certain: the author knew every
+  /// version that was ever in the store. True is not certain: the unknown versions may be removed already.
   /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
@@ -72,8 +72,10 @@ struct VersionStore {
     return true
   }
 
-  /// Removes all versions of a row if every node knows them; `floors` has, for each trail by index, the transactions
-  /// that every node knows. Returns false otherwise, and if the versions are in the temporary file.
+  /// Removes all versions of a row and returns true, if every node knows them. Otherwise, or if the versions are in the
+  /// temporary file, removes nothing and returns false.
+  ///
+  /// - Parameter floors: For each trail, by index: the transactions that every node knows.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     spill == nil && memory.remove(row, below: floors)
   }

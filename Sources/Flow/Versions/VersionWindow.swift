@@ -8,7 +8,7 @@ import Trails
 /// the trails of peers that are applied to it.
 ///
 /// An incoming change is in conflict if the window has a version of its row that the author of the change did not know.
-/// All applies of a database share one window; any thread may call. How to use it:
+/// All apply workers of a database share one window, and any thread may call it. How to use it:
 ///
 /// 1. At the start: ``addPeer(_:folder:)`` for every trail that is applied. Then ``read(_:through:rowNames:)`` for
 ///    each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until all trails have been read,
@@ -49,7 +49,7 @@ package final class VersionWindow: Sendable {
     }
   }
 
-  /// Stores the id of the trail with a name. Throws `busy` if the window has read another trail of this name. The
+  /// Stores the id of a trail by its name. Throws `busy` if the window has read another trail of this name. The
   /// versions of that trail do not count for the new one, so a new window is needed.
   package func identify(_ trail: TrailName, _ id: TrailID) throws(CairnError) {
     let isSame = state.withLock { state in
@@ -72,9 +72,9 @@ package final class VersionWindow: Sendable {
       context: ["trail": trail.description])
   }
 
-  /// Returns, by trail name, the last transaction that the author of a transaction knew, as the transaction's header
-  /// states. A statement without a trail id, or about another trail of the same name, is left out. A trail that is not
-  /// in the window is included.
+  /// Returns which transactions the author of a transaction knew, from the transaction's header: for each trail, by
+  /// name, the last one. Header entries without a trail id, or about another trail of the same name, are left out.
+  /// Trails that are not in the window are included.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -134,9 +134,10 @@ extension VersionWindow {
     return count
   }
 
-  /// Reads the part of a peer's trail that was applied before this process started. The part ends with transaction
-  /// `number`, as the database's checkpoint says; 0 without a checkpoint. `again`: reads that part once more, because
-  /// the names (hashes) of rows have changed.
+  /// Reads the part of a peer's trail that was applied before this process started.
+  ///
+  /// - Parameter number: The last transaction of that part, as the database's checkpoint says; 0 without a checkpoint.
+  /// - Parameter again: Whether to read that part once more, because the names (hashes) of rows have changed.
   package func read(
     _ trail: TrailName, through number: UInt64, again: Bool = false,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
@@ -160,7 +161,7 @@ extension VersionWindow {
   package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
 
   /// Whether the window has only versions of this database's own trail. If so, incoming transactions that change no
-  /// rows can be applied before that trail has been read. The part of it that all nodes know need not be read at all.
+  /// rows can be applied before that trail has been read.
   package var isOwnOnly: Bool { state.withLock { $0.index.isOwnOnly } }
 
   /// Whether at least 16 segments of this database's own trail follow the first transaction that the window has not
@@ -176,7 +177,7 @@ extension VersionWindow {
   /// Whether the window has so many versions that it keeps them in a temporary file instead of in memory.
   package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
 
-  /// Returns whether the window keeps a version that the peer with this trail has not yet reported to know.
+  /// Returns whether the window keeps a version that the node of this trail has not yet reported to know.
   package func isKept(for trail: TrailName) throws -> Bool {
     try withState { try $0.index.isKept(for: trail.description) }
   }
@@ -193,7 +194,7 @@ extension VersionWindow {
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
   /// The number of the last transaction of this database's own trail that has been read. `sourcePosition` is the last
-  /// position in the source that the trail states up to there; empty if it states none.
+  /// position in the source that was read from the trail; empty if there was none.
   package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
@@ -229,14 +230,13 @@ extension VersionWindow {
 
 extension VersionWindow {
   /// Returns the header of an incoming transaction without false statements about this database's own trail. A
-  /// statement is false if the author claims to have known a transaction after the end of the trail. If it were kept,
-  /// that transaction would count as known as soon as it is written.
+  /// statement is false if the author claims to have known a transaction that this trail does not have yet.
   ///
   /// A false statement without a trail id is removed, because an earlier version of Cairn may have meant an older trail
   /// of this name. A false statement with the trail's id is an error.
   ///
-  /// - Parameter isApplied: Whether the transaction was applied before. Then false statements are removed, and nothing
-  ///   is thrown.
+  /// - Parameter isApplied: Whether the transaction was applied before. If so, false statements are removed, and no
+  ///   error is thrown.
   /// - Throws: `trail-forked` for a false statement with the trail's id. `trail-damaged` if the clock is not later than
   ///   the clock of the previous transaction in `trail`: the window relies on ascending clocks.
   package func believed(_ header: TransactionHeader, of trail: TrailName, isApplied: Bool = false) throws
@@ -335,8 +335,8 @@ extension VersionWindow {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
-  /// Adds a version that apply is about to write; call it while the target holds the lock of the row. Other applies see
-  /// the version at once, even if the target does not commit: conflicts are resolved from versions alone.
+  /// Adds a version that apply is about to write; call it while the target holds the lock of the row. Other apply
+  /// workers see the version at once, even if the target does not commit: conflicts are resolved from versions alone.
   package func note(_ row: RowName, _ place: VersionPlace) throws {
     try withState { try $0.index.note(row, place) }
   }
@@ -350,15 +350,15 @@ extension VersionWindow {
     }
   }
 
-  /// Resets a trail to the last commit of its apply, because the target has rolled back: the apply will process the
-  /// transactions since then again.
+  /// Forgets which transactions of a trail its apply has processed since its last commit. The target has rolled back,
+  /// so apply will process them again.
   package func rollback(_ trail: TrailName) {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets a limit for a peer's trail while one of its tables is suspended: only transactions through `number` show
-  /// which versions the peer knows. Nil: no table is suspended. Call it before the commit that suspends the table, and
-  /// at a start before any trail is read.
+  /// Sets the last transaction of a peer's trail that shows which versions the peer knows. Use it while a table of the
+  /// trail is suspended; nil removes this limit. Call it before the commit that suspends the table, and at a start
+  /// before any trail is read.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

@@ -40,8 +40,8 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Forgets the references to a row that every node knows. A reference stays if the window has a version of the row
-  /// that is concurrent with it: neither author knew the other's transaction.
+  /// Forgets the references to a row, if every node knows them. A reference stays if the window has a version of the
+  /// row that is concurrent with it: neither author knew the other's transaction.
   mutating func sweepReferences(_ row: RowName) throws {
     var versions: [WindowEntry] = []
     try store.forEach(of: row.chain) { versions.append($0) }

@@ -40,8 +40,8 @@ extension WindowIndex {
     }
   }
 
-  /// Returns the limit up to which the nodes of all other trails know a trail's transactions. The limit has a number
-  /// and a clock: no author knew a transaction with a later clock than its own, even if it stated so.
+  /// Returns which transactions of a trail the nodes of all other trails know. The result has a number and a clock: an
+  /// author can know only transactions with an earlier clock than its own transaction.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
@@ -60,9 +60,9 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Checks that nodes really know the part of this database's own trail that was not read because they stated so
-  /// (``skipped``). This is decided by the clock of the last transaction in that part. Returns false if the statement
-  /// was false: the trail must then be read from ``reached(_:)`` on.
+  /// Checks the statements of nodes that they knew the part of this database's own trail that was not read
+  /// (``skipped``). The clock of the last transaction in that part proves or disproves them. Returns false if they were
+  /// false: the trail must then be read from ``firstNeeded(_:)`` on.
   ///
   /// - Parameter header: The header of the next transaction that is read from the trail.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
@@ -74,8 +74,8 @@ extension WindowIndex {
     return false
   }
 
-  /// Keeps a row in ``claimed`` if every node stated to know one of its versions, but that version's clock is later
-  /// than these statements' clocks.
+  /// Adds a row to ``claimed`` if every node stated to know one of its versions, but cannot have known it. A node
+  /// cannot have known a version whose clock is later than the clock of its statement.
   private mutating func noteClaim(on row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false
     try store.forEach(of: row) { entry in

@@ -11,11 +11,10 @@ struct WindowIndex {
     var id: TrailID?
     /// The id that transactions of other trails state for this trail. It is used while `id` is nil.
     var told: TrailID?
-    /// The knowledge that the authors of this trail's transactions had of each trail. The index is that of the other
-    /// trail.
+    /// For each other trail, by index: which of its transactions the authors of this trail's transactions knew.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this trail that the database has durably. For the own trail: the last that was read, or
-    /// need not be read. The authors of later transactions know at least as much as the author of this one.
+    /// The last transaction of this trail that the database has durably. For the database's own trail: the last
+    /// transaction that was read or need not be read.
     var reached: UInt64 = 0
     /// The last transaction of this trail that an apply has begun to process, committed or not.
     var met: UInt64 = 0
@@ -46,8 +45,8 @@ struct WindowIndex {
   var store: VersionStore
   /// The rows that got a version which every node already knew. The next ``sweep()`` may forget that version.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node stated to know, although its clock is later than the clocks of these
-  /// statements (``KnownFloor``).
+  /// The rows with a version that every node stated to know, but cannot have known: the clock of the version is later
+  /// than the clocks of these statements (``KnownFloor``).
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
@@ -72,7 +71,7 @@ struct WindowIndex {
     var floor: KnownFloor
   }
 
-  /// Whether any row with a foreign key was added. Most databases have none, which makes ``sweep()`` cheaper.
+  /// Whether any row with a foreign key was added. If not, ``sweep()`` has less to do.
   private(set) var hasReferences = false
 
   init(own: String, spillRows: Int) {
@@ -241,8 +240,8 @@ struct WindowIndex {
   /// Returns the id of a trail; nil if it is not known.
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns the clock of a trail's last transaction that an apply has begun to process, if the clock of `header` is
-  /// not later. Nil if it is later, as in every trail that Cairn writes.
+  /// Checks that the clocks of a trail ascend. Returns the clock of the last transaction that an apply has begun to
+  /// process if the clock of `header` is not later; otherwise nil.
   ///
   /// - Parameter header: The header of a later transaction of the trail.
   func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
@@ -255,7 +254,7 @@ struct WindowIndex {
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
   /// Returns whether an author's statement that it knew a transaction is about the present trail of that name, not
-  /// about an earlier one. False if the statement has no trail id: each node could judge such a statement differently.
+  /// about an earlier one. False if the statement has no trail id.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id else { return false }
     guard let place = places[known.origin] else { return true }
@@ -266,9 +265,9 @@ struct WindowIndex {
     return origins[place].told == id
   }
 
-  /// Returns, by trail name, the last transaction that the author of a transaction knew, as the transaction's header
-  /// states. A statement without a trail id, or about another trail of the same name, is left out. A trail that is not
-  /// in the window is included.
+  /// Returns which transactions the author of a transaction knew, from the transaction's header: for each trail, by
+  /// name, the last one. Header entries without a trail id, or about another trail of the same name, are left out.
+  /// Trails that are not in the window are included.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -295,7 +294,8 @@ struct WindowIndex {
     origins[place].reachedClock = max(origins[place].reachedClock, origins[place].metClock)
   }
 
-  /// Resets a trail to the last commit of its apply: the apply will process the transactions since then again.
+  /// Forgets which transactions of a trail its apply has processed since its last commit, so that apply can process
+  /// them again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
@@ -308,8 +308,8 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version of another trail that the node of this trail does not know yet. Only
-  /// this trail's transactions show what its node knows.
+  /// Returns whether the window keeps a version of another trail that the node of this trail has not yet reported to
+  /// know.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {
@@ -334,8 +334,8 @@ extension WindowIndex {
   /// does not have durably; for the own trail, the first that is still to be read.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Stores that a trail has been read through transaction `number`. This is the state that the database had at the
-  /// start of the process.
+  /// Marks a trail as read up to the state that the database had when the process started. Transaction `number` is the
+  /// last one of that part.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)

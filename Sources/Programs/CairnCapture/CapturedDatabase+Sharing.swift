@@ -3,7 +3,7 @@ import SystemKit
 
 // The parts of a database that the synchroniser and the C library use.
 extension CapturedDatabase {
-  /// The absolute path of the file.
+  /// The absolute path of the database file.
   /// - Throws: ``DatabaseError`` of kind `refused` for a database in memory.
   var file: String {
     get throws {
@@ -15,7 +15,8 @@ extension CapturedDatabase {
     }
   }
 
-  /// Throws if this thread has an open transaction or a running query. Waits for a transaction of another thread.
+  /// Throws if this thread has an open transaction or a running query. If another thread has an open transaction, waits
+  /// for its end.
   /// - Throws: ``DatabaseError`` of kind `openTransaction` or `closed`.
   func checkIsFree() throws {
     try connection.alone { session in
@@ -31,7 +32,7 @@ extension CapturedDatabase {
   /// SQLite's write lock.
   func beginSynchronization() throws { try connection.alone { $0.synchronizations += 1 } }
 
-  /// Ends the pause after each commit that ``beginSynchronization()`` began. Does nothing if the database is closed.
+  /// Ends the pauses after commits that ``beginSynchronization()`` began. Does nothing if the database is closed.
   func endSynchronization() { try? connection.alone { $0.synchronizations -= 1 } }
 
   /// Runs `body` while no other thread uses the database.

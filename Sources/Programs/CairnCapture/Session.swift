@@ -22,8 +22,7 @@ final class Session {
 
   /// Whether a transaction of this session is open.
   private(set) var isTransacting = false
-  /// The number of the current transaction. It differs from the number in a ``CapturedTransaction`` whose transaction
-  /// has ended.
+  /// The number of the current transaction. If a ``CapturedTransaction`` has another number, its transaction has ended.
   private(set) var serial: UInt64 = 0
   private var log = JournalStatements()
   private var savepoints: [Place] = []
@@ -227,8 +226,8 @@ final class Session {
     return affected
   }
 
-  /// Corrects the recorded range of the transaction's journal rows after a failed statement. SQLite has usually rolled
-  /// back the rows of that statement.
+  /// Corrects the recorded range of the transaction's journal rows after a failed statement, because SQLite has usually
+  /// rolled back the rows of that statement.
   private func settle() throws {
     guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }

@@ -34,7 +34,8 @@ public struct SynchronizationError: Error, Sendable {
     case rowsInTheWay
     /// One end refused a transaction because of its rows. See ``Synchronizer/Options/refusal``.
     case refused
-    /// A table is suspended until its schema is changed; the hint has the statement. All other tables are synchronised.
+    /// A table is suspended until its definition is changed; the hint has the SQL statement. All other tables are
+    /// synchronised.
     case schema
     /// A table cannot be synchronised in both directions, for example because it has no key.
     case table

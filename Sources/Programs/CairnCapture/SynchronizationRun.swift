@@ -17,8 +17,8 @@ final class SynchronizationRun: Sendable {
     /// The last row of this database's journal that the peer is known to have, applied or in quarantine.
     var applied: Int64 = 0
     var putsAside = false
-    /// The last journal row in the trail, and the end of the trail, as an earlier check found them. When apply has
-    /// reached that end, the peer has the row. Nil if no row waits for that.
+    /// A journal row that has arrived in the trail, and the end of the trail at that time. When apply has reached that
+    /// end, the peer has the row. Nil if there is no such row.
     var taken: (journal: Int64, end: Position)?
   }
 
@@ -29,8 +29,8 @@ final class SynchronizationRun: Sendable {
 
   init(until limit: Int64 = .max) { self.limit = limit }
 
-  /// The last row of this database's journal that the peer is known to have. If the peer has put transactions into
-  /// quarantine, it is 0 until the run has ended and the file `refused` lists them.
+  /// The last row of this database's journal that the peer is known to have. It is 0 if the peer has put transactions
+  /// into quarantine. The run writes these to the file `refused` at its end.
   var applied: Int64 { state.withLock { $0.putsAside ? 0 : $0.applied } }
 
   func cancel() {
@@ -90,8 +90,8 @@ final class SynchronizationRun: Sendable {
     options.overwrites && !ends.isBegun()
   }
 
-  /// Discards the journal rows of a database that capture has not read. A first copy is about to replace the database's
-  /// rows, and capture would otherwise send the discarded changes to the other end.
+  /// Discards the rows in a database's journal that capture has not read yet. Call it before a first copy replaces the
+  /// database's rows: capture would otherwise send the discarded changes to the other end.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
     let database = try Database(path: path)
@@ -155,8 +155,8 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Updates the last journal row that the peer is known to have. An earlier check stored the last journal row in the
-  /// trail, and the end of the trail (`taken`). When apply has reached that end, the peer has that row.
+  /// Updates the last journal row that the peer is known to have. A row counts when apply has reached the end of the
+  /// trail that was stored with the row (`taken`).
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in

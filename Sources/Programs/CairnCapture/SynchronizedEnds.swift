@@ -57,8 +57,8 @@ struct SynchronizedEnds: Sendable {
     return chosen
   }
 
-  /// Checks, before a first copy, that its target was not filled from an earlier trail of this name. The target then
-  /// has a checkpoint of that trail, although the state folder of that trail is gone.
+  /// Checks, before a first copy, that its target has no checkpoint of an earlier trail of this name, whose folder is
+  /// gone.
   ///
   /// - Parameter forgets: Whether such a checkpoint is removed instead. Rows written from that trail stay.
   /// - Throws: `checkpoint-foreign` without `forgets`, before the first copy has changed anything.

@@ -21,7 +21,8 @@ extension ConfCheck {
     )
   }
 
-  /// Prints what the conflict rules of an apply guarantee, considering the other applies of the conf.
+  /// Prints what the conflict rules of an apply guarantee. The guarantees depend on the other apply workers of the same
+  /// database.
   func tellPromises(_ apply: Configuration.Apply) {
     guard let capture = configuration.captureBehind(apply) else { return }
     let peers = configuration.applies.filter {

@@ -7,7 +7,8 @@ import Peering
 import Steering
 import SystemKit
 
-/// Checks of the connections to other nodes: certificates, the port, and access at the other side.
+/// Checks of the connections to other nodes: certificates, the port, and the trails that the other nodes let this node
+/// push or pull.
 extension ConfCheck {
   private var state: String { configuration.node.state }
 

@@ -96,7 +96,8 @@ extension ConfCheck {
     }
   }
 
-  /// Returns whether applies write to the database, so that they may still create tables in it.
+  /// Returns whether an apply of the configuration writes to the captured database, and so may still create tables in
+  /// it.
   private func awaitsTables(_ capture: Configuration.Capture?) -> Bool {
     configuration.applies.contains { $0.database == capture?.database }
   }
@@ -125,14 +126,14 @@ extension ConfCheck {
         ? TrailHint.wentBack(folder) : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
   }
 
-  /// Prints the rights that the connection's role has beyond those that Cairn needs, and the owner of the schema with
-  /// Cairn's tables.
+  /// Prints the rights that the connection's role has beyond those that Cairn needs, and the owner of the schema
+  /// (namespace) with Cairn's tables.
   private func tellRights(_ server: PostgresConnection, isSource: Bool) throws {
     for notice in try Self.rightsNotices(server, isSource: isSource) { note(notice) }
   }
 
   /// Returns sentences about the rights that the connection's role has beyond those that Cairn needs, and about the
-  /// owner of the schema with Cairn's tables.
+  /// owner of the schema (namespace) with Cairn's tables.
   static func rightsNotices(_ server: PostgresConnection, isSource: Bool) throws -> [String] {
     let row = try server.query(
       """
@@ -243,8 +244,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that no other trail is applied to the same tables: neither by another apply of this configuration, nor by a
-  /// trail that the target has recorded.
+  /// Checks that no other trail is applied to the same tables. It considers the other apply workers of this
+  /// configuration, and the trails that the target has recorded.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

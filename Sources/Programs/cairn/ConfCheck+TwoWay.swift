@@ -10,8 +10,8 @@ import Trails
 
 // Checks of tables that both ends write.
 extension ConfCheck {
-  /// Checks the tables of two applies of this configuration that write in opposite directions, if they have tables in
-  /// common.
+  /// Checks the tables of two apply workers of this configuration that write in opposite directions, if they have
+  /// tables in common.
   func checkBothWays(_ apply: Configuration.Apply, _ source: Source) throws {
     let captures = configuration.captures
     guard let capture = captures.first(where: { configuration.trail(of: $0) == apply.trail }) else { return }

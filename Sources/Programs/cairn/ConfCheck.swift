@@ -6,9 +6,9 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn check --config`: checks a configuration against the databases, files and folders that it names. Captures,
-/// connections to other nodes, and applies are checked one after the other. If one has a problem, it is reported, and
-/// the others are still checked.
+/// `cairn check --config`: checks a configuration against the databases, files and folders that it names. It checks
+/// captures, connections to other nodes, and apply workers, one after the other. A problem is reported, and the other
+/// checks still run.
 final class ConfCheck {
   typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
 
@@ -22,12 +22,12 @@ final class ConfCheck {
   /// For each exclusive task (to capture a database, or to apply a trail to it): the worker of the conf that has the
   /// task.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// For each table of a target: the trails that write to it, as known from the applies that were checked so far.
+  /// For each table of a target: the trails that write to it, as known from the apply workers that were checked so far.
   var feeders: [String: [TableClaim.Feeder]] = [:]
   /// For each server: the number of replication slots that the configuration will add.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
-  /// The workers of the running daemon; empty if none answers.
+  /// The workers of the running daemon; empty if no daemon answers.
   private(set) lazy var running = askWorkers()
   private var failures: [CairnError] = []
   private var path = ""

@@ -145,9 +145,8 @@ struct ConflictsCommand: Command {
     return one
   }
 
-  /// Returns the configuration whose applies may write to the database: that of `--config`, or else the one in the
-  /// usual place. Nil if none exists there. An invalid configuration is an error, because its lists of tables are
-  /// needed.
+  /// Returns the configuration, which shows the apply workers that write to the database. It is that of `--config`, or
+  /// else the one in the usual place; nil if there is none. Throws an error if the configuration is invalid.
   private static func configuration(_ arguments: Arguments) throws -> Configuration? {
     if let folder = arguments.value("--config") { return try DaemonConf.load(folder) }
     let usual = ConfFolder.load(ConfFolder.usual)

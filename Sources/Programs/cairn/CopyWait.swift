@@ -3,13 +3,13 @@ import Operating
 import Steering
 import SystemKit
 
-/// Waits until the copies of tables that a command requested have reached an apply, and shows their progress.
+/// Waits until the copies of tables that a command requested have arrived at the target of an apply, and shows their
+/// progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
   /// The time in milliseconds without any copying after which the requested copies count as complete.
   private static let quietMilliseconds: Int64 = 2_000
-  /// The time, in milliseconds, without any copying after which a table that is still suspended is reported. Its copy
-  /// has then not ended the suspension.
+  /// The time without any copying, in milliseconds, after which a table that is still suspended is reported.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 
@@ -26,8 +26,8 @@ struct CopyWait {
     copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  /// Requests the daemon's status. Returns the apply, the capture of its trail (nil if it is at another node), and the
-  /// time of the status. Nil if there is no such apply.
+  /// Requests the daemon's status. Returns the state of the apply, the state of its trail's capture (nil if the capture
+  /// is at another node), and the time of the status. Returns nil if there is no such apply.
   private static func look(
     _ daemon: DaemonAddress, _ name: WorkerName
   ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?, made: String)? {
@@ -77,8 +77,8 @@ struct CopyWait {
     }
   }
 
-  /// Returns whether the copies have arrived. Usually they have when the apply has caught up. If tables are suspended,
-  /// it may never catch up; then `count` tables must have been copied since the request.
+  /// Returns whether the copies have arrived: the apply has caught up, or it has suspended tables and has copied
+  /// `count` tables since the request.
   private func isThere(_ worker: NodeStatus.Worker, _ count: Int) -> Bool {
     worker.isCaughtUp || !worker.waits.isEmpty && worker.tablesCopied - copiedBefore >= count
   }

@@ -23,9 +23,8 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
-  /// Returns the address of a configuration's daemon: the first possible socket that exists. Even a broken
-  /// configuration names the sockets in its readable parts. If this user may not read it, the usual sockets are tried.
-  /// If no daemon answers, the problem of the configuration is reported.
+  /// Returns the control socket of a configuration's daemon: the first possible socket that exists. An invalid
+  /// configuration is used as far as it can be read. Its error is reported only if no daemon answers.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
@@ -36,7 +35,7 @@ enum DaemonConf {
     } catch { return DaemonAddress(client: client, confError: isTold(loaded) ? error : nil) }
   }
 
-  /// Returns whether a problem of the configuration is to be reported. It is not if the configuration does not exist.
+  /// Returns whether an error of the configuration is to be reported; false if there is no configuration.
   private static func isTold(_ loaded: LoadedConfiguration) -> Bool {
     !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }
@@ -99,7 +98,7 @@ enum DaemonConf {
   }
 }
 
-/// A client of a daemon's control socket, with the error in the conf that names the socket, if there is one.
+/// A client of a daemon's control socket. If the conf that names the socket is invalid, `confError` is its error.
 struct DaemonAddress {
   let client: ControlClient
   let confError: CairnError?

@@ -105,7 +105,7 @@ struct Display {
     }
   }
 
-  /// Prints which tables were suspended, have another reason to be suspended, or have continued.
+  /// Prints which tables were suspended, are now suspended for another reason, or have continued.
   private mutating func tellWaiting(_ waiting: [WaitingTable]) {
     for table in waiting where !waitingTold.contains(where: { $0.name == table.name && $0.message == table.message }) {
       closeLine()

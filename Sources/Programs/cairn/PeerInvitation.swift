@@ -127,8 +127,7 @@ struct PeerInvitation {
     return patterns
   }
 
-  /// Writes the section for the invited peer to a file of the conf. The owner of that file may differ from the owner of
-  /// the state folder.
+  /// Writes the section for the invited peer to a file of the conf.
   private func write(_ stanza: String) throws {
     let folder = arguments.value("--config") ?? ConfFolder.usual
     guard Folder.isFolder(folder) else {

@@ -64,7 +64,8 @@ struct PeerListing {
     return rows + own(now: now)
   }
 
-  /// Returns rows about this node's own listener certificate and authorities. The authority that signs comes first.
+  /// Returns rows about this node's own listener certificate and authorities. The first authority is the one that signs
+  /// new certificates.
   private func own(now: Int64) -> [Row] {
     func row(_ own: String, _ facts: PeerCertificate, _ state: String) -> Row {
       Row(

@@ -3,7 +3,7 @@ import Changes
 import Operating
 import SystemKit
 
-/// `cairn quarantine`: the transactions that applies have put into quarantine, and commands to retry or discard them.
+/// `cairn quarantine`: the transactions that apply has put into quarantine, and commands to retry or discard them.
 struct QuarantineCommand: Command {
   private typealias Found = (url: DatabaseURL, log: QuarantineLog, one: QuarantinedTransaction)
 

@@ -144,7 +144,8 @@ struct ReplicateCommand: Command {
     let to = try DatabaseURL(arguments.required("--to"))
     // From here on a signal stays pending until the replication can handle it.
     let signals = blockSignals()
-    /// Returns whether the replication has ended; false if it must start again, to join another one's capture.
+    /// Returns whether the replication has ended. False: another process has just begun to capture the source, so call
+    /// this again to join that capture.
     func replicate(isSecondTry: Bool) throws -> Bool {
       let replication = try Replication(from: from, to: to, options: options) { notice in
         Terminal.note("cairn: \(notice.text)")

@@ -184,7 +184,8 @@ final class SecurityReview {
     }
   }
 
-  /// Adds the schemas whose owner can replace a table by another one while apply writes to it.
+  /// Adds to the review the schemas (namespaces) whose owner can replace a table by another one while apply writes to
+  /// it.
   private func reviewSchemas(_ server: PostgresConnection, _ subject: String) throws {
     let rows = try server.query(
       """
@@ -204,7 +205,7 @@ final class SecurityReview {
     }
   }
 
-  /// Adds whether roles without a grant can write logical messages into the log that capture reads.
+  /// Adds to the review whether every role may write logical messages into the log that capture reads.
   private func reviewMessages(_ server: PostgresConnection, _ subject: String) throws {
     let isPublic = try server.first(
       """

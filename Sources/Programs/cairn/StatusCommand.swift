@@ -107,7 +107,7 @@ struct StatusTable {
   }
 
   /// The lines about rows that could not be written yet because another row holds one of their unique values. There is
-  /// one line for each database, because all its applies report the same rows.
+  /// one line for each database, because all its apply workers report the same rows.
   private var rowsWaiting: [String] {
     var places: Set<String> = []
     return workers.filter { !$0.rowsWaiting.isEmpty && places.insert($0.place).inserted }.flatMap { worker in

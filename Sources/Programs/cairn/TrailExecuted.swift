@@ -59,8 +59,8 @@ struct TrailExecuted {
     return 0
   }
 
-  /// Returns the reasons why an apply would write the rows instead of executing the statement, under any `replay`
-  /// setting.
+  /// Returns the reasons why apply would write the rows of a statement instead of executing it. They do not depend on
+  /// the setting `replay`.
   private func refusals(_ statement: ExecutedStatement, _ tables: SourceTables) -> [String] {
     if Unreplayable.isSchemaChange(statement.text) { return [Unreplayable.schemaChange.reason.sqlComment] }
     var reasons: [Engine: String] = [:]

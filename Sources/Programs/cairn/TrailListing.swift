@@ -3,8 +3,8 @@ import Operating
 import SystemKit
 import Trails
 
-/// `cairn trail list`: prints the trails of one state folder, or of all, with the properties that are known without
-/// reading records.
+/// `cairn trail list`: prints the trails of one state folder, or of all state folders, with the properties that are
+/// known without reading records.
 enum TrailListing {
   /// Prints the trails. If a trail is unreadable, the others are printed first, and then its error is thrown.
   static func run(state: String?, asJSON: Bool) throws -> Int32 {
@@ -22,7 +22,8 @@ enum TrailListing {
     return 0
   }
 
-  /// Returns the replications that read a trail, so that its segments are kept for them; empty for a trail of a daemon.
+  /// Returns the replications (`cairn replicate`) that read a trail. Its segments are kept for them. Empty for a trail
+  /// of a daemon.
   private static func readers(of info: TrailInfo) throws -> [TrailReaders.Reader] {
     let place = Folder.parent(of: info.folder)
     guard let ends = try StateFolder.ends(of: place) else { return [] }

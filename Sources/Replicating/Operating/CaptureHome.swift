@@ -16,8 +16,8 @@ package struct CaptureHome: Equatable, Sendable {
 extension CaptureHome {
   /// Checks that this replication may read the trail of another replication that captures the same SQLite file.
   ///
-  /// The file stores the state folder and the trail's id. Every program that writes to the file can change them. So the
-  /// folder is used only if all of these conditions are true:
+  /// The file stores the state folder and the trail's id. Every program that writes to the file can change both values.
+  /// So the folder is used only if all of these conditions are true:
   ///
   /// - The folder belongs to the user of this process, and no other user can write into it.
   /// - It is the state folder of a replication from this file.

@@ -2,7 +2,7 @@ import Changes
 import Comparing
 import Mapping
 
-/// Converts each difference that a comparison found to SQL statements that make the target equal to the source.
+/// Makes SQL statements from the differences that a comparison found. They make the target equal to the source.
 package struct CompareSQL {
   private var tables: [NameKey: TableSQL] = [:]
   /// The number of differences that cannot be repaired with a statement.
@@ -58,8 +58,7 @@ package struct CompareSQL {
     return try sql.clear(for: whole) + (try sql.update(there, after, isTolerant: false))
   }
 
-  /// Returns compared values as a row of the target: each value in its column, nil in the columns that were not
-  /// compared.
+  /// Returns a row of the target with the compared values in their columns. All other columns are nil.
   private static func spread(_ values: [Value?], _ table: ComparedTable) -> [Value?] {
     var image: [Value?] = table.target.schema.columns.map { _ in nil }
     for (place, value) in values.enumerated() { image[table.target.columns[place]] = value }

@@ -3,14 +3,16 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// A test of how a column's values are preserved: edge values of its type are converted to the target's type and back.
+/// A test whether a column's values survive a copy: edge values of its type are converted to the target's type and
+/// back.
 ///
-/// SQLite is represented by a database in memory. The PostgreSQL server of the replication evaluates casts only.
+/// The test writes to neither database. It uses an SQLite database in memory, and PostgreSQL only evaluates casts.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
     /// The number of values that were equal after the conversion to the target's type and back.
     package var equal = 0
-    /// The number of values that the target's type refused, as ``ColumnContract`` says in advance.
+    /// The number of values that the target's type does not accept. The column's ``ColumnContract`` lists them as
+    /// misfits.
     package var refused = 0
     /// The values that were different after the conversion to the target's type and back, each with its new form.
     @ByBytes package var broken: [String] = []
@@ -119,7 +121,8 @@ package struct ContractProof {
     uuid.asciiLowercased.utf8.filter { ![UInt8(ascii: "-"), UInt8(ascii: "{"), UInt8(ascii: "}")].contains($0) }
   }
 
-  /// Returns a time in its shortest form, without zero fractions, zero minutes and the zone UTC.
+  /// Returns a time without the parts at its end that mean zero, such as `.000`, `:00`, `+00` and `Z`, to compare
+  /// times.
   private static func plain(_ time: String) -> String {
     var text =
       time.contains("T") && time.first?.isNumber == true ? time.split(separator: "T").joined(separator: " ") : time
@@ -150,7 +153,7 @@ package struct ContractProof {
     return String(decoding: writer.bytes, as: UTF8.self)
   }
 
-  /// Returns the value that an SQLite column with this type name stores.
+  /// Returns the value that SQLite stores when `value` is inserted into a column with this declared type.
   private func store(_ value: Value, _ declared: String) throws -> Value {
     try memory.execute("DROP TABLE IF EXISTS proof")
     try memory.execute("CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")

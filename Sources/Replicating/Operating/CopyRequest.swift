@@ -7,11 +7,11 @@ import Trails
 package struct CopyRequest {
   /// A request that all tables of a trail are copied again.
   package struct Asked: Equatable, Sendable {
-    /// The last transaction in the trail when the request was made. Only copies that begin after it satisfy the
-    /// request.
+    /// The last transaction in the trail when the request was made. Only copies that begin after this transaction
+    /// satisfy the request.
     package var behind: UInt64
-    /// The end of the trail when the request was made. A target without a checkpoint starts to read the trail there;
-    /// nil: at the trail's beginning.
+    /// The end of the trail when the request was made. Apply starts here if the target has no checkpoint. If nil, apply
+    /// starts at the beginning of the trail.
     package var at: Checkpoint?
     /// Whether apply has found a checkpoint in the target since the request. If the checkpoint is missing later, the
     /// target was replaced by another database.

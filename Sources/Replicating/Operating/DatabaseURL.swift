@@ -59,8 +59,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The canonical form of the URL. Different spellings of a URL have the same form, if that can be known without
-  /// opening the database: `sqlite:./a.db` and `sqlite:a.db`.
+  /// The canonical form of the URL. Spellings that are known to be equal without opening the database have one form.
+  /// For example, `sqlite:./a.db` and `sqlite:a.db` have the same form.
   ///
   /// Symbolic links in the path of the folder are resolved. A symbolic link in place of the file itself is not: another
   /// user of the folder may have made it. ``Database`` refuses to open such a link.

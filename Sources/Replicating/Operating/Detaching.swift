@@ -33,7 +33,8 @@ package enum Detaching {
     }
   }
 
-  /// Drops the slot of a capture that was removed from the conf, and its publication. Everything else stays.
+  /// Drops the replication slot and the publication of a capture that was removed from the conf. Everything else in the
+  /// database stays.
   package static func drop(slot name: String, at url: DatabaseURL) throws {
     guard case .postgres(let uri) = url else {
       throw CairnError(
@@ -43,8 +44,8 @@ package enum Detaching {
     try PostgresSource.detach(slot: name, PostgresConnection(uri))
   }
 
-  /// Removes one trail from a target: the checkpoint, and Cairn's records about its tables and rows. The tables and
-  /// rows stay, and so does everything about other trails. Returns false if there was nothing.
+  /// Removes Cairn's records about one trail from a target, including the checkpoint. The rows of the trail and the
+  /// records about other trails stay. Returns false if there was nothing to remove.
   /// - Throws: `database-busy` if a PostgreSQL session applies the trail at the moment.
   package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
     switch url {

@@ -6,8 +6,8 @@ import SQLiteKit
 /// The keys that a database generates itself, by rowids or sequences. Sequences can be changed so that no two nodes
 /// generate the same value.
 package struct DrawnKeys {
-  /// A choice of keys: `all`; `own`, if the table's owner may change the key's sequence; `borrowed`, if the table's
-  /// owner may not change it.
+  /// A choice of keys: all keys, keys whose sequence the table's owner may change (`own`), or keys whose sequence that
+  /// owner may not change (`borrowed`).
   fileprivate enum Share: String { case all, own, borrowed }
 
   /// The SQL statement that limits the wait for a lock of another session to 5 s. During the wait, applications wait

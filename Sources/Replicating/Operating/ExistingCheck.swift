@@ -6,9 +6,9 @@ import SQLiteKit
 extension TargetEnd {
   /// Checks that a first copy would overwrite nothing: the target may hold only rows that the source has too.
   ///
-  /// Between two SQLite files, rows are compared. If an end is PostgreSQL, or a rule reshapes the table, every row in
-  /// the target's table is an error. Rows of other trails are allowed, and so is every row of a history table (one row
-  /// for each change).
+  /// Between two SQLite files, the rows of both are compared. If one of the databases is PostgreSQL, or a rule reshapes
+  /// the table, the target's table must be empty. Rows of other trails are allowed, and so are the rows of a history
+  /// table (one row for each change).
   ///
   /// - Throws: `target-differs` with the first table that holds other rows.
   package func checkHoldsNothingElse(

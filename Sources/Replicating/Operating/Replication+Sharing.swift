@@ -61,8 +61,8 @@ extension Replication {
   }
 
   /// Throws `source-captured` if another replication reads the trail of the SQLite source. A two-way replication needs
-  /// a trail of its own, because its capture leaves out rows that apply wrote. Returns false otherwise: no reader was
-  /// added to a list.
+  /// a trail of its own, because its capture leaves out rows that apply wrote.
+  /// - Returns: always false: this replication was not added to a list of readers.
   private func checkIsAlone() throws -> Bool {
     guard source.engine == .sqlite else { return false }
     let readers = TrailReaders(home.withLock { $0 }, source: source.place)
@@ -79,8 +79,8 @@ extension Replication {
     readers.map(\.target).joined(separator: ", ")
   }
 
-  /// Requests copies of tables that were added by `--tables`. If the trail already has changes of these tables for
-  /// another reader, this target still lacks their rows.
+  /// Requests copies of tables that were added by `--tables`, because this target lacks their rows. The trail may
+  /// already have changes of these tables for another reader.
   func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
     guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
       return
@@ -224,7 +224,7 @@ extension Replication {
     }
   }
 
-  /// Reports idle replications. Segments of the trail are kept for each of them, until the disk is full.
+  /// Reports the other readers of the trail that are idle. The segments that they need are kept until the disk is full.
   private func tellIdle(_ readers: TrailReaders) {
     guard let info = try? Trail.info(folder: folder), let others = try? readers.others(than: statePath) else { return }
     for other in others {

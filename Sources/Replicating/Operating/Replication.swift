@@ -31,13 +31,12 @@ package final class Replication: Sendable {
     package var isTwoWay = false
     /// The names of the trails from the source and from the target; nil: they are made from the names of the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
-    /// Whether a PostgreSQL source also sends rows that the applies of other replications write to it. Those applies
-    /// read other trails than this replication.
+    /// Whether a PostgreSQL source also sends rows that the apply workers of other replications write to it.
     package var takesOtherApplies = false
-    /// Whether the replication must send on rows that other replications write to the source (`--cascade`). If they
-    /// would come back to the source, it then fails to start; if false, it leaves them out.
+    /// Whether the replication must send on rows that other replications write to the source (`--cascade`). If such
+    /// rows would come back to the source, true makes the start fail, and false leaves the rows out.
     package var cascades = false
-    /// Whether changes that capture reads together from an SQLite file are sent as their net effect, in each direction.
+    /// Whether capture reduces the changes of one reading of an SQLite file to their net effect, by direction.
     package var folds = (forth: false, back: false)
     /// Whether a transaction whose rows the target refuses goes into quarantine. If false, apply stops at it.
     package var quarantines = false
@@ -73,11 +72,11 @@ package final class Replication: Sendable {
   let readySignal = StopSignal()
   private let failure = Mutex<CairnError?>(nil)
   private let running: Atomic<Int>
-  /// The number of applies that are still running.
+  /// The number of apply workers that are still running.
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
   let joinable = Atomic<Bool>(false)
-  /// Whether the target gets rows that applies write to the source. False if they would return to the source.
+  /// Whether the target gets rows that apply workers write to the source. False if they would return to the source.
   let relays = Atomic<Bool>(false)
   /// The trails of captures that read the target, each by the name of its replication slot.
   private let targetTrails = Mutex<Set<String>>([])
@@ -138,7 +137,8 @@ package final class Replication: Sendable {
 
   // MARK: Before anything is written
 
-  /// Checks both databases and locks the state folder. The lock lasts as long as the result: keep it until the end.
+  /// Checks both databases and locks the state folder. The lock is held as long as the returned object exists, so keep
+  /// the object until the replication ends.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -215,8 +215,8 @@ package final class Replication: Sendable {
     try state.remember(options.tables, options.names)
   }
 
-  /// The part of a hint that says how to copy all tables again without the trail. In two-way replication the target may
-  /// hold rows that exist nowhere else.
+  /// The part of a hint that says how to copy all tables again. In two-way replication, the operator must first compare
+  /// both databases, because the copy removes rows that only the target has.
   private var copyingAgain: String {
     guard back != nil else { return "copy everything again with --existing overwrite" }
     let ends = "--from \(source.shown.shellWord) --to \(target.shown.shellWord)"
@@ -224,7 +224,7 @@ package final class Replication: Sendable {
       "look with 'cairn compare \(ends)' which end holds newer rows: a copy with --existing overwrite keeps only the rows of --from; name that end there, or write its newer rows to the other end first"
   }
 
-  /// Decides whether rows that other applies write to the source are sent to the target, and reports the decision.
+  /// Decides whether rows that other replications write to the source are sent to the target, and reports the decision.
   private func lookForWayBack(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
     let leadsBack = try to.leadsBack(to: from)
     guard !leadsBack || !options.cascades else {
@@ -435,8 +435,8 @@ package final class Replication: Sendable {
 
   // MARK: The way back
 
-  /// Captures the target for the opposite direction. It starts before apply creates tables, because applications may
-  /// write to them from then on.
+  /// Captures the target for the opposite direction. Capture must start before apply creates tables, because
+  /// applications may write to a new table at once.
   private func captureBack(_ back: Way) throws {
     defer { back.ready.set() }
     // The list of tables of a PostgreSQL capture must be separate from the list of the other capture.
@@ -468,7 +468,7 @@ package final class Replication: Sendable {
   }
 
   /// Waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run on
-  /// until the applies have stopped: a two-way apply waits until capture has read what applications commit.
+  /// until both apply workers have stopped. A two-way apply waits until capture has read what applications commit.
   private func drainOnceCaughtUp(_ back: Way) {
     while !stopSignal.isSet {
       let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)

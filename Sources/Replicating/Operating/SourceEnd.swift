@@ -17,7 +17,7 @@ package struct SourceEnd {
   package struct Table {
     package let name: String
     package let schema: TableSchema
-    /// The reason why the table cannot be captured, with the remedy; nil if it can.
+    /// The reason why the table cannot be captured, with the remedy; nil if the table can be captured.
     package let refusal: String?
     /// The statements that make it possible to capture the table, joined with "; "; empty if none are needed.
     package var mend = ""

@@ -57,7 +57,7 @@ package final class StateFolder {
     } catch let error as FileError { throw envelope(error, path) }
   }
 
-  /// Returns the databases of the replication in a state folder; nil if the folder has none.
+  /// Returns the databases of the replication in a state folder; nil if the folder belongs to no replication.
   package static func ends(of path: String) throws -> (from: String, to: String)? {
     guard let text = try kept("replication", path) else { return nil }
     let lines = text.split(at: "\n", omittingEmpty: false)

@@ -57,7 +57,7 @@ extension TableSQL {
       + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended).map(SQLiteAlteration.forShell)
   }
 
-  /// Returns whether the statements in `alters` result in exactly the CREATE TABLE statement of `new`, byte by byte.
+  /// Returns whether SQLite, after the statements in `alters`, stores exactly the CREATE TABLE statement of `new`.
   private func gives(_ new: TableSQL, _ alters: [String]) -> Bool {
     guard source.engine == .sqlite, schema.createText != new.schema.createText else { return true }
     guard let database = try? Database(path: ":memory:", mode: .create) else { return false }

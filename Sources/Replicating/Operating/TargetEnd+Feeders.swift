@@ -4,12 +4,11 @@ import Mapping
 
 // The trails that bring rows into a table.
 extension TargetEnd {
-  /// Checks that the rows of this trail may go into their tables at the target. They may not if another trail writes to
-  /// a table and the claims of both trails can overlap.
+  /// Checks that no row of the target can belong both to this trail and to another one: their claims may not overlap.
   ///
   /// - Parameter given: Called with a target table and the other trails that the target records for it. Returns the
   ///   trails to check against, so the caller can add or exclude some.
-  /// - Throws: `name-collision` for the first such table.
+  /// - Throws: `name-collision` for the first table with claims that can overlap.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,
     given: (TableSchema, [TableClaim.Feeder]) -> [TableClaim.Feeder] = { $1 }

@@ -89,8 +89,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the source's names of the target's tables that have rows of a trail. If a rule renamed a table, the rule
-  /// counts that was in force when the rows were written.
+  /// Returns the tables that have rows of a trail at the target, by their names at the source. For a renamed table, the
+  /// rule counts that was in force when apply wrote the rows.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
@@ -137,8 +137,8 @@ package struct TargetEnd {
   }
 
   /// Returns whether a table of the target exists and holds a row.
-  /// - Parameter source: The source's table. If only a part of the target's rows belongs to its trail (a claim), only
-  ///   these rows count.
+  /// - Parameter source: The table at the source. If other trails also write to the target's table (a claim), only the
+  ///   rows of the source's trail count.
   func holdsRows(_ table: TableSchema, sharedBy source: TableSchema) throws -> Bool {
     let terms = (source.treatment?.shares ?? []).compactMap { share in
       source.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }.map {

@@ -8,7 +8,7 @@ import Trails
 /// the trail.
 ///
 /// A reader is known from its first start until its target is detached or its state folder is removed, even while it
-/// does not run. Only segments that every known reader has durably are deleted. The capture takes the tables of all
+/// does not run. Only segments that every known reader has durably are deleted. The capture reads the tables of all
 /// readers.
 package struct TrailReaders: Sendable {
   package struct Reader: Equatable, Sendable {
@@ -16,7 +16,7 @@ package struct TrailReaders: Sendable {
     @ByBytes package var state: String
     @ByBytes package var target: String
     package var tables = TablePatterns()
-    /// Whether rows that applies write to the source are sent to the target; nil if unknown.
+    /// Whether rows that apply workers write to the source are sent to the target; nil if unknown.
     package var relays: Bool?
     /// The oldest segment that the reader needs; 0 if unknown, so that all are kept.
     package var segment: UInt64 = 0
@@ -95,8 +95,8 @@ package struct TrailReaders: Sendable {
     } catch let error as CairnError where error.code == .trailMissing || error.code == .stateForeign { return true }
   }
 
-  /// Creates the list. An earlier version had none, so the replication to which the state folder belongs is added as a
-  /// reader.
+  /// Creates the list if it does not exist. Earlier versions of Cairn kept no list, so the replication that owns the
+  /// state folder becomes the first reader.
   private func begin() throws {
     guard !Folder.exists(folder) else { return }
     do { try Folder.create(folder) } catch { throw Self.envelope(error) }
@@ -107,7 +107,7 @@ package struct TrailReaders: Sendable {
 
   // MARK: Requests for copies
 
-  /// Requests copies of tables for a reader. The process that captures the source makes them.
+  /// Requests copies of tables for a reader. The process that captures the source makes the copies.
   package func ask(_ tables: TablePatterns, for state: String) throws {
     try replace("\(file(of: state)).\(randomBytes(8).hex)", tables.text)
   }
@@ -213,8 +213,8 @@ package struct TrailReaders: Sendable {
 }
 
 extension TrailReaders {
-  /// Returns a sentence about the segments that are kept for an idle reader; nil if the reader is active, or none are
-  /// kept for it.
+  /// Returns a sentence about the segments that are kept for an idle reader. Nil if the reader is active, or if no
+  /// segments are kept for it.
   package func notice(of reader: Reader, _ info: TrailInfo, now: Int64) -> String? {
     guard now - reader.seenAt > Self.seenMicroseconds else { return nil }
     let kept = info.segments.filter { $0.number >= reader.segment && $0.isSealed }

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// The reason why a value cannot be written in a dialect.
+/// The reason why a value cannot be written as a literal of an SQL dialect.
 struct Unrepresentable: Error {
   let reason: String
 }

@@ -274,7 +274,7 @@ package struct TrailSQL {
 
   // MARK: Problems
 
-  /// Returns the statements of `body`. If `body` throws, returns a comment with the reason.
+  /// Returns the statements that `body` returns. If `body` throws, returns a comment with the reason instead.
   private mutating func statement(
     _ table: TableSQL, _ position: Position, _ body: () throws(Unrepresentable) -> [String]
   ) -> [String] {

@@ -87,7 +87,7 @@ package struct TwoWayCheck {
   /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row. It is then
   /// unknown by how much an update changed the column.
   /// - Parameter tables: the tables of the captured database.
-  /// - Parameter plan: the rules of an apply to the database, or from it.
+  /// - Parameter plan: the conflict rules of an apply that writes to the database, or that reads its trail.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
     guard let server = end.server else { return }
     for table in tables where table.refusal == nil {
@@ -242,12 +242,12 @@ package struct TwoWayCheck {
 }
 
 extension CairnError {
-  /// Returns the error for colliding keys, with a hint for the configuration. The hint names the setting that declares
-  /// that applications avoid collisions (`keys = "shared"`).
+  /// Returns the error for colliding keys, with a hint that names the setting `keys = "shared"`. By this setting, the
+  /// operator declares that applications avoid collisions.
   ///
-  /// - Parameter chain: Nil if both captures and both applies are in this configuration. Otherwise the name of the
-  ///   database's capture, and the node whose trail is applied to the database. The hint then also names `applied =
-  ///   "include"`, the setting for a chain. It is right if that node does not apply the capture's trail.
+  /// - Parameter chain: The capture of the database, and the node whose trail is applied to the database. The hint then
+  ///   also names `applied = "include"`, the setting for a chain. Nil if both captures and both applies are in this
+  ///   configuration.
   package func sayingShared(
     _ database: String, chain: (capture: String, origin: String)? = nil
   ) -> CairnError {

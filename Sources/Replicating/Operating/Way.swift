@@ -29,11 +29,11 @@ package final class Way: Sendable {
 }
 
 extension TwoWay {
-  /// Creates the state that all two-way applies to one database share.
+  /// Creates the state that all two-way apply workers of one database share.
   ///
   /// - Parameter own: The trail of this database's own capture.
   /// - Parameter applied: The trails that are applied to this database.
-  /// - Parameter link: The link by which the applies cooperate with the capture.
+  /// - Parameter link: The link by which the apply workers cooperate with the capture.
   package convenience init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, link: CaptureLink,

@@ -7,7 +7,7 @@ extension TargetEnd {
   /// Returns whether rows of this database are replicated to the source, by any capture and apply.
   ///
   /// If so, rows of the source must not enter this database's trail, because they would return to the source. Trails
-  /// are compared by the name of their slot. The name is made from the trail's id, so an SQLite trail has one too.
+  /// are compared by the names of their slots. An SQLite trail has no slot, but its id gives a name in the same way.
   package func leadsBack(to source: SourceEnd) throws -> Bool {
     let captured = try capturedTrails()
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())

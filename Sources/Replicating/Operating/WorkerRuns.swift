@@ -18,29 +18,29 @@ package struct CaptureRun: Sendable {
   package var journalRows = Journal.defaultCapRows
   /// Whether SQL statements that applications report to Cairn go into the trail, beside the rows that they changed.
   package var statements = true
-  /// Whether the rows that exist when capture begins are sent.
+  /// Whether the rows that exist when capture begins go into the trail.
   package var copiesRows = true
   /// Whether a source without tables is an error.
   package var needsTables = true
   /// PostgreSQL: whether every table is copied again, and a lost slot is created again.
   package var copiesAgain = false
   package var clock = Clock.system
-  /// The link by which capture cooperates with two-way applies to the same database; nil if there are none.
+  /// The link by which capture cooperates with the two-way apply workers of the same database; nil if there are none.
   package var link: CaptureLink?
   /// PostgreSQL: the trails whose transactions capture does not send again after an apply has written them to the
   /// source. Nil: it sends no transactions that an apply has written.
   package var applies: Set<String>?
-  /// Whether rows that applies write to the source go into the trail too.
+  /// Whether rows that apply workers write to the source go into the trail too.
   package var relays = false
-  /// Whether two-way applies write to the source.
+  /// Whether two-way apply workers write to the source.
   package var goesBothWays = false
   /// The maximum time, in µs, by which the clock of a node may be ahead if its trail is applied to the source.
   package var skewMicrosecondsMax: Int64 = 60_000_000
-  /// SQLite: whether changes that are read at once are reduced to their net effect.
+  /// SQLite: whether capture reduces the changes of one reading to their net effect.
   package var folds = false
 
-  /// A function that returns the tables to capture, used instead of ``tables``; nil: ``tables`` counts. It is called
-  /// when this process alone can write to the trail, and before the source is opened.
+  /// A function that returns the tables to capture; nil: ``tables`` is used. The function is called when this process
+  /// alone can write to the trail, and before the source is opened.
   package var begin: (@Sendable () throws -> TablePatterns)?
   /// A function that is called when the trail is open and an unfinished transaction has been removed from its end.
   package var opened: @Sendable () -> Void = {}
@@ -51,8 +51,8 @@ package struct CaptureRun: Sendable {
 
   /// Opens trail and source, calls `ready`, and captures until `stop` is set.
   ///
-  /// - Parameter untilCaughtUp: Whether it ends as soon as the trail includes everything that was committed before the
-  ///   call.
+  /// - Parameter untilCaughtUp: Whether the run ends as soon as the trail includes everything that was committed before
+  ///   the call.
   package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
     let writer = try TrailWriter.open(folder: folder, name: trail, now: { [clock] in clock.microseconds() })
     opened()
@@ -114,7 +114,8 @@ package struct ApplyRun: Sendable {
     (self.target, self.trail, self.folder, self.options) = (target, trail, folder, options)
   }
 
-  /// Applies transactions until `stop` is set. After `drain` is set, it also ends when it reaches the end of the trail.
+  /// Applies transactions until `stop` is set. After `drain` is set, the run also ends when it reaches the end of the
+  /// trail.
   package func run(stop: StopSignal, drain: StopSignal, progress: ApplyProgress) throws {
     switch target {
     case .sqlite(let path):

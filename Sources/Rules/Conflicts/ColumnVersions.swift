@@ -4,7 +4,7 @@ import Changes
 struct ColumnVersions {
   private let column: Int
   private let rivals: RivalVersions
-  /// The concurrent versions that wrote the column: each version that the author of no other such version knew. They
+  /// The versions that can win and wrote the column, except those that the author of another such version knew. They
   /// are sorted by their stamps (time and origin).
   private let heads: [RowVersion]
 

@@ -12,8 +12,8 @@ import Changes
 package struct CondensedVersions: Sendable {
   private struct Run {
     let first: RowVersion
-    /// The update that replaces all versions of the run (consecutive updates by one origin). It has the time and origin
-    /// of the last one.
+    /// The update that replaces all versions of the run (consecutive updates by one origin). Its time and origin are
+    /// those of the last version.
     var version: RowVersion
     var isOne: Bool { first.stamp == version.stamp }
   }
@@ -87,8 +87,7 @@ package struct CondensedVersions: Sendable {
 
   /// The facts about all versions of a row that show whether two updates of one origin may be joined.
   private struct Borders {
-    /// For each origin A: one number for each version of another origin, ascending. It is the number of A's last
-    /// transaction that the version's author knew.
+    /// For each origin: the numbers of its last transactions that authors of other origins' versions knew, ascending.
     private var known: [String: [UInt64]] = [:]
     /// For each origin: the numbers of its transactions that wrote the row, ascending.
     private var numbers: [String: [UInt64]] = [:]

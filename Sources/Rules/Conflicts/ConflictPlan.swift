@@ -44,7 +44,8 @@ package struct ConflictPlan: Equatable, Sendable {
     rules(part(for: source), columns)
   }
 
-  /// Returns the conflict rules for a table by its name at the target, without the schema if that is `public`.
+  /// Returns the conflict rules for a table of the target.
+  /// - Parameter name: the name of the table, with its schema unless that is `public`.
   package func rules(forTarget name: String, columns: [String]) -> ConflictRules {
     rules(TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.part, columns)
   }

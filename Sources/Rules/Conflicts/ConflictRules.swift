@@ -24,10 +24,11 @@ package struct ConflictRules: Equatable, Sendable {
   /// The rule for whole rows, and for columns without a rule of their own. It is always a rule that can resolve whole
   /// rows.
   package var rule: Rule
-  /// The rules of single columns, by index of the column. Each such column is tracked by itself.
+  /// The rules of single columns, by index of the column. Changes of such a column are in conflict only with changes of
+  /// the same column.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
-  /// The node or trail that decides conflicts whose result does not depend on the versions alone. Until it has decided,
+  /// The node or trail that decides the conflicts that nodes would otherwise resolve differently. Until it has decided,
   /// all other nodes keep the latest version. If nil, each node resolves such conflicts itself.
   @ByBytes package var decider: String? = nil
   /// The node or trail whose rows no other node may change (`insert-only`); nil if every node may change all rows.

@@ -1,7 +1,6 @@
 import Changes
 
-/// An exact decimal number of any size. Sums over nodes need it, because their result must not depend on the order of
-/// rounding.
+/// An exact decimal number of any size. Rounded sums would depend on the order of the additions, which differs by node.
 struct Decimal: Equatable, Comparable {
   private var isNegative = false
   /// The digits of the number, least significant first, without leading zeros; empty for zero.

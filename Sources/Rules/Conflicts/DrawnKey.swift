@@ -28,7 +28,7 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// The PostgreSQL schema of the table; empty in SQLite.
+  /// The schema (namespace) of the table in PostgreSQL; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   @ByBytes package var column: String
@@ -116,8 +116,8 @@ package struct KeyShare: Equatable, Sendable {
 }
 
 extension DrawnKey {
-  /// Returns the pairs of keys for which two databases generate the same values. Tables match by their names as mapped
-  /// between the engines, ignoring case.
+  /// Returns the pairs of key columns for which two databases generate the same values. Tables match by their names as
+  /// mapped between the engines, ignoring case.
   package static func alike(_ one: [DrawnKey], _ other: [DrawnKey]) -> [(DrawnKey, DrawnKey)] {
     let byName = Dictionary(grouping: other, by: \.commonName.nameKey)
     return one.flatMap { key in (byName[key.commonName.nameKey] ?? []).filter(key.isAlike).map { (key, $0) } }

@@ -15,7 +15,7 @@ package enum LocalWrites: String, CaseIterable, Sendable {
   package var areSettled: Bool { self == .allow || self == .undo }
 }
 
-/// The configured treatment of writes of applications at the target, by table.
+/// The configured reactions to writes of applications at the target: one for all tables, and others for listed tables.
 package struct LocalWritesPlan: Equatable, Sendable {
   package struct Table: Equatable, Sendable {
     @ByBytes package var from: String
@@ -33,20 +33,21 @@ package struct LocalWritesPlan: Equatable, Sendable {
 
   package init(_ whole: LocalWrites = .stop, tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }
 
-  /// Returns the treatment for a table by its name at the target, without the schema if that is `public`.
+  /// Returns how apply treats rows of a target table that applications have changed.
+  /// - Parameter name: the name of the table, with its schema unless that is `public`.
   package func writes(forTarget name: String) -> LocalWrites {
     TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.writes ?? whole
   }
 
-  /// Returns whether a configured treatment satisfies the condition: that of the whole plan, or that of a listed table.
+  /// Returns whether the setting of the whole plan, or of any listed table, satisfies the condition.
   package func has(_ condition: (LocalWrites) -> Bool) -> Bool {
     condition(whole) || tables.contains { condition($0.writes) }
   }
 }
 
 extension TablePatterns {
-  /// Returns the setting for a table; nil if there is none. A setting with the table's exact name precedes settings
-  /// with patterns. Among equals, the first matching setting counts.
+  /// Returns the setting for a table; nil if there is none. A setting with the table's exact name is preferred to a
+  /// setting with a pattern. If several settings match equally, the first one counts.
   ///
   /// - Parameter name: The table's name at the target, in the form of either engine.
   /// - Parameter meant: Returns the name or pattern of a setting.

@@ -32,8 +32,8 @@ package struct RowHistory: Sendable {
     }
   }
 
-  /// Returns the history without the heads that satisfy the condition; nil if no head does. A head is a version that no
-  /// other version's author knew.
+  /// Returns the history without the heads that satisfy the condition; nil if no head satisfies it. A head is a version
+  /// that no other version's author knew.
   package func withoutHeads(where isLeftOut: (RowVersion) throws -> Bool) rethrows -> RowHistory? {
     let leftOut = Set(try versions.heads.filter(isLeftOut).map(\.stamp))
     guard !leftOut.isEmpty else { return nil }

@@ -25,7 +25,7 @@ extension [RowVersion] {
     return true
   }
 
-  /// The versions that the author of no other version in the list knew.
+  /// The versions that no author of another version in the list knew.
   var heads: [RowVersion] {
     guard areCausal else { return filter { one in !contains { $0.follows(one) } } }
     // Another version's author knew a version if it has the same origin and a greater number, or has seen that number
@@ -54,8 +54,8 @@ extension [RowVersion] {
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The list without its first versions that can no longer be in conflict. The first n versions are left out, for the
-  /// largest n such that the author of each later version knew all n.
+  /// The list without the versions at its start that can no longer be in conflict. The author of each version that
+  /// remains knew all of them.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {

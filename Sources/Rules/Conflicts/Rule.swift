@@ -49,7 +49,7 @@ extension ConflictRules.Rule {
     case unknown(nearest: String)
     /// The rule needs a part after a colon, which is missing; the example shows it.
     case incomplete(example: String)
-    /// The rule with this name takes nothing after a colon.
+    /// The rule with this name has no part after a colon, but the text has one.
     case tooMuch(String)
   }
 

@@ -6,8 +6,8 @@ package struct Settlement: Equatable, Sendable {
   /// The resolved row; nil if the row is to be absent. A nil column keeps the target's value, because no version
   /// provides one.
   package private(set) var row: RowVersion.Row?
-  /// True if only the owner (`insert-only`) may change existing rows, and no version is an insert or by the owner. The
-  /// existing row then stays, whatever `row` is.
+  /// True if only the owner (`insert-only`) may change existing rows, and all versions are updates or deletes by other
+  /// nodes. The existing row then stays, whatever `row` is.
   package private(set) var isKept = false
   /// The stamps (times and origins) of the versions that are ignored, because their authors may not change existing
   /// rows.

@@ -18,6 +18,6 @@ package struct Stamp: Hashable, Comparable, Sendable {
 
   package var node: Substring { origin.prefix { $0 != "." } }
 
-  /// Returns whether the transaction is of a node, or of a trail, with this name.
+  /// Returns whether the origin of the transaction is the node, or the trail, with this name.
   func isOf(_ name: String) -> Bool { origin == name || node == name }
 }

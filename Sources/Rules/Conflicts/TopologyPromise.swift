@@ -27,7 +27,7 @@ package struct TopologyPromise: Equatable, Sendable {
   package var verdict: Verdict
 
   /// Computes the guarantee of a rule at one apply.
-  /// - Parameter own: the trail of the database that is written.
+  /// - Parameter own: the trail of the database to which the apply writes.
   /// - Parameter peers: the trails that are applied to this database and come from nodes at which applications write.
   package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
     self.rule = rule

@@ -24,8 +24,8 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   /// A rank below those of all rows in trails: a row with this rank loses its unique values to any other row.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The rank just above this one: that of a row which the origin's next transaction would have written at the same
-  /// time. The transaction number does not grow beyond its upper limit.
+  /// The rank just above the ranks of all rows that the same transaction wrote: it has the next transaction number. The
+  /// number does not grow beyond its upper limit.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
@@ -40,7 +40,7 @@ package struct UniqueClaim<Row: Hashable> {
   /// from the table to make room for another one.
   package var isNew: Bool
   /// The rows in the table that hold a unique value of this row, although their rank is lower. They keep the value as
-  /// long as this row waits for another row, which has a higher rank.
+  /// long as this row waits for a row with a higher rank.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {
@@ -55,8 +55,7 @@ package protocol UniqueContest {
   /// Returns the rows of the table that hold a unique value which `row` needs.
   func rows(inTheWayOf row: Row) throws -> [Row]
   /// Returns the rank of a row in the table, to compare it with the rank of `claim`'s row: the higher rank gets the
-  /// unique value. Nil if the rank is not stored any more. A rank is removed when the authors of all new versions know
-  /// the row.
+  /// unique value. Nil if the rank was removed, because new versions can no longer be in conflict with the row.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
   /// Writes the row of `claim`, which waited for a unique value. Removes the rows in `others`, which hold its unique
   /// values, and makes them wait. Returns false if the row cannot be written for another reason.
@@ -70,9 +69,9 @@ extension UniqueContest {
   /// Decides which of the rows that wait for unique values are written to the table. A row waits if, and only if, a row
   /// in the table with a higher rank has one of its unique values.
   ///
-  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. No row displaces
-  /// a row with a higher rank: it waits as long as that row has the value. So one pass is enough, whatever has changed
-  /// since the last pass.
+  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. A row never
+  /// displaces a row with a higher rank, but waits for it. So one pass is enough, whatever has changed since the last
+  /// pass.
   ///
   /// - Parameter claims: The rows that wait for unique values.
   /// - Returns: whether any row was written.
@@ -104,8 +103,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns the rank to use for `row`, a row in the table whose rank is not stored any more. It is just above the
-  /// highest rank of those rows in `left` that wait for a value of `row`, and may not take it. ``UniqueRank/least`` if
+  /// Returns a rank for `row`, a row in the table whose rank is no longer stored. Some rows in `left` wait for a value
+  /// of `row`, but must not displace it. The result is just above the highest rank of these; ``UniqueRank/least`` if
   /// there are none.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
@@ -117,7 +116,7 @@ extension UniqueClaim {
   /// Returns whether the row of this claim has a higher rank than `row`, a row in the table with the rank `other`.
   ///
   /// If `other` is nil, the rank of `row` was forgotten. The claim's row then ranks higher only if the current group
-  /// wrote it (``isNew``), or if ``earlier`` has `row`.
+  /// wrote it (``isNew``), or if ``earlier`` contains `row`.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

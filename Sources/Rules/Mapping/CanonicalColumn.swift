@@ -1,6 +1,6 @@
 import Changes
 
-/// Converts the values of one column, of a source and of its target, into a common form of bytes. Two values have the
+/// Converts the values of a column, and of its copy at the target, into a common form of bytes. Two values have the
 /// same form if, and only if, they count as equal between the two types (``ColumnContract``).
 ///
 /// There is one exception: if ``needsServer`` is true, two equal values may have different forms. Unequal values never
@@ -37,7 +37,7 @@ package struct CanonicalColumn: Sendable {
   /// SQLite by that text.
   private let isExactKey: Bool
 
-  /// Creates the comparison of a column of the source with a column of the target, as both databases have them.
+  /// Creates the conversion for a column of the source and the column of the target that gets its values.
   /// - Parameter isUnique: whether the column is part of a unique key.
   /// - Parameter isKey: whether the column is part of the key by which apply finds rows.
   package init(
@@ -148,7 +148,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends the common form of the value that a source value becomes in the target's type.
+  /// Converts a source value to the target's type, and appends the common form of the result.
   private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
     switch (type.kind, value) {
     case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):

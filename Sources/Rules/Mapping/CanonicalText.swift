@@ -26,7 +26,7 @@ extension ByteWriter {
     text.withUTF8 { appendNumber(UnsafeRawBufferPointer($0)) }
   }
 
-  /// Appends the bytes of a text in `bytea` output format; any other text is appended as text.
+  /// Appends the bytes that a text in the output format of `bytea` stands for; any other text is appended as text.
   mutating func appendBlob(printed bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= 2, bytes.count % 2 == 0, bytes[0] == UInt8(ascii: "\\"), bytes[1] == UInt8(ascii: "x") else {
       return appendText(bytes)

@@ -71,7 +71,7 @@ package struct ColumnContract: Equatable, Sendable {
     return change(type)
   }
 
-  /// Returns how the type changes values that it accepts; lossless if it changes none.
+  /// Returns the change of values that a column of this type stores; lossless if there is none.
   private static func change(_ type: PostgresType) -> Verdict {
     switch type.kind {
     case .bpchar: .lossy("padded with spaces to its length")

@@ -73,7 +73,7 @@ package enum DefaultText {
     }
   }
 
-  /// Returns whether a literal that is cast to the type `cast` has the form of literals of the column's type `type`.
+  /// Returns whether a literal of the type `cast` is written in the same way as a literal of `type`, the column's type.
   private static func isSame(_ cast: PostgresType, _ type: PostgresType, _ name: String) -> Bool {
     guard name.utf8.allSatisfy({ $0 != UInt8(ascii: "'") && $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: "|") }) else {
       return false
@@ -89,7 +89,8 @@ package enum DefaultText {
     }
   }
 
-  /// Returns the value as a column of the type prints it.
+  /// Returns the value as PostgreSQL prints it for a column of the type: with all digits of a `numeric(p,s)` after the
+  /// point, and with the spaces of a `char(n)`.
   private static func padded(_ value: String, _ type: PostgresType) -> String {
     switch type.kind {
     case .numeric(let digits?) where digits.scale > 0 && value.utf8.first != UInt8(ascii: "N"):

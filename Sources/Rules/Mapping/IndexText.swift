@@ -53,7 +53,7 @@ package struct IndexText {
 
 extension TableSchema {
   /// Returns whether the table has a unique index of this name that is more than a list of columns, such as one with
-  /// WHERE. Only its own engine knows which rows such an index accepts. So an index in the other engine can be matched
+  /// WHERE. Only the engine of the index knows which rows it accepts. So an index in the other engine can be matched
   /// only by its name.
   package func hasUniqueIndexOfItsOwn(named name: String) -> Bool {
     objects.contains { object in

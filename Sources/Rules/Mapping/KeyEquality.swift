@@ -1,9 +1,10 @@
 import Changes
 
-/// A part of a column's type: the type itself, or a type used by its arrays, ranges, composite types or domains.
+/// A type that decides which values of a column are equal: the column's type, or a type inside it. Examples of a type
+/// inside: the element type of an array, the base type of a domain.
 package struct KeyPart: Sendable {
-  /// The name of the type in `pg_type`. The name of its extension and a dot precede it, if it comes from an extension.
-  /// In SQLite: `text`.
+  /// The name of the type in `pg_type`. For a type of an extension, the extension's name and a dot come first. In
+  /// SQLite: `text`.
   package var type: String
   package var isEnumeration = false
   /// Whether the type has a length or a scale, such as `character(5)` and `numeric(12,2)`.

@@ -8,9 +8,9 @@ package struct Misfit: Error, Equatable {
 
 /// The treatment of a value that the target's column cannot hold.
 package enum MisfitPolicy: String, Sendable, CaseIterable {
-  /// Apply stops and names the value.
+  /// Apply stops with an error that names the value.
   case stop
-  /// The value becomes NULL, and is counted.
+  /// The value becomes NULL. Apply counts such values.
   case null
   /// The column becomes text, if Cairn created the table.
   case widen

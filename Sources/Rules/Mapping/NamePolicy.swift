@@ -66,7 +66,7 @@ extension String {
 }
 
 extension TableSchema {
-  /// The table with its schema, as PostgreSQL identifiers in a statement.
+  /// The name of the table with its schema, as PostgreSQL identifiers in a statement.
   package var postgresIdentifier: String {
     (namespace.isEmpty ? "" : namespace.postgresIdentifier + ".") + name.postgresIdentifier
   }

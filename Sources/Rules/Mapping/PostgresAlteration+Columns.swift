@@ -65,7 +65,7 @@ extension PostgresAlteration {
     return was != now && target.columns.first { $0.name.hasSameBytes(as: new) }?.type == now
   }
 
-  /// Returns the renames. If two columns exchange their names, one goes through a temporary name.
+  /// Returns the statements that rename columns. If two columns exchange their names, one gets a temporary name first.
   func renames() -> [String] {
     if isKnown, !renamed.isEmpty, isRenamed { return [] }
     var there = Set(target.columns.map(\.name.nameKey))
@@ -204,7 +204,7 @@ extension PostgresType {
     }
   }
 
-  /// Returns whether every value has the same text in the other type, by an assignment cast.
+  /// Returns whether an assignment cast to the other type leaves the text of every value unchanged.
   func isHeld(by other: PostgresType) -> Bool {
     switch (kind, other.kind) {
     case (.int2, .int4), (.int2, .int8), (.int4, .int8), (.text, .text), (.varchar, .text), (.text, .varchar(nil)),

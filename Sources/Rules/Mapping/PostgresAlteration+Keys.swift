@@ -158,7 +158,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns `REFERENCES t(id)` as `REFERENCES t`.
+  /// Returns a foreign key without the names of the referenced columns: `REFERENCES t` in place of `REFERENCES t(id)`.
   private static func withoutReferences(_ text: String) -> String {
     let script = PostgresTokens(text)
     guard let place = script.tokens.firstIndex(where: { $0.word == "references" }),
@@ -193,7 +193,8 @@ extension PostgresScript.Constraint.Kind {
 }
 
 extension PostgresAlteration.Target {
-  /// Creates the description of the table that PostgreSQL makes from `schema`, with the names that PostgreSQL gives.
+  /// Creates the description of the table that PostgreSQL makes from `schema`. Constraints without a name get the name
+  /// that PostgreSQL would choose.
   init(expecting schema: TableSchema, _ script: PostgresScript, types known: [PostgresUserType]) {
     self.init(
       namespace: schema.namespace, name: schema.name,

@@ -4,7 +4,7 @@ import Changes
 ///
 /// A pure function of the two shapes in PostgreSQL (``TableMapping/target``) and of the target's table, if it is known.
 /// Parts that already have the new shape are left alone, so statements that the operator has run are not repeated.
-/// Nothing is dropped with CASCADE: objects that applications made at the target are theirs.
+/// Nothing is dropped with CASCADE, so objects that applications made at the target stay.
 package struct PostgresAlteration {
   /// A table of the target as its catalog describes it.
   package struct Target {
@@ -199,8 +199,8 @@ package struct PostgresAlteration {
 
   // MARK: Types
 
-  /// Returns the statements for changed types. An existing type of any form is altered to the source's form; a new type
-  /// is created earlier (``preamble()``).
+  /// Returns the statements that change existing types to their new form at the source. Types that do not exist are
+  /// created earlier (``preamble()``).
   private func typeChanges() -> [String] {
     changedTypes.flatMap { there, wanted in there.statements(to: wanted) }
   }

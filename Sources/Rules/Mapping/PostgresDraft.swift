@@ -10,8 +10,8 @@ struct PostgresDraft {
   /// Whether an SQLite table that is still as Cairn created it becomes its PostgreSQL original again
   /// (``TableSchema/original``).
   private let restores: Bool
-  /// The columns of the PostgreSQL table from which Cairn created the SQLite table, by name. Without columns whose
-  /// declared type was changed in SQLite after that.
+  /// The columns of the PostgreSQL table from which Cairn created the SQLite table, by name. Columns whose declared
+  /// type was changed in SQLite after that are not included.
   private let originals: [NameKey: TableSchema.Column]
   /// The indexes of the columns in keys, foreign keys and unique indexes. PostgreSQL cannot compare `json` values
   /// there.

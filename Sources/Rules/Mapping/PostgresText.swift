@@ -7,8 +7,8 @@ import Changes
 /// itself checks types whose input only it knows (arrays, ranges, enums, inet, …).
 package struct PostgresText: Sendable {
   package let type: PostgresType
-  /// Whether the source's column has the same PostgreSQL type, so that its values are already texts as the type prints
-  /// them.
+  /// Whether the source's column has the same PostgreSQL type, so that its values are already texts as PostgreSQL
+  /// prints them.
   private let isSame: Bool
   /// Whether the column is in a unique key, in which two values that differ in SQLite must not become equal.
   private let isUnique: Bool
@@ -17,8 +17,8 @@ package struct PostgresText: Sendable {
   /// PostgreSQL prints is accepted.
   private let keepsSpelling: Bool
 
-  /// Whether two different values of the source may be equal at the target, such as two spellings of a UUID, and only
-  /// the server knows.
+  /// Whether two different values of the source may be equal at the target, such as two spellings of a UUID. Only the
+  /// server knows whether they are equal.
   package let mayFold: Bool
 
   /// Creates the conversion for a column.
@@ -79,7 +79,7 @@ package struct PostgresText: Sendable {
     }
   }
 
-  /// Throws unless the value has the spelling that PostgreSQL prints; a unique key accepts no other.
+  /// Throws if PostgreSQL would print the value in another spelling. Such a value is refused in a unique key.
   private func checkSpelling(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     let isPrinted =
       switch type.kind {

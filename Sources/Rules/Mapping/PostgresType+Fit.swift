@@ -136,8 +136,8 @@ extension PostgresType {
     }
   }
 
-  /// Whether PostgreSQL accepts texts of this type that it prints differently, because it rounds, truncates or pads
-  /// them.
+  /// Whether PostgreSQL may round, truncate or pad a value of this type, and so print it differently from the given
+  /// text.
   private var judgesText: Bool {
     switch kind {
     case .numeric, .varchar, .bpchar, .bit, .varbit, .time, .timetz, .timestamp, .timestamptz, .interval: true

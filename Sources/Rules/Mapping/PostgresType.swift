@@ -49,8 +49,7 @@ package struct PostgresType: Hashable, Sendable {
   var element: PostgresType? { elementName.map { PostgresType($0) } }
 
   /// Creates a type from its name.
-  /// - Parameter base: the base type of a domain or element type (``TableSchema/Column/baseType``); empty for a
-  ///   built-in type.
+  /// - Parameter base: the ``TableSchema/Column/baseType`` of a column of this type; empty for a built-in type.
   package init(_ name: String, base: String = "") {
     self.name = name
     let array = name.hasSuffix("[]") ? name : base

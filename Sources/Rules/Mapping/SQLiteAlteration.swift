@@ -9,8 +9,8 @@ import Changes
 /// Source: https://sqlite.org/lang_altertable.html
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
-  /// The pragmas before and after the rename in ``rebuild``. Under the legacy rules, a rename leaves the text of
-  /// triggers and views unchanged.
+  /// The pragma to run before the rename in ``rebuild``, so that triggers and views keep their text. Run
+  /// ``presentRules`` after the rename.
   package static let legacyRules = "PRAGMA legacy_alter_table = ON"
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 
@@ -18,7 +18,8 @@ package struct SQLiteAlteration: Sendable {
   /// The table as it is at the target. The target's own triggers and indexes are kept.
   package let there: TableSchema
   package let triggers: [TableSchema.Object]
-  /// Whether Cairn created the table. If so, it gets the source's shape exactly; otherwise only as far as rows need it.
+  /// Whether Cairn created the table. If so, the table gets exactly the source's shape. Otherwise it gets only the
+  /// changes that the source's rows need.
   package let isOwn: Bool
   /// Whether the target's CREATE statement must equal the source's, byte by byte.
   package let keepsText: Bool
@@ -197,7 +198,7 @@ package struct SQLiteAlteration: Sendable {
   }
 
   /// Returns whether an index of the target belongs to the source's table, by name: the table had it before the change,
-  /// or has it now. If Cairn did not create the target's table, only an index counts that the change drops or alters.
+  /// or has it now. If Cairn did not create the target's table, only indexes that the change drops or alters count.
   private func known(_ object: TableSchema.Object) -> Bool {
     let name = object.name.sqliteKey
     return before.objects.contains { $0.name.sqliteKey == name && (isOwn || !after.objects.contains($0)) }

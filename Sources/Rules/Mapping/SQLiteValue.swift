@@ -38,8 +38,8 @@ package struct SQLiteValue: Sendable {
 
   /// Creates the conversion for a column of a PostgreSQL schema.
   ///
-  /// - Parameter goesBothWays: Whether applications write to the SQLite table too. Their values have no padding, but
-  ///   `char(n)` returns them padded; so all nodes keep the value without padding.
+  /// - Parameter goesBothWays: Whether applications write to the SQLite table too. They write values without padding,
+  ///   but PostgreSQL pads them in `char(n)`. So all nodes keep the value without padding.
   package init(from column: TableSchema.Column, goesBothWays: Bool = false) {
     self.init(PostgresType(column), cutsPadding: goesBothWays)
   }

@@ -37,8 +37,8 @@ extension TableMapping {
 }
 
 extension TableSchema {
-  /// Returns the original of a table with its columns under their new names. A column that was only renamed keeps its
-  /// original type.
+  /// Returns this table, the original of a table in the other engine, with renamed columns under their new names. A
+  /// column that was only renamed keeps its original type.
   fileprivate func renamed(by difference: TableDifference) -> TableSchema {
     var names: [NameKey: String] = [:]
     for (was, now) in difference.renamedColumns { names[was.sqliteKey] = now }

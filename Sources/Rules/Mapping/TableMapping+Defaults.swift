@@ -1,8 +1,8 @@
 import Changes
 
 extension TableMapping {
-  /// Returns whether a new column gives the target's existing rows the same value as the source's. That is so if its
-  /// default means the same in both engines.
+  /// Returns whether the default of a new column gives the target's existing rows the same value as the source's rows.
+  /// - Parameter value: the value in the source's rows.
   package func takesDefault(_ value: Value, column index: Int) -> Bool {
     guard source.engine == .sqlite, index < target.columns.count else { return false }
     guard target.engine == .postgres else { return true }

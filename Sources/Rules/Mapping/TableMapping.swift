@@ -21,7 +21,7 @@ package struct TableMapping: Sendable {
   /// Maps a table of a source to an engine.
   ///
   /// - Parameter reach: the objects that the definition may use beside the table.
-  /// - Throws: `name-collision` if two columns fold to one name; `table-refused` if the target cannot have such a
+  /// - Throws: `name-collision` if two columns get the same name; `table-refused` if the target cannot have such a
   ///   table; `rule-refused` if a rule is impossible for it.
   package init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy = .fold, reach: TargetReach = TargetReach()
@@ -126,7 +126,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the schema and name of the source's table at the target. The schema is empty in SQLite.
+  /// Returns the schema (namespace) and name of the source's table at the target. The schema is empty in SQLite.
   package static func targetPlace(
     of source: TableSchema, in engine: Engine, names: NamePolicy = .fold
   ) -> (namespace: String, name: String) {
@@ -137,7 +137,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the schema and name at the target of the table that a foreign key references.
+  /// Returns the schema (namespace) and name at the target of the table that a foreign key references.
   private static func targetPlace(
     of key: TableSchema.ForeignKey, from source: Engine, in target: Engine, names: NamePolicy
   ) -> (namespace: String, name: String) {
@@ -148,7 +148,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the error for two tables of a source that have one name at the target.
+  /// Returns the error for two tables of a source that get the same name at the target.
   package static func collision(_ one: String, _ other: String, at target: String) -> CairnError {
     CairnError(
       .nameCollision,
@@ -156,7 +156,7 @@ package struct TableMapping: Sendable {
       hint: "rename one of them, or leave one out with 'tables' (--tables)", context: ["table": other])
   }
 
-  /// Throws when two columns of a table would have one name.
+  /// Throws when two columns of a table would have the same name.
   static func checkColumns(_ table: TableSchema, _ key: (String) -> String) throws(CairnError) {
     var seen: [NameKey: String] = [:]
     for column in table.columns {

@@ -19,7 +19,7 @@ package struct TableRule: Equatable, Sendable {
     }
   }
 
-  /// The effect at the target of a row that disappears at the source: a deleted one, or one that leaves the filter.
+  /// The effect at the target when a row disappears at the source, because it is deleted or leaves the filter.
   package enum Delete: Equatable, Sendable {
     case apply
     /// The target's row stays unchanged.
@@ -37,7 +37,7 @@ package struct TableRule: Equatable, Sendable {
   }
 
   package enum Mode: String, CaseIterable, Sendable {
-    /// The target's row mirrors the source's row.
+    /// Each change of a source row changes the corresponding row of the target.
     case mirror
     /// The target gets a row for each change.
     case history
@@ -46,7 +46,7 @@ package struct TableRule: Equatable, Sendable {
   /// The source table: a name or a pattern with `*` and `?`, with the schema unless that is `public`. Matched without
   /// regard to case.
   @ByBytes package var from: String
-  /// The target table, optionally with a schema; nil: the name as without a rule.
+  /// The target table, optionally with a schema; nil: the name that the table has without a rule.
   @ByBytes package var to: String? = nil
   /// An SQL expression that selects rows; nil: all rows.
   @ByBytes package var filter: String? = nil

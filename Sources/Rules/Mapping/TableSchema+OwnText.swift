@@ -10,7 +10,7 @@ extension TableSchema {
     engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)
   }
 
-  /// Returns the CREATE TABLE statement on one line. SQLite's ALTER TABLE ADD COLUMN leaves the same text.
+  /// Returns the CREATE TABLE statement on one line. So the text is the same if SQLite adds a column by ALTER TABLE.
   private func ownSQLiteText(_ isWhole: Bool) -> String {
     let key = key
     let rowid = key.count == 1 && columns[key[0]].declaredType.asciiUppercased == "INTEGER" ? key.first : nil

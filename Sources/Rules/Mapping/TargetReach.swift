@@ -40,7 +40,7 @@ package struct TargetReach: Sendable {
   func has(extension name: String) -> Bool { extensions.contains(name) }
 
   /// Returns whether a foreign key may reference a table.
-  /// - Parameter namespace: the schema in PostgreSQL; empty in SQLite.
+  /// - Parameter namespace: the schema (namespace) in PostgreSQL; empty in SQLite.
   package func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     scope.verdict(namespace, name, in: engine) == .allowed
   }

@@ -30,7 +30,7 @@ package struct TargetScope: Equatable, Sendable {
   }
 
   /// Returns what an apply may do to a table of the target.
-  /// - Parameter namespace: the schema in PostgreSQL; empty in SQLite.
+  /// - Parameter namespace: the schema (namespace) in PostgreSQL; empty in SQLite.
   package func verdict(_ namespace: String, _ name: String, in engine: Engine) -> Verdict {
     if Self.isReserved(namespace, name, in: engine) { return .reserved }
     return isOpen || includes(namespace, name, in: engine) ? .allowed : .leftOut
@@ -65,7 +65,7 @@ package struct TargetScope: Equatable, Sendable {
       || ["cairn_", "sqlite_"].contains { table.utf8.starts(with: $0.utf8) }
   }
 
-  /// Returns the error for a record of a trail that is not to be applied to a table.
+  /// Returns the error for a trail's record that must not be applied to a table.
   package static func refusal(_ table: String, by trail: String, at position: String) -> CairnError {
     CairnError(
       .tableForbidden,

@@ -88,8 +88,8 @@ enum TimeText {
 
     /// Reads a time of day.
     ///
-    /// - Parameter allowsMidnight: Whether 24:00:00 is accepted. It is a separate time of day, but the next day in a
-    ///   timestamp.
+    /// - Parameter allowsMidnight: Whether 24:00:00 is accepted. A column of type `time` can store it, but in a
+    ///   timestamp it means the next day.
     mutating func time(digits: Int, allowsMidnight: Bool) -> Bool {
       guard let hour = number(2...2), hour <= (allowsMidnight ? 24 : 23), skip(":"), let minute = number(2...2),
         minute < 60

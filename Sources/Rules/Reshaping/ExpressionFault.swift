@@ -1,16 +1,16 @@
 import Changes
 import SQLiteKit
 
-/// Finds errors in the text of an expression that do not depend on the columns of its table.
+/// Finds those errors in the text of an expression that do not depend on the columns of its table.
 package enum ExpressionFault {
   private static let noColumn = "no such column: "
-  /// The largest number of columns of the table that is assumed to test an expression: one column for each name that
-  /// the expression uses.
+  /// The largest number of columns in the table with which an expression is tested. The table has one column for each
+  /// name in the expression.
   private static let columnsMax = 1_900
 
   /// Returns the error; nil if some table may exist for which the expression is valid.
-  /// - Parameter isColumn: whether the expression is the value of a column. There a lone name is copied, not evaluated.
-  /// - Parameter isName: whether a column may have that name.
+  /// - Parameter isColumn: whether the expression is the value of a column. Then a lone name is copied, not evaluated.
+  /// - Parameter isName: returns whether a column may have a given name.
   package static func reason(
     of text: String, isColumn: Bool, isName: (String) -> Bool = { _ in true }
   ) -> String? {

@@ -352,7 +352,7 @@ struct ReshapeDraft {
 }
 
 extension TableSchema.Column {
-  /// The affinity with which expressions see the values of a PostgreSQL column.
+  /// The affinity that values of a PostgreSQL column have when SQLite evaluates the expressions of a rule.
   fileprivate var calculatedAffinity: String {
     switch SQLiteValue(from: self).storage {
     case .integer, .boolean: "INTEGER"

@@ -25,8 +25,8 @@ package struct ReshapePlan {
   package let schema: TableSchema
   /// The properties of the source's table that the target's lacks, or has in another form, for messages.
   package let notices: [String]
-  /// The reason why the rule needs complete old rows from PostgreSQL (REPLICA IDENTITY FULL). Nil if it does not, and
-  /// for SQLite.
+  /// The reason why the rule needs complete old rows from PostgreSQL (REPLICA IDENTITY FULL). Nil if the rule needs
+  /// none, and for SQLite.
   package let fullIdentity: String?
 
   let outputs: [Output]
@@ -51,8 +51,8 @@ package struct ReshapePlan {
     fullIdentity = source.engine == .postgres ? draft.whyFullIdentity : nil
   }
 
-  /// Returns the shape of a table under a rule, or without one. For each column it gives the index of its source
-  /// column, if there is one. Nil if the rule is impossible.
+  /// Returns the shape of a table under a rule, or without one; nil if the rule is impossible. The list `columns` has
+  /// the index of the source column for each column of the shape; nil if the column is not a copy of one.
   package static func shape(
     of source: TableSchema, under rule: TableRule?, to target: Engine
   ) -> (schema: TableSchema, columns: [Int?])? {
@@ -61,7 +61,7 @@ package struct ReshapePlan {
     return (plan.schema, plan.outputs.map { if case .plain(let column) = $0 { column } else { nil } })
   }
 
-  /// Returns the plan of a table whose rule is impossible: nothing is written to the table.
+  /// Returns a schema for a table whose rule is impossible. It makes apply write nothing to the table.
   static func refused(_ rule: TableRule, _ source: TableSchema, _ error: CairnError, to target: Engine)
     -> TableSchema
   {

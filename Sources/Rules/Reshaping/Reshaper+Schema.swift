@@ -52,8 +52,9 @@ extension Reshaper {
     return .ddl(derived)
   }
 
-  /// Handles a table that was renamed to a name with a rule. Its existing rows were written without the rule, so the
-  /// table is refused. If a refresh follows, the table is instead dropped and created under the rule.
+  /// Handles the rename of a table to a name that has a rule. The existing rows were written without the rule, so apply
+  /// writes no more changes to the table. If a refresh follows, the table is instead dropped and created under the
+  /// rule.
   private func enter(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> Record {
     guard ddl.isRefreshed else {
       refuse(

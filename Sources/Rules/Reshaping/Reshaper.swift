@@ -30,9 +30,9 @@ package final class Reshaper {
   private var old = ByteWriter(capacity: 256)
   private var new = ByteWriter(capacity: 256)
   private var following: Record?
-  /// The reason why the record that was returned last cannot be applied, or only if its row exists at the target. The
-  /// record has the flag ``ChangeTreatment/refused`` or ``ChangeTreatment/incomplete``. Nil if the record can be
-  /// applied.
+  /// The reason why the record that was returned last cannot be applied (flag ``ChangeTreatment/refused``). With the
+  /// flag ``ChangeTreatment/incomplete``, it cannot be applied if its row is missing at the target. Nil if the record
+  /// can always be applied.
   package private(set) var refusal: CairnError?
 
   /// Creates a reshaper for one apply.
@@ -118,7 +118,7 @@ package final class Reshaper {
     }
   }
 
-  /// Refuses a table: from here on, nothing is applied to it.
+  /// Refuses a table: apply writes none of its later changes, and reports the message and the hint.
   func refuse(_ id: UInt64, _ given: TableSchema, _ message: String, hint: String) {
     var schema = given
     var treatment = TableTreatment()
@@ -210,8 +210,8 @@ package final class Reshaper {
     }
   }
 
-  /// Returns a delete of the row with the old key; the next record inserts the row with the new key. It is for tables
-  /// that keep or mark deleted rows: the insert replaces such a row if it has the new key.
+  /// Returns a delete of the row with the old key. The next record inserts the row with the new key. This is for tables
+  /// that keep or mark deleted rows: such a row with the new key is replaced by the insert.
   private func moved(_ change: ChangeView, _ table: ShapedTable) throws -> ChangeView {
     follow(with: .change(try inserted(change, table)))
     _ = try table.append(.old, of: row, removed: Self.unchanged, to: &old)

@@ -130,7 +130,7 @@ extension Checker {
     return columns
   }
 
-  /// Returns the value that a column gets if a row gives none; nil if that is not constant.
+  /// Returns the value that a column gets if a row is inserted without one; nil if that value is not constant.
   static func constantDefault(_ column: TableSchema.Column) -> Value? {
     guard let text = column.defaultText, !text.isEmpty else { return .null }
     guard let tokens = try? Tokenizer.tokens(text) else { return nil }

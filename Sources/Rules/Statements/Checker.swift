@@ -1,10 +1,10 @@
 import Changes
 import Mapping
 
-/// Checks that a statement has the same effect wherever the tables are the same. It may not depend on time, chance or
-/// the order of rows, but only on the rows. Everything that is not known to be safe is refused.
+/// Checks that a statement has the same effect wherever the tables are the same. The effect must depend only on the
+/// rows, not on time, chance or the order of rows. Everything that is not known to be safe is refused.
 struct Checker {
-  /// A replacement in the statement's text. It makes the current time a constant, equal for each execution.
+  /// A replacement in the statement's text: a constant instead of the current time, the same for each execution.
   struct Edit: Equatable {
     var range: Range<Int>
     @ByBytes var text: String
@@ -63,7 +63,7 @@ struct Checker {
     try body(&self)
   }
 
-  /// Runs `body`, and returns the names of the tables that its checks read.
+  /// Runs `body`, and returns the names of the tables that the checked expressions and queries read.
   mutating func reading(_ body: (inout Checker) throws(Unreplayable) -> Void) throws(Unreplayable) -> Set<NameKey> {
     let before = reads
     reads = []

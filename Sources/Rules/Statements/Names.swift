@@ -4,7 +4,7 @@ import Mapping
 /// The storage class of an expression's values, if it is certain. NULL is always possible.
 enum Storage: Equatable, Sendable {
   case integer, real, text, blob
-  /// An integer or a real. Equal values always have the same class.
+  /// An integer or a real, depending on the value alone.
   case number
 }
 

@@ -100,7 +100,7 @@ extension PostgresTranslator {
     return all
   }
 
-  /// Returns a result in the form of its destination column.
+  /// Returns a result of a query as SQL, in the form that its destination column stores.
   private func place(_ piece: PostgresPiece, _ places: Places?, _ index: Int, isCompared: Bool)
     throws(Unreplayable) -> (sql: String, value: PostgresValue?)
   {

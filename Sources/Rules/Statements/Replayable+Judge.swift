@@ -2,9 +2,10 @@ import Changes
 import Mapping
 
 extension Replayable {
-  /// Returns whether a statement of SQLite can be replayed at the target, and its form there.
+  /// Returns whether the target can execute a statement of SQLite again, and the form of the statement for the target.
   ///
-  /// - Parameter tables: Returns a table by its lower-case name, if the target has it exactly as the source does.
+  /// - Parameter tables: Returns a table by its lower-case name; nil unless the target has the same table as the
+  ///   source.
   package static func judge(
     _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
   ) -> Replayable {

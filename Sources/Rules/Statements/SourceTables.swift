@@ -9,8 +9,9 @@ package struct SourceTables {
 
   package init() {}
 
-  /// Adds the tables of a segment that were not added before. `schema` returns the table with an id; ids count from 1
-  /// without gaps. If `isAsItIs` is false, the table is removed instead, because a rule changes it.
+  /// Adds those tables of a segment that were not added before. If `isAsItIs` is false, the table is removed instead,
+  /// because a rule changes it.
+  /// - Parameter schema: returns the table with an id. The ids count from 1 without gaps.
   package mutating func note(segment: UInt64, _ schema: (UInt64) -> (table: TableSchema, isAsItIs: Bool)?) {
     if segment != self.segment { (self.segment, lastSchema) = (segment, 0) }
     while let found = schema(lastSchema + 1) {

@@ -40,7 +40,7 @@ package struct StatementTable: Sendable {
     return schema.key
   }
 
-  /// The column that SQLite fills with a generated number if a row gives none.
+  /// The column that SQLite fills with a generated number if an inserted row has no value for it.
   var drawnColumn: Int? {
     guard schema.key.count == 1, let column = schema.key.first, !schema.flags.contains(.withoutRowid),
       !schema.flags.contains(.wholeRow), schema.columns[column].declaredType.asciiUppercased == "INTEGER"

@@ -7,7 +7,7 @@ package struct Unreplayable: Error, Equatable, Sendable {
   /// and names for both engines.
   package static let schemaChange = Unreplayable("it changes the schema, which goes by its own record")
 
-  /// Returns whether a text is CREATE, ALTER or DROP.
+  /// Returns whether the first word of a statement is CREATE, ALTER or DROP.
   package static func isSchemaChange(_ text: String) -> Bool {
     guard let first = try? Tokenizer.tokens(text).first, case .word(let word, _) = first.kind else { return false }
     return ["CREATE", "ALTER", "DROP"].contains(word)

@@ -20,7 +20,7 @@ package struct ConflictLog {
 
   package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
 
-  /// Creates the log's table, or adds the columns that a table of an older version lacks. Runs in the caller's
+  /// Creates the log's table, or adds the columns that a table of an older version of Cairn lacks. Runs in the caller's
   /// transaction if one is open.
   package func install() throws {
     try state.lockForInstall()
@@ -131,7 +131,7 @@ enum ConflictColumns {
   ]
   static var list: String { names.joined(separator: ", ") }
 
-  /// Reads a conflict from a row of the log; nil if a newer version wrote the row.
+  /// Reads a conflict from a row of the log; nil if a newer version of Cairn wrote the row.
   static func record(id: Int64, _ text: (Int) -> String?) -> ConflictRecord? {
     func number(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.flatMap(NumberBounds.number) }
     func clock(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.flatMap(NumberBounds.clock) }

@@ -7,7 +7,7 @@ import Mapping
 /// The target stores the decision in `cairn_decision` (SQLite) or `cairn.decision` (PostgreSQL): from the commit that
 /// resolves the conflict to the commit that writes the decision.
 struct OpenDecision {
-  /// PostgreSQL: the schema of the row's table; empty in SQLite.
+  /// PostgreSQL: the schema (namespace) of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
@@ -26,7 +26,7 @@ struct OpenDecision {
     (self.namespace, self.table, self.key, self.settled, self.decided) = (namespace, table, key, settled, decided)
   }
 
-  /// Reads an open decision from the stored texts. Nil if the texts have another version's format.
+  /// Reads an open decision from the stored texts. Nil if another version of Cairn stored them in another format.
   init?(_ texts: [String?]) {
     guard texts.count == 5, let table = texts[1], let key = texts[2].flatMap({ ConflictRow(json: $0) }) else {
       return nil
@@ -94,7 +94,8 @@ struct Decisions {
       """, decision.texts)
   }
 
-  /// Deletes the open decision about a row. `namespace`: the schema of the row's table; empty in SQLite.
+  /// Deletes the open decision about a row. `namespace`: the PostgreSQL schema that contains the row's table; empty in
+  /// SQLite.
   /// - Returns: Whether there was such a decision.
   @discardableResult
   func forget(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Bool {

@@ -36,8 +36,8 @@ package struct QuarantineLog {
 
   // MARK: In apply's transaction
 
-  /// Creates the log's table in the caller's transaction; several applies may call this at once. Numbers of deleted
-  /// entries are never used again, as an operator may still refer to one.
+  /// Creates the log's table in the caller's transaction; several apply workers may call this at once. Numbers of
+  /// deleted entries are never used again, as an operator may still refer to one.
   private func install() throws {
     try state.lockForInstall()
     if try isInstalled() { return }
@@ -79,7 +79,7 @@ enum QuarantineColumns {
   static let numbers = ["number", "at", "held_by", "rows"]
   static var list: String { names.joined(separator: ", ") }
 
-  /// Reads a transaction from a row of the log; nil if another version wrote the row.
+  /// Reads a transaction from a row of the log; nil if another version of Cairn wrote the row.
   static func transaction(id: Int64, _ text: (Int) -> String?) -> QuarantinedTransaction? {
     guard let trail = text(0).flatMap({ TrailName($0) }), let trailID = text(1).flatMap({ TrailID(hex: $0) }),
       let number = text(2).flatMap({ Int64($0) }).flatMap(NumberBounds.number),

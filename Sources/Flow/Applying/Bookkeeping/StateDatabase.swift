@@ -71,7 +71,7 @@ extension StateDatabase {
       "CREATE TABLE IF NOT EXISTS \(table(name))(\(list), PRIMARY KEY (\(rowKey)))\(keyedTableOptions)")
   }
 
-  /// Adds the columns that a table of Cairn lacks because an older version created it.
+  /// Adds the columns that a table of Cairn lacks because an older version of Cairn created it.
   func add(_ columns: [String], to name: String, numbers: [String]) throws {
     let there = try self.columns(of: name)
     for column in columns where !there.contains(where: column.hasSameBytes) {

@@ -49,7 +49,7 @@ struct StoredReturns {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }
 
-  /// Returns the stored entries. Leaves out entries in the format of another version.
+  /// Returns the stored entries. Leaves out entries in the format of another version of Cairn.
   func all() throws -> [Entry] {
     let columns = Self.columns.joined(separator: ", ")
     // A program that writes to the file can add any number of rows. An entry without a key comes first.

@@ -4,7 +4,7 @@ import Versions
 
 /// A row that may have the same unique value as another row of its table.
 struct ContestedRow: Hashable {
-  /// PostgreSQL: the schema of the row's table; empty in SQLite.
+  /// PostgreSQL: the schema (namespace) of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
@@ -110,7 +110,7 @@ protocol CandidateStore {
   func all() throws -> [Candidate]
   /// Returns the waiting row with this key; nil if there is none.
   ///
-  /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
+  /// - Parameter namespace: PostgreSQL: the schema (namespace) of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
   /// Returns the total size, in bytes, of the waiting rows whose last write came through the trail `origin`. If
   /// `origin` is nil, returns the size of all waiting rows.

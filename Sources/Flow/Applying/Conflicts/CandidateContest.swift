@@ -21,8 +21,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     /// Returns a waiting row with the stamp that decides its rank. This is its own stamp, or the stamp of a later copy
     /// of the table that brought the row.
     var ranked: (Candidate) throws -> Candidate
-    /// Returns the rank of a row in the table by its last write; nil if all nodes know that write. `isNew`: whether the
-    /// waiting row that has the same unique value comes from the present group.
+    /// Returns the rank that a row in the table has because of its last write; nil if all nodes know that write.
+    /// `isNew`: whether the waiting row with the same unique value comes from the present group.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
     /// Called after a waiting row of an earlier group has been written to its table.
     var noteReturn: (ContestedRow) throws -> Void

@@ -26,7 +26,7 @@ package struct ConflictRecord: Equatable, Sendable {
   package var kind: Conflict.Kind
   /// The rule that resolved the conflict, as written in the conf.
   @ByBytes package var rule: String
-  /// PostgreSQL: the schema of the row's table; empty in SQLite.
+  /// PostgreSQL: the schema (namespace) of the row's table; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   package var key: ConflictRow
@@ -35,7 +35,7 @@ package struct ConflictRecord: Equatable, Sendable {
   /// The row as the incoming transaction writes it; nil: the transaction deletes it.
   package var incoming: ConflictRow?
   /// The row, at the origin of the incoming transaction, before this transaction changed it. Nil if the transaction
-  /// inserted the row, or if it is not known.
+  /// inserted the row, or if its former values are not known.
   package var before: ConflictRow?
   /// The resulting row after the conflict was resolved; nil: deleted.
   package var settled: ConflictRow?

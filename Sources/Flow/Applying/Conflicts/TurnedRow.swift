@@ -7,7 +7,7 @@ import Mapping
 /// Capture then replicates the change to all other nodes, as a version that is later than all versions that this node
 /// knows.
 struct TurnedRow {
-  /// PostgreSQL: the schema of the row's table; empty in SQLite.
+  /// PostgreSQL: the schema (namespace) of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow

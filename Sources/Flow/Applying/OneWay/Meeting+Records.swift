@@ -15,8 +15,8 @@ extension Meeting.Step {
     }
   }
 
-  /// Returns the row that apply writes, together with its table; nil if apply deletes it. It serves to find other rows
-  /// that have its unique values.
+  /// Returns the row that apply writes, together with its table; nil if apply deletes it. Apply uses it to find other
+  /// rows with the same unique values.
   func contested(_ table: TableSchema) -> ContestedRow? {
     settled.map { row in
       let names = table.columns.map(\.name)

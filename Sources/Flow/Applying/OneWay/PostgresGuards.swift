@@ -32,8 +32,8 @@ struct PostgresGuards {
     }
   }
 
-  /// Makes exactly the tables with `guarded` in `cairn.table_state` have triggers that refuse writes of applications.
-  /// Creates and drops these triggers in the open transaction.
+  /// Creates and drops triggers in the open transaction, so that exactly the tables with `guarded` in
+  /// `cairn.table_state` refuse writes of applications.
   func reconcile() throws {
     let wanted = try tables(
       """

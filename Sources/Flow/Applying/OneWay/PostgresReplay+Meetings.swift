@@ -25,8 +25,8 @@ extension PostgresReplay {
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Applies a change. If the target's row differs from the source's before image, and the policy allows it, the
-  /// source's row wins.
+  /// Applies a change. If the target's row differs from the source's before image, the source's row wins, provided that
+  /// the table's policy for local writes allows this.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
@@ -68,8 +68,8 @@ extension PostgresReplay {
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
-  /// - Returns: False, and nothing is changed, if the trail does not give the row's key, or the key has NULL. Also if
-  ///   the table is shared with other trails, and other rows have the row's unique values.
+  /// - Returns: False, and nothing is changed, if the trail does not give the row's key, or the key has NULL. Returns
+  ///   false too if other rows of a table that is shared with other trails have the row's unique values.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -104,8 +104,8 @@ extension PostgresReplay {
   /// have changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Called before a change inserts a row or changes its key. The transaction may have earlier updates of another row
-  /// that ended with the same key. If the target lacks that row, resolves these updates first.
+  /// Called before a change inserts a row or changes its key. Earlier updates in the transaction may have given the
+  /// same key to another row. If the target lacks that other row, resolves those updates first.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)

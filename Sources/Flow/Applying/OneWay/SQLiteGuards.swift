@@ -23,8 +23,8 @@ package struct SQLiteGuards {
       """
   }
 
-  /// Makes exactly the tables with `guarded` in `cairn_table` have triggers that refuse writes of applications. Creates
-  /// and drops these triggers in the open transaction.
+  /// Creates and drops triggers in the open transaction, so that exactly the tables with `guarded` in `cairn_table`
+  /// refuse writes of applications.
   func reconcile() throws {
     let tables = try database.query(
       """

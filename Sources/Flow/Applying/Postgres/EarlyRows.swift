@@ -1,6 +1,6 @@
 import Changes
 
-/// For each table that is being copied, the keys of the rows that other changes in the trail wrote to it. Keys have the
+/// For each table that is being copied, the keys of the rows that changes outside the copy wrote to it. Keys have the
 /// source's values.
 struct EarlyRows {
   /// The most keys that are kept for one table. If there are more, all are dropped, and the list is incomplete.

@@ -24,8 +24,8 @@ extension MappedTable {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Saves the values of columns that only the target has, for the rows that a chunk of a copy is about to replace.
-  /// They go to a temporary table. Returns whether there are such columns.
+  /// Saves the values of columns that only the target has, for the rows that a chunk of a copy is about to replace. The
+  /// values go to a temporary table. Returns whether there are such columns.
   func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty, !key.isEmpty else { return false }

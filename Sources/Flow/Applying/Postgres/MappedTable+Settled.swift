@@ -100,8 +100,8 @@ extension MappedTable {
     }
   }
 
-  /// Returns three lists. `own` has all foreign keys of the database. `alternates` has the columns that they reference
-  /// and that are unique, but no primary key. `holders` has the tables whose rows the version window lists.
+  /// Returns three lists. `own` has all foreign keys of the database. `alternates` has the unique columns, other than
+  /// primary keys, that these reference. `holders` has the tables whose rows the version window lists.
   static func foreignKeys(_ connection: PostgresConnection) throws -> RowNames.Catalog {
     let rows = try connection.query(
       """

@@ -3,8 +3,8 @@ import Conflicts
 import Mapping
 import PostgresKit
 
-/// A table of the trail, its table at a PostgreSQL target, and the statements that write the rows of the one into the
-/// other.
+/// A table of the trail, the matching table of a PostgreSQL target, and the statements that write rows of the former
+/// into the latter.
 final class MappedTable {
   enum Insertion: Hashable {
     case strict
@@ -43,7 +43,7 @@ final class MappedTable {
 
   enum Sparing: Hashable { case old, new }
 
-  /// The table's schema as the trail has it.
+  /// The table's definition as the trail has it.
   let given: TableSchema
   /// For each column of ``source``, its index in the row images of the trail.
   let positions: [Int]
@@ -87,9 +87,10 @@ final class MappedTable {
   /// A cache for ``PostgresForm``: the trail's schema that was used last, with the index and the conversion of each
   /// target column for rows of that schema.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
-  /// The check, run in each transaction, that no other role has changed the table's code; nil if no untrusted role can.
+  /// The check in each transaction that no untrusted role has changed the code that runs when the table is written,
+  /// such as triggers; nil if no untrusted role can.
   var watch: OwnersWatch?
-  /// A cache: the table extended by the columns that only the target has, and the last transaction that was applied
+  /// A cache: this table with the columns that only the target has. `since` is the last transaction that was applied
   /// before these columns were read.
   var wider: (table: MappedTable?, since: UInt64)?
   private let names: [String]
@@ -98,9 +99,8 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Creates the object of a table that apply has checked. `part`: the columns of the trail's table that the target
-  /// has. `mapped`: these columns in PostgreSQL's form. `number`: makes the names of the table's prepared statements
-  /// unique.
+  /// Creates the object for a table. `part`: the columns of the trail's table that the target has. `mapped`: these
+  /// columns in PostgreSQL's form. `number`: makes the names of the prepared statements unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,
@@ -134,8 +134,8 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the table already has. Outside of copies it is `overwrite` if ``localWrites`` resolves
-  /// differing rows.
+  /// The policy for rows that the table already has. Outside of copies, it is `overwrite` if ``localWrites`` lets the
+  /// source's rows win.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// The changes of the table's rows that have not been sent yet, to be sent together.
@@ -385,7 +385,7 @@ final class MappedTable {
 }
 
 extension TableSchema {
-  /// Returns the schema with these columns only, and without foreign keys. The key must be among the columns.
+  /// Returns the definition with these columns only, and without foreign keys. The key must be among the columns.
   func keeping(_ kept: [Int]) -> TableSchema {
     guard kept.count < columns.count else { return self }
     var schema = self

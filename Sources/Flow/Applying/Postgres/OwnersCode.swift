@@ -5,10 +5,10 @@ import PostgresKit
 /// Code that PostgreSQL would run with the rights of apply when apply writes a table, and that another role owns.
 ///
 /// PostgreSQL runs triggers, rules and expressions of a table as the role that writes. `SET ROLE` is no defence, as
-/// such code can `RESET ROLE`. So apply checks that code before it writes. It refuses the table if an untrusted role
-/// (neither a superuser nor apply's own role) owns any of that code. Expressions of such a role may call only what
-/// ``isPlainText`` accepts: other functions can run a text as SQL, or the code of a type. If such a role can change or
-/// replace the table, apply checks again in each transaction, under a lock.
+/// such code can `RESET ROLE`. So apply checks this code before it writes. It refuses the table if an untrusted role
+/// (neither a superuser nor apply's own role) owns any of it. Only an expression of such a role is accepted, if it
+/// calls no functions but those that ``isPlainText`` accepts. If such a role can change or replace the table, apply
+/// checks again in each transaction, under a lock.
 ///
 /// ```
 /// let code = try OwnersCode.read("\"sales\".\"orders\"", connection)
@@ -45,7 +45,8 @@ struct OwnersCode: Equatable {
   /// The extent to which an untrusted role can change the code of a table, or replace the table by another one.
   enum Openness: Equatable {
     case closed
-    /// An untrusted role owns the table's schema: it can drop the table and create another one with the same name.
+    /// An untrusted role owns the table's schema (namespace): it can drop the table and create another one with the
+    /// same name.
     case name
     /// An untrusted role owns the table, a partition, or a type that is needed to write the table.
     case code
@@ -60,8 +61,8 @@ struct OwnersCode: Equatable {
   /// partitions too. ``parents`` is nil if no untrusted role can attach one.
   enum Parents: String { case only = "ONLY ", all = "" }
   var parents: Parents?
-  /// The table's oid, and the row version of its schema in the catalog. If this text changes, the name means another
-  /// table, or the schema was renamed.
+  /// The table's oid, and the version of its schema's row in `pg_namespace`. If this text changes, the name means
+  /// another table, or the schema was renamed.
   @ByBytes var bearer: String
   /// Whether a write to the table runs functions in SQL or another language than C. Such functions may read views.
   var runsFunctions = false
@@ -191,11 +192,9 @@ struct OwnersCode: Equatable {
 
   /// The WITH clause that finds the relations, the trusted roles and the code that matter when table `$1` is written.
   ///
-  /// Relations are the table, its partitions, and the tables that its foreign key actions change, if foreign key
-  /// triggers fire. Code is what runs when the table is written, with all its dependencies in `pg_depend`. Dependencies
-  /// are functions, operators, types with their components, constraints of domains, and casts between such types and
-  /// PostgreSQL's own. `pg_depend` lacks the type that a polymorphic function returns. So the related types of an
-  /// array, range or multirange are added: `multirange(anyrange)` returns one of them.
+  /// The relations are the table and its partitions. If foreign key triggers fire, they include the tables that foreign
+  /// key actions change. The code is what runs when the table is written, with all objects that it uses; see
+  /// ``ReachedCode``.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
@@ -262,11 +261,10 @@ struct OwnersCode: Equatable {
 
   /// The SQL condition under which an expression of an untrusted role may call the function `p` with apply's rights.
   ///
-  /// Some functions can run code that is not among their dependencies: an argument names it by a text, an oid or a
-  /// pointer. For example, `domain_in('x', 16410, -1)` checks the domain with oid 16410. PostgreSQL's other immutable
-  /// functions, operators and casts only compute. Any other function of PostgreSQL must be in a list such as
-  /// ``harmless``. A superuser's function must be immutable or have an operator. If the table needs a type of an
-  /// untrusted role, a function for values of any type must not look up casts (``casting``, or SQL).
+  /// Some functions run other code that an argument names by a text, an oid or a pointer. For example, `domain_in('x',
+  /// 16410, -1)` checks the domain with oid 16410. So the condition accepts immutable functions without such an
+  /// argument, functions of operators and casts, and functions in lists such as ``harmless``. If the table needs a type
+  /// of an untrusted role, a function for values of any type must not look up casts (``casting``, or SQL).
   private static let isPlainText = """
     (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
       AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype)
@@ -381,7 +379,7 @@ struct OwnersCode: Equatable {
 
   /// The query for the ``Openness``, ``Parents``, ``bearer`` and ``fingerprint`` of table `$1`.
   ///
-  /// Role `pg_database_owner` has one member, the owner of the database.
+  /// A schema of the role `pg_database_owner` counts as a schema of the database's owner.
   private static let stateText = """
     \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
     SELECT CASE

@@ -69,8 +69,8 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs the catch-up that is in progress. If there is none, runs those whose next attempt is due, until one commits
-  /// something. Returns whether anything was committed.
+  /// Runs the catch-up that is in progress. If none is in progress, runs the catch-ups whose next attempt is due, until
+  /// one of them commits something. Returns whether anything was committed.
   ///
   /// - Parameter isLast: Whether to run catch-ups that are not due, too.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
@@ -222,7 +222,7 @@ extension PostgresApply {
   }
 
   /// Handles an error in a catch-up, whose group was rolled back. Returns false if its tables stay suspended, true to
-  /// try again.
+  /// try the catch-up again.
   private func recover(_ catchUp: inout CatchUp, from error: any Error, _ stop: StopSignal) throws -> Bool {
     let (number, applied) = (catchUp.replay.number, catchUp.replay.applied)
     catchUp.replay.abandon()
@@ -272,8 +272,8 @@ extension PostgresApply {
     return true
   }
 
-  /// Notes that a group of `count` transactions was rolled back because applications wrote to its rows. Apply then
-  /// waits for capture.
+  /// Notes that a group of `count` transactions was rolled back because applications wrote to the rows that it writes.
+  /// Apply then waits for capture.
   private func overtake(_ catchUp: inout CatchUp, _ count: UInt64) {
     guard let desk = catchUp.desk else { return }
     catchUp.share.shrink(count)
@@ -282,7 +282,7 @@ extension PostgresApply {
   }
 
   /// Returns a copy, later in the trail, with which a suspended table can continue. The table was suspended because
-  /// apply could not carry out its rule. Nil if there is no such copy, or if it was already tried.
+  /// apply could not carry out the table's rule. Nil if there is no such copy, or if it was already tried.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {

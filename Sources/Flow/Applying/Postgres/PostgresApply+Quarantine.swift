@@ -29,11 +29,10 @@ extension PostgresApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// Carries out one request of an operator about quarantine, or retries a transaction that no longer depends on
-  /// another one. Returns false if there was nothing to do.
+  /// Carries out one request of an operator about quarantine, or retries a quarantined transaction that no longer
+  /// depends on another one. Returns false if there was nothing to do.
   ///
-  /// Does nothing while a table is suspended, as the table's changes could not be applied together with the rest of a
-  /// transaction.
+  /// Does nothing while a table is suspended, as a quarantined transaction may change that table too.
   func settleQuarantine(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, replay.waiting.isEmpty, now >= nextLook else { return false }

@@ -21,9 +21,9 @@ package final class PostgresApply {
   private static let lockedMillisecondsMax: Int64 = 5000
 
   /// The `lock_timeout` of two-way apply in ms: the first value and the highest. While apply waits for a lock,
-  /// applications wait for the locks of its group.
+  /// applications wait for the rows that apply has locked.
   ///
-  /// It is below `deadlock_timeout` (1 s), so PostgreSQL never cancels an application's transaction in favor of ours.
+  /// Both are below `deadlock_timeout` (1 s), so in a deadlock PostgreSQL never cancels an application's transaction.
   private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
 
   private let uri: String
@@ -41,7 +41,7 @@ package final class PostgresApply {
   var madeAhead: Set<NameKey> = []
   /// The records at which tables must be suspended, by their places in the trail, with the reasons.
   var refusals: [Position: CairnError] = [:]
-  /// The number of the last transaction that apply sends one statement at a time, after a failure; 0: none.
+  /// The number of the last transaction whose statements apply sends one by one, after a failure; 0: none.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
@@ -51,7 +51,7 @@ package final class PostgresApply {
   private var purgedBelow: UInt64 = 0
   /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: PostgresReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far ahead. Two-way, ``desk`` has this check.
+  /// One-way: the check that no transaction's clock is too far in the future. Two-way, ``desk`` has this check.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
@@ -189,8 +189,8 @@ package final class PostgresApply {
     lookedAt = Clock.monotonicMilliseconds
   }
 
-  /// Applies one group. With ``ApplyOptions/quarantines``, a transaction that the target refuses goes into quarantine.
-  /// Otherwise throws its error. Returns false if there is nothing to apply.
+  /// Applies one group; returns false if there is nothing to apply. A transaction that the target refuses goes into
+  /// quarantine. Without ``ApplyOptions/quarantines``, its error is thrown instead.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
       where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)
@@ -319,8 +319,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// Creates or drops the triggers that refuse local writes to tables. Uses its own transaction, as it waits for
-  /// sessions that write to these tables.
+  /// Creates or drops the triggers that keep applications from writing to tables. Uses its own transaction, as it waits
+  /// for sessions that write to these tables.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
@@ -333,8 +333,8 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// Runs each statement in its own transaction, before the group. If a statement's type was rolled back with the
-  /// group, the statement runs in the group instead.
+  /// Runs each statement in its own transaction, before the group. If a statement needs a type that the group itself
+  /// creates, the group runs the statement instead.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
       do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}

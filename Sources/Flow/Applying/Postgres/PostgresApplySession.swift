@@ -62,9 +62,8 @@ enum PostgresApplySession {
   /// Triggers of the target do not fire, and foreign keys are not checked row by row. A commit is durable when the
   /// server answers. Statement timeouts are off.
   ///
-  /// A prepared statement keeps its plan, even after its table has grown. So the planner settings exclude scans of a
-  /// whole table, even if the table is empty now. Rows that are passed as arrays are looked up in the order of the
-  /// arrays.
+  /// A prepared statement keeps its plan, even after its table has grown. So the planner settings exclude plans that
+  /// read a whole table.
   private static func adopt(_ connection: PostgresConnection) throws {
     // This is queried first: in a transaction, a refused statement fails all that follow.
     let role = try connection.first("SELECT current_user") ?? ""
@@ -104,11 +103,11 @@ enum PostgresApplySession {
   }
 
   /// The SQL expression for the `application_name` of a session that applies the trail `$1`. Long names are hashed, as
-  /// the server would cut them.
+  /// the server would truncate them.
   static let applicationText = "CASE WHEN octet_length($1) < 64 THEN $1 ELSE 'cairn apply ' || md5($1) END"
 
-  /// The query for an earlier session of this role that applies the trail. An advisory lock would not do, as any role
-  /// could take it.
+  /// The query that finds an earlier session of this role for the same trail. An advisory lock would not be safe, as
+  /// any role could take it.
   private static let earlierText = """
     SELECT other.pid, other.usename, date_trunc('second', other.backend_start)
     FROM pg_stat_activity AS other, pg_stat_activity AS mine WHERE mine.pid = pg_backend_pid()

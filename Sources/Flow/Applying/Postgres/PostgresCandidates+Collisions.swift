@@ -55,7 +55,7 @@ extension PostgresTargetTable.UniqueIndex {
     return "SELECT \(list) FROM (\(row)) AS given\(predicate.map { " WHERE \($0)" } ?? "")"
   }
 
-  /// The SQL condition that a row of the table has the same values in the index as the row `given`.
+  /// The SQL condition that is true if a row of the table has the same values in the index as the row `given`.
   fileprivate var collision: String {
     let equal = terms.enumerated().map { place, term in
       let (operation, collation) = equalities[place]

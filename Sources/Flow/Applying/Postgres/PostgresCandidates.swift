@@ -28,7 +28,7 @@ struct PostgresCandidates: CandidateStore {
     if try !hasSince() { try connection.execute("ALTER TABLE cairn.candidate ADD COLUMN IF NOT EXISTS since bigint") }
   }
 
-  /// Returns whether `cairn.candidate` has the column `since`, which older versions did not create.
+  /// Returns whether `cairn.candidate` has the column `since`, which earlier versions of Cairn did not create.
   private func hasSince() throws -> Bool {
     try connection.first(
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
@@ -135,7 +135,7 @@ struct PostgresCandidates: CandidateStore {
     return table
   }
 
-  /// A cache of the tables of waiting rows, as read from the catalog.
+  /// A cache of the tables to which waiting rows belong, as read from the catalog.
   private final class Tables { var known: [NameKey: PostgresTargetTable?] = [:] }
 
   func rows(

@@ -9,7 +9,7 @@ package enum PostgresOrigins {
     return try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil
   }
 
-  /// Throws `server-setting` if the server's limit does not allow replication origins for `new` more applies.
+  /// Throws `server-setting` if the server's limit does not allow replication origins for `new` more apply workers.
   ///
   /// Does nothing if the role may not use origins, as apply works without them.
   ///

@@ -2,10 +2,10 @@ import Changes
 
 // Copied rows whose unique values other rows have.
 extension PostgresReplay {
-  /// Writes the copied row in ``after``. If another row has one of its unique values, ``RowResolver`` decides which of
-  /// both becomes a waiting row.
-  /// - Parameter isInPlace: Whether the copied row replaces older rows: the row with its key, and rows with its unique
-  ///   values that the copy's source no longer has.
+  /// Writes ``after``, a copied row. If another row has the same unique value, ``RowResolver`` decides which of the two
+  /// becomes a waiting row.
+  /// - Parameter isInPlace: Whether the copied row replaces the row with its key, and rows with its unique values that
+  ///   the copy's source no longer has.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
       where error.code == .rowExists

@@ -237,8 +237,7 @@ extension PostgresReplay {
   /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows of this
   /// COPY again, one by one. Each then replaces the rows with which it collides.
   ///
-  /// If ``isExact(_:)`` is true, the other row may be from the same copy. Then it is not replaced, and this throws
-  /// `row-exists`.
+  /// - Throws: `row-exists` if ``isExact(_:)`` is true and the two rows may be from the same copy.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil

@@ -185,7 +185,7 @@ extension PostgresReplay {
     ColumnMask(table.columns.indices.filter { $0 < before.count && before.isNull($0) })
   }
 
-  /// Returns the columns whose former values the trail gives, so that the statement checks them.
+  /// Returns the columns that the statement checks: those whose former values the trail has.
   func checks(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where before.gives(column) && !table.widened.contains(column) {
@@ -291,7 +291,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether the trail gives the row's values in a unique index.
+  /// Returns whether the trail has the row's values in a unique index.
   private func isKnown(_ index: Int, _ table: MappedTable) -> Bool {
     let unique = table.target.uniqueIndexes[index]
     guard unique.predicate == nil, let positions = table.positions(of: index) else {
@@ -315,7 +315,7 @@ extension PostgresReplay {
 extension RowText {
   /// The values of all columns as texts; nil for NULL.
   var strings: [String?] { (0..<count).map { string($0) } }
-  /// The values of the columns that the row gives, by column index; nil for NULL.
+  /// The row's values as texts, by column index; nil for NULL. Columns for which the row has no value are absent.
   var given: [Int: String?] {
     var values: [Int: String?] = [:]
     for column in 0..<count where gives(column) { values.updateValue(string(column), forKey: column) }

@@ -50,8 +50,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Alters the target table as its new rule says before a schema change of the table is made. A table that the source
-  /// drops is not altered.
+  /// Before a schema change of a table, alters the target table as the table's new rule says. Does not alter a table
+  /// that the source drops.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given),
       scope.key(try schema(ddl.before).sourceKey) != nil
@@ -60,7 +60,7 @@ extension PostgresReplay {
     try onTable(ddl.before) { _ = try table(ddl.before) }
   }
 
-  /// Removes apply's state of a former target table, as the rows go to another table from the present record on.
+  /// Removes apply's state of the target table to which a source table's rows went before its rule changed.
   private func leave(_ old: String, for key: String) throws {
     guard let known = tables[old], old != key, scope.key(old) == old else { return }
     try state.removePending(of: known)
@@ -119,8 +119,8 @@ extension PostgresReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins: it is reported, and a changed rule of the table counts as carried out.
-  /// Ignores a copy of single rows, except in the mode `history`.
+  /// Notes that a copy of a table begins, to report it after the commit. If a changed rule of the table needed the
+  /// copy, the rule is now in effect. Ignores a copy of single rows, except in the mode `history`.
   func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number

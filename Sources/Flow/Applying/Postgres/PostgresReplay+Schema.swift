@@ -4,10 +4,9 @@ import PostgresKit
 
 // Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// The longest wait of a schema change for sessions that use the table, in ms. Shorter in a catch-up, as its table
-  /// has been tried before.
+  /// The longest time that a schema change waits for the lock of its table, in ms; shorter in a catch-up.
   ///
-  /// During this wait, other sessions that use the table queue up after the schema change.
+  /// During this wait, other sessions that want to use the table must wait too.
   var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
@@ -86,8 +85,8 @@ extension PostgresReplay {
       context: ["table": table.fullName])
   }
 
-  /// Follows a table's rename, creation or drop in apply's state. Returns the table's names before and after; nil if
-  /// this reader of the trail does not apply the table.
+  /// Follows a table's rename, creation or drop in apply's state. Returns the table's names there before and after; nil
+  /// if this replay does not apply the table.
   private func follow(
     _ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?
   ) throws -> (old: String, new: String)? {
@@ -220,9 +219,8 @@ extension PostgresReplay {
     try ensureLabels(change.after)
   }
 
-  /// Adds the labels that the target's enum types lack for a table. PostgreSQL cannot use a new label in the
-  /// transaction that adds it. So this throws ``Ahead``, and apply adds the label first, unless the transaction created
-  /// the type.
+  /// Adds the enum labels that a table needs and the target's types lack. Throws ``Ahead`` if apply must commit the
+  /// labels first, as PostgreSQL cannot use a new label in the transaction that adds it.
   private func ensureLabels(_ mapped: TableSchema) throws {
     let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
       guard try connection.first("SELECT to_regtype($1)", [type]) != nil, try shape.reaches(type) else { return nil }

@@ -5,19 +5,16 @@ import PostgresKit
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether a unique index of the table may treat two values of the source as equal, and all rows of the table
-  /// are new. New rows came with the copy in progress, or with a change after it began.
-  ///
-  /// Then a row of a chunk finds a row with its key in two cases only. Either a change has already written the row, or
-  /// the chunk is read a second time.
+  /// Returns whether two conditions hold. A unique index of the table may treat different values of the source as
+  /// equal. And all rows of the table were written after the copy in progress began.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether ``isFilled(_:)`` is true and the chunk is read for the first time. If the target then already has
-  /// a copied row's key, a change has written it. Or the target treats the keys of two rows as equal.
+  /// Returns whether ``isFilled(_:)`` is true and the present chunk is read for the first time. If a copied row's key
+  /// then exists already, a change has written that row, or the target treats two different keys as equal.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
   /// Returns the encoded key of a row, with the source's values.
@@ -64,9 +61,9 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts the copied row in ``after``.
+  /// Inserts ``after``, a copied row.
   ///
-  /// - Throws: `row-exists` if another row of the copy has one of its unique values.
+  /// - Throws: `row-exists` if another row of the copy has the same unique value.
   func insertCopied(_ image: ImageView, _ table: MappedTable) throws {
     if earlyRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
     do {
@@ -102,9 +99,10 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates the row in ``before``. Does nothing if the target lacks the row, as the copy brings it.
+  /// Updates a row while its table is copied; ``before`` has its former values. Does nothing if the target lacks the
+  /// row, as the copy brings it.
   ///
-  /// If an update changes the key and all columns are known, deletes the old row and inserts the new one instead.
+  /// If the update changes the key and all columns are known, deletes the old row and inserts the new one instead.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)
@@ -126,7 +124,7 @@ extension PostgresReplay {
   static let foldedHint =
     "the source may have two rows whose keys are one value at the target, such as two spellings of a UUID: make them one row there"
 
-  /// Returns the error for a copied row whose unique value equals that of another row at the target. Names the other
+  /// Returns the error for a copied row that has the same unique value as another row at the target. Names the other
   /// row if it is found.
   private func folded(_ image: ImageView, _ table: MappedTable, _ error: PostgresError) -> CairnError {
     let index = table.target.uniqueIndexes.firstIndex { $0.name.hasSameBytes(as: error.constraint) }

@@ -152,7 +152,8 @@ extension PostgresReplay {
   }
 
   /// Throws ``LocalAhead`` if a group failed and was rolled back because applications wrote to its rows in the
-  /// meantime. Does nothing if apply had locked the rows first: such a write may be later than the rollback.
+  /// meantime. Does nothing if apply had locked the rows first, as applications may have written to them only after the
+  /// rollback.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
     guard !desk.hasLocked, case .stream(let capture) = desk.shared.local else { return }
     guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }
@@ -226,7 +227,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Deletes old conflicts if that is due. Called before the commit of a group with conflicts.
+  /// Deletes old entries of the conflict log if that is due. Called before the commit of a group with conflicts.
   func pruneConflicts() throws {
     guard conflicts > 0, let before = pruning.due(clock) else { return }
     try sink.settle()

@@ -37,14 +37,14 @@ final class PostgresReplay {
   /// The choice of statements that apply executes instead of writing their rows; nil: none, only rows are written.
   let statements: StatementDesk?
   let pruning: ConflictPruning
-  /// Whether the transaction that is being read is skipped: it is in quarantine, or began in the target itself.
+  /// Whether the transaction that is being read is skipped: it is in quarantine, or its origin is the target itself.
   private var isAside = false
   /// The last transaction that this replay may read.
   private(set) var limit = UInt64.max
 
   /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// In a catch-up: the later copies with which its tables continue, by the places where the tables are suspended.
+  /// In a catch-up: for each place where a table is suspended, the later copy with which it continues.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
@@ -65,7 +65,7 @@ final class PostgresReplay {
   /// In a catch-up: the tables that are suspended again within this group, by their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
-  /// In a catch-up: the last transaction that all other tables have; nil: no other table is suspended.
+  /// In a catch-up: the last transaction that was applied to all other tables; nil: no other table is suspended.
   private let heldElsewhere: UInt64?
   /// The statements that were committed before the transaction that needs them (see ``Ahead``).
   let madeAhead: Set<NameKey>
@@ -74,7 +74,7 @@ final class PostgresReplay {
   /// The objects of the server that table definitions from the trail may use.
   var reach: ServerReach
   let own: OwnStatements
-  /// The first transaction of the group that was sent to the target; nil: none was sent yet.
+  /// The group's first transaction that was sent to the target; nil: none was sent yet.
   private(set) var head: UInt64?
   /// The number of groups that this replay has begun.
   private var groupNumber: UInt64 = 0
@@ -114,7 +114,7 @@ final class PostgresReplay {
   var conflicts = 0
   /// Whether apply itself makes the present schema change. False if an operator has already made it.
   var isShapeMade = false
-  /// Whether the list of tables that refuse local writes has changed since the last commit.
+  /// Whether the list of tables that applications may not write has changed since the last commit.
   private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0
   /// The rows that COPY has sent since the last answer. If the server refuses one, all are sent again one by one.
@@ -196,7 +196,7 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Only one-way, and not in a catch-up or a retry.
+  /// Throws ``ClockGate/Ahead`` if a header's clock is too far in the future. Only one-way, not in a catch-up or retry.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isCatchUp, retried == nil else { return }
     try gate.check(header)
@@ -497,7 +497,7 @@ final class PostgresReplay {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
 
-  /// Runs a body for a record of a table. Throws ``SchemaStop`` if the table must be suspended from this record on.
+  /// Runs a body for a record of a table. Throws ``SchemaStop`` if the table must be suspended at this record.
   func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
     if refusals[reader.position] != nil || overtaken[reader.position] != nil {
       try endChunk()
@@ -515,7 +515,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the present record's table, as the target refuses the record; or continues it with a later copy.
+  /// Suspends the table of a refused record, or continues it with a later copy if ``overtaken`` has one.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -569,7 +569,7 @@ final class PostgresReplay {
     return schema
   }
 
-  /// Returns the table with a schema id in the present segment; nil if the table is suspended or left out.
+  /// Returns the table with a schema id in the present segment; nil if this replay does not apply the table.
   func table(_ id: UInt64) throws -> MappedTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
@@ -586,7 +586,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Checks a table whose code another role may change: once in each group, before the table's first row.
+  /// Queues the check that a table's code, such as triggers, is unchanged: once per group, before the first row.
   func look(_ watch: OwnersWatch) throws {
     guard head != nil, watch.isDue(in: groupNumber) else { return }
     try endPiece()
@@ -625,8 +625,8 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Returns whether waiting rows may be written to a table: not if code of an untrusted role would run. Looked up once
-  /// in each group.
+  /// Returns whether waiting rows may be written to a table: not if that would run code of an untrusted role. Looked up
+  /// once in each group.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
@@ -772,7 +772,7 @@ final class PostgresReplay {
       to: .postgres)
   }
 
-  /// Returns the columns of a schema that can be written; nil if the source drops the table before its schema fits.
+  /// Returns the columns of a schema that apply can write; nil if the source drops the table before the schema fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
@@ -780,8 +780,8 @@ final class PostgresReplay {
     return later.part(of: schema) ?? .init(schema)
   }
 
-  /// Returns which rows of a table belong to the trail. Throws if some of them belong to another trail too. Only gives
-  /// a notice if an older version of Cairn allowed that and no copy begins.
+  /// Returns which rows of a table belong to the trail. Throws if some belong to another trail too. But if an older
+  /// version of Cairn allowed this and no copy begins, only gives a notice.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {
@@ -798,7 +798,7 @@ final class PostgresReplay {
     return claim
   }
 
-  /// Stores apply's state of a new table. Throws `name-collision` if another source table has its name at the target.
+  /// Stores apply's state of a new table. Throws `name-collision` if another source table has the same target name.
   func register(
     _ key: String, _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table,
     isSaved: Bool = true
@@ -862,7 +862,7 @@ final class PostgresReplay {
   }
 }
 
-/// The error for a table that must be suspended from a record on, as it does not fit or its change cannot be made.
+/// The error for a record that the target refuses, such as a schema change. The table of the record must be suspended.
 struct SchemaStop: Error {
   /// The name of the table in apply's state.
   let key: String

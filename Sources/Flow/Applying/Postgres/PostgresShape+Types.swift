@@ -97,7 +97,8 @@ extension PostgresShape {
     )
   }
 
-  /// Returns the query for code of untrusted roles in the types of table `$1`, and in the types listed in `names`.
+  /// Returns the query that finds code of untrusted roles in the types of table `$1`, and in the types listed in
+  /// `names`.
   private static func foreignTypes(_ names: String) -> String {
     """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user

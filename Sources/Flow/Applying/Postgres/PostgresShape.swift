@@ -25,10 +25,10 @@ struct PostgresShape {
 
   // MARK: Create and drop
 
-  /// Creates a table without its indexes and foreign keys, which are created after its rows are copied.
+  /// Creates a table without its indexes and foreign keys, which are created after its rows are copied. If the table
+  /// already exists, checks that it fits the source, except under the policy `ignore`.
   ///
-  /// - Returns: False if the table already exists, or if the policy is `ignore`. Under any other policy, an existing
-  ///   table has been checked.
+  /// - Returns: False if the table already exists, or if the policy is `ignore`.
   func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
     let known = PostgresTargetState.Table(schema: mapped.namespace, name: mapped.name)
     var refusal = SchemaRefusal(
@@ -187,7 +187,8 @@ struct PostgresShape {
     }
   }
 
-  /// Returns the error for a column that the target lacks: `ignore` left it out, or an operator dropped it.
+  /// Returns the error for a column that the target lacks: the policy `ignore` did not add it, or an operator dropped
+  /// it.
   private func lacking(
     _ column: String, _ table: PostgresTargetTable, _ mapped: TableSchema, goesBothWays: Bool
   ) -> CairnError {

@@ -32,7 +32,7 @@ final class PostgresSink {
 
   let connection: PostgresConnection
   private var isPiping = false
-  /// The numbers of rows that queued statements must change. ``pushed`` has those of statements already sent.
+  /// The numbers of rows that queued statements must change. ``pushed`` has the numbers for statements already sent.
   private var expected: [Int64] = []
   private var pushed: [[Int64]] = []
   private var bytes = 0

@@ -1,7 +1,6 @@
 import PostgresKit
 
-/// A prepared statement for rows of one table, or of apply itself. It is prepared on the connection when it is first
-/// sent.
+/// A prepared statement of apply. It is prepared on the connection when it is first sent.
 final class PostgresStatement {
   enum Parameter: Hashable {
     /// The column's former value: from the before image, if that gives the column, else from the after image.

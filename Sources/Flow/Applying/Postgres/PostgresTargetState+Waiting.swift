@@ -11,10 +11,9 @@ extension PostgresTargetState {
   struct Waiting: Equatable {
     /// The number of the entry in `cairn.waiting`; nil before it is saved.
     @ByBytes var id: String? = nil
-    /// The table's name in `cairn.table_state`. It is the name at the source as of the trail's main checkpoint. The
-    /// table's own checkpoint is earlier.
+    /// The table's name in `cairn.table_state`: the name that it has in the trail at the trail's checkpoint.
     @ByBytes var source: String
-    /// The table's name in the trail at the table's own checkpoint.
+    /// The name that the table has in the trail at its own, earlier checkpoint.
     @ByBytes var place: String
     /// The record at which the table is suspended: everything before it in the same transaction is applied. Nil if
     /// nothing of that transaction is applied.
@@ -30,7 +29,7 @@ extension PostgresTargetState {
       message text NOT NULL, hint text NOT NULL);
     """
 
-  /// Returns whether `cairn.waiting` exists; an older version's database lacks it.
+  /// Returns whether `cairn.waiting` exists. It does not exist in a database that an older version of Cairn set up.
   func hasWaiting() throws -> Bool { try connection.first("SELECT to_regclass('cairn.waiting') IS NOT NULL") == "t" }
 
   func waiting(of trail: TrailName) throws -> [Waiting] {
@@ -56,7 +55,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Returns how far a trail has been applied to this target; nil: not at all.
+  /// Returns how far a trail has been applied to this target; nil if nothing of the trail has been applied.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try waiting(of: trail)
@@ -87,7 +86,8 @@ extension PostgresTargetState {
       [waiting.id, error.code.rawValue, error.message, error.hint])
   }
 
-  /// Moves the checkpoint of a suspended table. Fails if the stored one is not that of `waiting` (compare-and-swap).
+  /// Moves the checkpoint of a suspended table. Fails if the stored checkpoint is not the one in `waiting`
+  /// (compare-and-swap).
   ///
   /// - Parameter to: The new place; nil: ends the suspension.
   func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, from: Position?)?) throws {

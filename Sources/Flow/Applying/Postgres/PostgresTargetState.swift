@@ -17,9 +17,9 @@ import PostgresKit
 package struct PostgresTargetState {
   static let version = 1
 
-  /// The state that apply stores for each table of a trail, besides its columns.
+  /// The state that apply stores for one table of a trail.
   struct Table {
-    /// The table's schema at the target. ``name`` is the table's name there.
+    /// The schema (namespace) of the table at the target. ``name`` is the table's name there.
     var schema: String
     var name: String
     /// Whether Cairn created the table, so that its columns follow the source.
@@ -29,7 +29,7 @@ package struct PostgresTargetState {
     /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
     /// Whether a copy of the table was requested and has not begun. Until then, its changes are skipped, as the copy
-    /// includes them; in two-way tables not all, see ``ApplyOptions/leavesOut(_:in:isAwaited:goesBothWays:)``.
+    /// has them. In two-way tables, only some are: see ``ApplyOptions/leavesOut(_:in:isAwaited:goesBothWays:)``.
     var isAwaited = false
     /// Whether the table was empty when the refresh in progress began, so that its chunks have nothing to replace.
     var isEmptied = false
@@ -37,7 +37,7 @@ package struct PostgresTargetState {
     var existing: ExistingRows = .overwrite
     /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
-    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older version did not store it.
+    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older Cairn did not store it.
     var claim: TableClaim?
   }
 
@@ -51,10 +51,10 @@ package struct PostgresTargetState {
     var table: String
     var kind: Kind
     var name: String
-    /// The parts of a foreign key. Nil for an index, as the table's schema defines it. Nil also for an entry of an
-    /// earlier version.
+    /// The parts of a foreign key. Nil for an index, as the table's schema defines it. Nil also for an entry that an
+    /// earlier version of Cairn stored.
     var key: PendingForeignKey?
-    /// The schema of the table that a foreign key references. ``needsTable`` is its name.
+    /// The schema (namespace) of the table that a foreign key references. ``needsTable`` is that table's name.
     var needsSchema = ""
     var needsTable = ""
   }
@@ -66,8 +66,8 @@ package struct PostgresTargetState {
     (self.connection, self.trail) = (connection, trail)
   }
 
-  /// Locks apply's state until the transaction ends, as several applies may use a database at once. Does nothing if the
-  /// state does not exist yet.
+  /// Locks apply's state until the transaction ends, as several apply workers may write to a database at once. Does
+  /// nothing if the state does not exist yet.
   ///
   /// This is a table lock, which needs rights on the table. An advisory lock would not be safe, as any role that may
   /// connect could hold it.
@@ -373,8 +373,8 @@ package struct PostgresTargetState {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }
 
-  /// Removes everything that applies created in this database, except user tables and their rows: the schema `cairn`
-  /// and the replication origins. Returns false if there was nothing.
+  /// Removes everything that apply created in this database, except user tables and their rows: the schema `cairn` and
+  /// the replication origins. Returns false if there was nothing.
   package func detach() throws -> Bool {
     let prefix = try originPrefix()
     let origins = try connection.query(

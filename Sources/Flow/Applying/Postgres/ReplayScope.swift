@@ -2,18 +2,18 @@ import Changes
 
 /// The tables that one reader of a trail applies, while their names change along the trail.
 ///
-/// The main reader applies all tables except suspended ones. A catch-up applies only some suspended tables. Apply's
-/// state has the name that a suspended table has at the main reader's place. At the earlier place of the catch-up, the
-/// table may have another name.
+/// The main reader applies all tables except suspended ones. A catch-up applies only some suspended tables. A catch-up
+/// reads an earlier part of the trail, in which a table may still have a former name.
 struct ReplayScope {
-  /// A table of a catch-up whose records are skipped up to the record `from`. At that record, its name is `place`.
+  /// A table of a catch-up whose records are skipped up to the record `from`. `place` is the table's name at that
+  /// record.
   private struct Coming {
     let place: String
     let from: Position
   }
 
   let isCatchUp: Bool
-  /// For each suspended table, its name in apply's state, by the name that it has at the present place in the trail.
+  /// By a suspended table's name at the present place in the trail: its name in apply's state.
   private(set) var places: [NameKey: String] = [:]
   /// The catch-up's tables whose first record to apply is not reached yet, by their names in apply's state.
   private var coming: [NameKey: Coming] = [:]
@@ -38,7 +38,8 @@ struct ReplayScope {
 
   // MARK: Tables that begin and end
 
-  /// Called before each record of a catch-up. Returns whether tables of the catch-up are applied from this record on.
+  /// Called before each record of a catch-up. Returns whether this record is the first one to apply for any suspended
+  /// table.
   mutating func reach(_ position: Position) -> Bool {
     guard !coming.isEmpty else { return false }
     let begun = coming.filter { $0.value.from <= position }
@@ -49,13 +50,13 @@ struct ReplayScope {
     return !begun.isEmpty
   }
 
-  /// Excludes a table, so that this reader skips it from the present record on.
+  /// Excludes a table: this reader skips the present record and all later records of the table.
   mutating func leave(_ name: String) {
     if isCatchUp { places[name] = nil } else { places[name] = name }
   }
 
-  /// Follows a rename of a table, perhaps to the same name. Returns its name in apply's state afterwards; nil if this
-  /// reader does not apply the table.
+  /// Follows a rename of a table, perhaps to the same name. Returns the table's name in apply's state afterwards; nil
+  /// if this reader does not apply the table.
   mutating func rename(_ old: String, to new: String) -> String? {
     guard !old.hasSameBytes(as: new) else { return key(old) }
     if let known = places.removeValue(forKey: old.nameKey) {
@@ -65,8 +66,8 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the name that a catch-up's table has at the present place, and the record from which on the table is
-  /// applied (nil: it is already applied).
+  /// Returns the name that a catch-up's table has at the present place, and the first record to apply. That record is
+  /// nil if it was already reached.
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

@@ -21,15 +21,15 @@ final class RowBatch {
   struct Entry {
     /// The index in ``shapes`` of the entry's statement form.
     var shape: Int
-    /// The index in ``rows`` of the row before the change; nil if there is none. ``after`` is that of the row after the
-    /// change.
+    /// The index in ``rows`` of the row before the change; nil if there is none. ``after`` is the index of the row
+    /// after the change.
     var before: Int?
     var after: Int?
   }
 
   let table: MappedTable
   private(set) var entries: [Entry] = []
-  /// The statement forms of the entries. The first one is that of inserts.
+  /// The statement forms of the entries. The first one is the form of inserts.
   private(set) var shapes = [Shape(kind: .insert)]
   private var shapeNumbers: [Shape: Int] = [:]
   private var lastShape = 0
@@ -171,8 +171,8 @@ final class RowBatch {
     }
   }
 
-  /// Returns the number of a row of the entry (before or after the change) that has the key column. Both rows of an
-  /// entry have the same key.
+  /// Returns the number of the entry's row, before or after the change, that has a value for the key column. Both rows
+  /// of an entry have the same key, so either one can be used.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }
@@ -289,7 +289,7 @@ struct KeyPlaces {
     return slot.entry == 0 ? nil : Int(slot.entry) - 1
   }
 
-  /// Stores the number of an entry under a hash, in place of an entry for which `isSame` is true.
+  /// Stores the number of an entry under a hash. Replaces the entry for which `isSame` is true, if there is one.
   mutating func set(_ hash: Int, to entry: Int, _ isSame: (Int) -> Bool) {
     if used.count * 2 >= slots.count { grow() }
     let place = slot(hash, isSame)

@@ -78,8 +78,8 @@ struct SequenceUpkeep {
 
   /// Returns the sequences that tables in the setting `tables` may not use, each as `"schema"."name"`.
   ///
-  /// These are all sequences of tables outside the setting. A sequence without a table is one of them unless the
-  /// setting includes its own name.
+  /// These are the sequences of all other tables. A sequence without a table is also returned, unless the setting
+  /// includes the sequence's own name.
   static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """

@@ -50,9 +50,9 @@ struct SettlingFunction {
     if let owner = try connection.first(Self.ownerText, [name, type]) { throw foreign(type, owner) }
   }
 
-  /// The query for an untrusted role that could replace the function: the owner of the function or of its schema,
-  /// unless that is the session's role or a superuser. The role `pg_database_owner` has one member, the owner of the
-  /// database.
+  /// The query that finds an untrusted role that could replace the function: the owner of the function or of its
+  /// schema, unless that is the session's role or a superuser. The role `pg_database_owner` has one member, the owner
+  /// of the database.
   private static let ownerText = """
     SELECT r.rolname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
       LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'

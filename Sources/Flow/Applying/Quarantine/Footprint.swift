@@ -1,12 +1,13 @@
 import Changes
 import Versions
 
-/// The rows and tables that a transaction touches, as far as other transactions may depend on it.
+/// The rows and tables that a transaction touches. They show which other transactions depend on it.
 package struct Footprint: Equatable, Sendable {
   /// The number of rows above which a footprint lists whole tables instead of single rows.
   static let rowsMax = 10_000
 
-  /// The rows that the transaction writes, by their keys and unique values before and after the change.
+  /// The names of the rows that the transaction writes, computed from their keys and unique values before and after the
+  /// change.
   var rows: Set<RowName> = []
   /// The rows to which the transaction's rows refer by a foreign key.
   var parents: Set<RowName> = []

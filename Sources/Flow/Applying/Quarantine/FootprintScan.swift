@@ -4,7 +4,7 @@ import Versions
 
 /// Reads transactions before apply does, to find which rows and tables they touch.
 ///
-/// Tables have their names at the source, without rules, as footprints are compared only within one trail.
+/// A footprint has the tables' names at the source, before rules change them.
 struct FootprintScan {
   private let folder: String
   private var reader: TrailReader?
@@ -107,7 +107,7 @@ extension Footprint {
     parents.insert(Self.name(parent, zip(names, key.columns).map { ($0, row[$1]) }))
   }
 
-  /// Returns a row, with missing values taken from the row's other image.
+  /// Returns one image of a row, with missing values taken from the row's other image (before or after the change).
   private static func filled(_ row: [Value?]?, from other: [Value?]?) -> [Value?]? {
     guard let other else { return row }
     return row.map { zip($0, other).map { $0 ?? $1 } }
@@ -118,7 +118,7 @@ extension Footprint {
     columns.allSatisfy { $0 < row.count && row[$0] != nil && row[$0] != .null }
   }
 
-  /// Returns the name of a row by the values of these columns, in the order of the columns' names.
+  /// Returns a row name that is computed from the values of these columns, taken in the order of the columns' names.
   private static func name(_ table: String, _ columns: [(name: String, value: Value?)]) -> RowName {
     var naming = RowNaming(table: table)
     for column in columns.sorted(by: { $0.name.sqliteKey < $1.name.sqliteKey }) {

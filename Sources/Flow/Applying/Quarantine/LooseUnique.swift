@@ -11,7 +11,8 @@ struct LooseUnique: Equatable {
     let rawValue: UInt8
     static let letterCase = Fold(rawValue: 1)
     static let blanksAtEnd = Fold(rawValue: 2)
-    /// Letters outside of ASCII: the index may treat different ones as equal, as it is not known how it compares them.
+    /// Differences between letters outside of ASCII. They count as ignored, as it is not known how the index compares
+    /// such letters.
     static let otherLetters = Fold(rawValue: 4)
   }
 
@@ -63,8 +64,8 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// Parses a term of an index: returns its column, and the differences that it ignores (nil: not known). Nil for an
-  /// expression.
+  /// Parses a term of an index: returns its column, and the text differences that the term ignores (nil: not known).
+  /// Returns nil if the term is an expression.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -166,7 +167,7 @@ struct LooseUnique: Equatable {
 
   // MARK: Rows
 
-  /// Returns whether a change from one row image to another may change what the index has for the row. True for every
+  /// Returns whether a change from one row image to another may change the row's entry in the index. True for every
   /// insert and delete.
   func isTouched(_ before: [Value?]?, _ after: [Value?]?) -> Bool {
     guard let after, let before else { return true }
@@ -207,7 +208,7 @@ struct LooseUnique: Equatable {
 
 /// Finds keys by which SQLite treats rows as equal although their bytes differ.
 enum LooseKey {
-  /// Returns the collations except `BINARY` that an SQLite key column has, as far as the schema shows them.
+  /// Returns the collations except `BINARY` that the table's schema shows for an SQLite key column.
   static func collations(of column: TableSchema.Column, in table: TableSchema) -> [String] {
     (LooseUnique.keyCollations(in: table) + [column.collation]).filter { !["", "BINARY"].contains($0.asciiUppercased) }
   }

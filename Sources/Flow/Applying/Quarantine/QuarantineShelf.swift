@@ -47,8 +47,8 @@ final class QuarantineShelf {
 
   /// Returns the quarantine entry for the transaction that begins after `border`; nil: apply applies the transaction.
   ///
-  /// - Throws: The error with which the transaction failed, if it changes more than rows and depends on no quarantined
-  ///   one.
+  /// - Throws: The error with which the transaction failed, if it has a schema change or a part of a copy and depends
+  ///   on no quarantined transaction.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64

@@ -62,8 +62,8 @@ struct Quarantine {
     for one in transactions { footprint.include(one.footprint) }
   }
 
-  /// Selects the transactions of one trail from the entries of the target's log, without those of an earlier trail with
-  /// the same name.
+  /// Selects the transactions of one trail from the entries of the target's log. Ignores entries of an earlier trail
+  /// with the same name.
   init(_ all: [QuarantinedTransaction], of trail: TrailName, _ id: TrailID) {
     self.init(all.filter { $0.trail == trail && $0.border.trail == id })
   }

@@ -1,6 +1,6 @@
 import Changes
 
-/// Rows that cannot be written yet because another row has one of their unique values.
+/// Rows that cannot be written yet because another row has the same unique value.
 ///
 /// PostgreSQL checks a deferrable constraint at the end of the transaction; SQLite checks at each statement. So if a
 /// transaction swaps the unique values of two rows, the first update collides with the second row. The row that cannot
@@ -62,7 +62,7 @@ struct HeldRows {
 
   /// Writes those rows whose unique values are free by now, and removes them from this list.
   ///
-  /// - Parameter insert: Writes a row. Returns false if another row still has its unique value.
+  /// - Parameter insert: Writes a row. Returns false if another row still has the same unique value.
   mutating func settle(_ insert: (Row) throws -> Bool) throws {
     var isMoving = true
     while isMoving, !rows.isEmpty {

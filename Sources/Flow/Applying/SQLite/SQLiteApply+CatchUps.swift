@@ -41,8 +41,8 @@ extension SQLiteApply {
 
   // MARK: Beginning to wait
 
-  /// Suspends a table after a record was refused and its group rolled back. The group is applied again, without the
-  /// table from that record on.
+  /// Suspends a table after the target refused one of its records and the group was rolled back. The group is applied
+  /// again, without this record and the table's later records.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
     // A record that is refused although its table waits would be tried without end.
@@ -82,7 +82,7 @@ extension SQLiteApply {
 
   /// Runs the catch-ups whose next attempt is due. Returns whether any of them has committed anything.
   ///
-  /// - Parameter isLast: Whether to run all catch-ups, due or not, as far as they get.
+  /// - Parameter isLast: Whether to run all catch-ups, even if their next attempt is not due.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     var isMoved = false
     let keys = target.waiting(in: replay.reader.id).keys.sorted()
@@ -111,8 +111,8 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Applies the next transactions of a catch-up, and returns how far it got. In two-way tables, conflicts are resolved
-  /// as for other tables, from all row versions that are known by now.
+  /// Applies the next transactions of a catch-up, and returns the catch-up's progress. In two-way tables, conflicts are
+  /// resolved from all row versions that are known by now.
   private func advanceOrSettle(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
     guard let desk = catchUp.desk else { return try advance(key, &catchUp, stop) }
     // Apply waits after it has released the lock of the applies, because other applies wait for the lock.
@@ -231,8 +231,8 @@ extension SQLiteApply {
     }
   }
 
-  /// Ends the suspension of a table for which the trail has nothing more up to the main checkpoint. Removes apply's
-  /// state of a table that neither end has any more.
+  /// Ends the suspension of a table that has caught up with the trail's checkpoint. Removes apply's state of a table
+  /// that neither end has any more.
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {

@@ -20,7 +20,7 @@ package final class SQLiteApply {
   var catchUps: [NameKey: CatchUp] = [:]
   /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: SQLiteReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far ahead. Two-way, ``desk`` has this check.
+  /// One-way: the check that no transaction's clock is too far in the future. Two-way, ``desk`` has this check.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
@@ -108,8 +108,8 @@ package final class SQLiteApply {
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
-  /// Applies the available transactions in one commit. With ``ApplyOptions/quarantines``, a transaction that the target
-  /// refuses goes into quarantine. Otherwise throws its error. Returns false if there is nothing to apply.
+  /// Applies the available transactions in one commit; returns false if there are none. A transaction that the target
+  /// refuses goes into quarantine. Without ``ApplyOptions/quarantines``, its error is thrown instead.
   private func step(_ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })

@@ -24,7 +24,7 @@ struct SQLiteCandidates: CandidateStore {
     if try !hasSince() { try database.execute("ALTER TABLE cairn_candidate ADD COLUMN since INTEGER") }
   }
 
-  /// Returns whether `cairn_candidate` has the column `since`, which older versions did not create.
+  /// Returns whether `cairn_candidate` has the column `since`, which earlier versions of Cairn did not create.
   private func hasSince() throws -> Bool {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }

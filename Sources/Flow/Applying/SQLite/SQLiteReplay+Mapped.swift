@@ -6,8 +6,8 @@ import SQLiteKit
 extension SQLiteReplay {
   /// Applies a change of a PostgreSQL source.
   ///
-  /// Such a change may lack the row before, or unchanged large values. Its unique constraints may be deferred to the
-  /// end of the transaction.
+  /// Such a change may lack the row's former values, or large values that did not change. The source may check unique
+  /// constraints only at the end of the transaction.
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:
@@ -45,8 +45,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Runs `body`, which writes a row. If another row has one of its unique values, keeps the row to write it at the end
-  /// of the transaction.
+  /// Runs `body`, which writes a row. If another row has the same unique value, keeps the new row, to write it at the
+  /// end of the transaction.
   @discardableResult
   func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64

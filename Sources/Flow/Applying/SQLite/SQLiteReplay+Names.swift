@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// The separator in a placeholder name, which apply's state has for a table if another table already has its name. An
-  /// example is `Item`, the separator and `public.^Item`: the wanted name and the table's full name.
+  /// The separator in a placeholder name. Apply's state uses such a name for a table if another table already has its
+  /// wanted name. An example is `Item`, the separator and `public.^Item`: the wanted name and the table's full name.
   private static let separator = "\u{1e}"
 
   /// Returns the name under which apply's state lists a table of the trail: its name at the target.
@@ -29,8 +29,7 @@ extension SQLiteReplay {
   /// Returns the name that a table with a placeholder name should have at the target. Returns any other name unchanged.
   ///
   /// A placeholder name is a wanted name, a separator and the table's full name. An ordinary name may contain the
-  /// separator too. So the last part must be a table that would get the first part as its name, as `public.^Item` gets
-  /// `Item`.
+  /// separator too. It counts as a placeholder only if its two parts fit, as `Item` and `public.^Item` do.
   static func wanted(_ name: String) -> String {
     let bytes = Array(name.utf8)
     for place in bytes.indices where bytes[place] == 0x1e {
@@ -55,10 +54,8 @@ extension SQLiteReplay {
     return owner.isEmpty || owner.hasSameBytes(as: schema.fullName) ? nil : owner
   }
 
-  /// Returns which rows of a table belong to the trail.
-  ///
-  /// Throws if some of them belong to another trail too. Only gives a notice if an older version of Cairn allowed that
-  /// and no copy begins.
+  /// Returns which rows of a table belong to the trail. Throws if some belong to another trail too. But if an older
+  /// version of Cairn allowed this and no copy begins, only gives a notice.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
     // Two-way applies resolve conflicts, so each of them may write all rows.
@@ -87,7 +84,7 @@ extension SQLiteReplay {
       to: .sqlite, fits: fits)
   }
 
-  /// Returns the columns of a schema that can be written; nil if the source drops the table before its schema fits the
+  /// Returns the columns of a schema that apply can write; nil if the source drops the table before the schema fits the
   /// target.
   func part(of schema: TableSchema) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }

@@ -33,15 +33,15 @@ extension SQLiteReplay {
     if !rule.isCopied { changedRules.finish(given) }
   }
 
-  /// Alters the target table as its new rule says before a schema change of the table is made. A table that the source
-  /// drops is not altered.
+  /// Before a schema change of a table, alters the target table as the table's new rule says. Does not alter a table
+  /// that the source drops.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given) else { return }
     if ddl.after == 0 { return changedRules.finish(given) }
     _ = try table(ddl.before)
   }
 
-  /// Removes apply's state of a former target table, as the rows go to another table from the present record on.
+  /// Removes apply's state of the target table to which a source table's rows went before its rule changed.
   private func leave(_ name: String, for other: String) throws {
     guard let known = target.tables[key(name)], key(name) != key(other), known.waiting == nil else { return }
     try forget(name)
@@ -94,8 +94,8 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins: it is reported, and a changed rule of the table counts as carried out.
-  /// Ignores a copy of single rows, except in the mode `history`.
+  /// Notes that a copy of a table begins, to report it after the commit. If a changed rule of the table needed the
+  /// copy, the rule is now in effect. Ignores a copy of single rows, except in the mode `history`.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

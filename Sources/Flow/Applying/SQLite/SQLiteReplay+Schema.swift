@@ -71,7 +71,7 @@ extension SQLiteReplay {
     if case .catchUp(let key) = scope, let after = names.after { try follow(key, to: after) }
   }
 
-  /// Notes a rename of the catch-up's table: it has the new name in the trail from the present record on.
+  /// Notes that the catch-up's table is renamed in the trail at the present record.
   func follow(_ key: NameKey, to name: String) throws {
     catchUpName = name
     guard var known = target.tables[key],
@@ -109,8 +109,8 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Called before each record is applied. Starts the catch-up's table, or suspends a table, if that is due at this
-  /// record.
+  /// Called before each record is applied. Begins to apply the catch-up's table, or suspends a table, if that is due at
+  /// this record.
   func reach(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
@@ -130,7 +130,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Suspends a table from the present record on, because the target refuses that record. Everything before it is
+  /// Suspends the present record's table, because the target refuses that record. Everything before the record is
   /// applied.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
@@ -203,7 +203,8 @@ extension SQLiteReplay {
   /// Returns whether to skip a schema change: it creates a table that this database already has, now under another
   /// name.
   ///
-  /// - Throws: `schema-stopped` for any other schema change of the table, as long as apply's state has its former name.
+  /// - Throws: `schema-stopped` for any other schema change of the table, while apply's state still has the table's
+  ///   former name.
   private func isPassedBack(_ before: TableSchema?, _ after: TableSchema?, _ desk: Desk) throws -> Bool {
     guard let named = before ?? after, let move = desk.move(of: named) else { return false }
     if before == nil { return true }
@@ -353,7 +354,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Stores the PostgreSQL schema of a table that Cairn created here.
+  /// If Cairn created the table here, stores the definition that the table has in PostgreSQL.
   private func saveOrigin(_ mapping: TableMapping) throws {
     guard target.tables[key(mapping.target.name)]?.isCreated ?? false else { return }
     let source = mapping.source

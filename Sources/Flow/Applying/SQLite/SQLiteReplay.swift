@@ -35,7 +35,7 @@ final class SQLiteReplay {
   private(set) var groupStart: Checkpoint
   /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// In a catch-up: the later copies with which its table continues, by the place where the table is suspended.
+  /// In a catch-up: for each place where its table is suspended, the later copy with which the table continues.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
@@ -92,7 +92,7 @@ final class SQLiteReplay {
   var held = HeldRows()
   var before: [ColumnView] = []
   var after: [ColumnView] = []
-  /// A buffer for converted values of the row before; ``madeAfter`` is for the row after.
+  /// A buffer for the converted values of a row before its change; ``madeAfter`` is for the row after it.
   var madeBefore = ByteWriter(capacity: 256)
   var madeAfter = ByteWriter(capacity: 256)
 
@@ -198,7 +198,7 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Only one-way, and not in a catch-up.
+  /// Throws ``ClockGate/Ahead`` if a header's clock is too far in the future. Only one-way, not in a catch-up.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)
@@ -313,7 +313,7 @@ final class SQLiteReplay {
     let isUndone: Bool
   }
 
-  /// Opens and returns a table; nil if it is left out. If opening fails, undoes what it did and throws ``Unopened``.
+  /// Opens and returns a table; nil if apply skips it. If opening fails, undoes what it did and throws ``Unopened``.
   private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")
@@ -404,7 +404,7 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the key in apply's state for a table's name in the trail. A catch-up has only one table.
+  /// Returns the key in apply's state for a table's name in the trail; in a catch-up, always its table's key.
   func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {

@@ -36,7 +36,7 @@ final class SQLiteTarget {
   /// Whether tables were created, changed, renamed or dropped. If so, the triggers that refuse local writes are updated
   /// before the commit.
   var guardsAreDue = false
-  /// The tables whose changed rule this run has carried out. The copy of such a table has begun, or it needs none.
+  /// The tables whose changed rule has taken effect in this run. If the rule needs a copy, the copy has begun.
   var adopted: Set<NameKey> = []
 
   /// Opens the target's file, and creates it if it does not exist.
@@ -168,7 +168,8 @@ final class SQLiteTarget {
     try hook(follower)
   }
 
-  /// Prepares capture for a change of a table's schema.
+  /// If this database is captured too, drops Cairn's triggers on a table before its schema changes. SQLite cannot drop
+  /// a column that a trigger names.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
   /// Checks that Cairn's own tables have the definitions that Cairn gives them. Done in a write transaction, once for

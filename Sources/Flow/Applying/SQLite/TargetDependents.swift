@@ -35,7 +35,7 @@ struct TargetDependents {
     }
   }
 
-  /// Returns statements that would fire every trigger of a table. They are only prepared.
+  /// Returns statements that would fire every trigger of a table. The statements are prepared, never executed.
   private static func uses(of table: String, _ database: Database) throws -> [String] {
     let columns = try database.query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string }
     let set = columns.map { "\($0.quotedName) = \($0.quotedName)" }.joined(separator: ", ")

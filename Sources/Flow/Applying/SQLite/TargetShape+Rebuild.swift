@@ -46,12 +46,11 @@ extension TargetShape {
     }
   }
 
-  /// Returns the number of values of each storage class in a column.
+  /// Returns the number of values of each storage class in a column. Compared before and after a rebuild, the numbers
+  /// show whether values were converted.
   ///
-  /// Compared before and after a rebuild, the numbers show whether values were converted. A REAL column does not keep
-  /// the sign of -0.0.
-  ///
-  /// - Parameter isBefore: Whether -0.0 is counted separately from other REAL values.
+  /// - Parameter isBefore: Whether -0.0 is counted separately, as a REAL column in the rebuilt table does not keep the
+  ///   sign.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
     let (table, name) = (table.quotedName, column.quotedName)
     var counts = try database.query("SELECT typeof(\(name)), count(*) FROM \(table) GROUP BY 1 ORDER BY 1")

@@ -5,10 +5,9 @@ import SQLiteKit
 // New NOT NULL columns for which present rows have no value.
 extension TargetShape {
   /// Returns the NOT NULL columns without a default that a change adds, if the table has rows. SQLite cannot add such
-  /// columns then.
+  /// columns to a table with rows.
   ///
-  /// At the source, the table did not have these rows when the change was made. `definition` is the text after ADD
-  /// COLUMN.
+  /// In the result, `definition` is the column's text after ADD COLUMN.
   func unfilled(_ difference: TableDifference, _ change: Change) throws -> [(name: String, definition: String)] {
     guard !change.isRefreshed, let after = change.after?.target, let table = try table(change.name) ?? table(after.name)
     else { return [] }

@@ -197,12 +197,11 @@ struct TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` if the target already had a column that the source adds, and rows have other values in it
-  /// than the source's default.
+  /// Throws `schema-stopped` if an operator has already added a column that the source adds, and rows have wrong values
+  /// in it. A value is wrong if it is not the source's default.
   ///
-  /// This happens if an operator has added the column. If other trails or applications write to the table too, a value
-  /// may be theirs. Then only NULL counts as wrong, if the source has a default for the column. If
-  /// ``Change/yieldsDefaults``, the column's default at the target counts as wrong too.
+  /// If other trails or applications write to the table too, other values may be theirs. Then only two values are
+  /// wrong: NULL, if the source has a default, and the target's own default, if ``Change/yieldsDefaults``.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {

@@ -89,7 +89,7 @@ extension TargetState {
       hint: "run only one apply of this trail to this target, then start again; nothing was applied twice")
   }
 
-  /// Returns how far a trail has been applied to this target; nil: not at all.
+  /// Returns how far a trail has been applied to this target; nil if nothing of the trail has been applied.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try TargetState(database, of: trail).tables().values.compactMap(\.waiting?.table)
@@ -131,8 +131,8 @@ extension TargetState {
     }
   }
 
-  /// Ends the suspension of tables in a trail that no longer exists. They continue with the next records of the new
-  /// trail.
+  /// Ends the suspension of tables in a trail that no longer exists. The tables then continue with the records of the
+  /// new trail.
   func forgetWaiting(in trail: TrailID) throws {
     try upgrade()
     let columns = Waiting.columns.map { "\($0.name) = NULL" }.joined(separator: ", ")

@@ -7,27 +7,27 @@ import SQLiteKit
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
 /// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): TargetState+Waiting.swift
-/// cairn_origin(name, shape): the schema that a table from PostgreSQL has there
+/// cairn_origin(name, shape): the definition that a table from PostgreSQL has there
 /// ```
 /// They are written in the transaction that applies the changes, so they are correct after any crash.
 package struct TargetState {
   static let version: Int64 = 1
 
-  /// The state that apply stores for each table of a trail, besides its columns.
+  /// The state that apply stores for one table of a trail.
   struct Table {
     /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
     /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
     /// Whether a copy of the table was requested and has not begun. Until then, its changes are skipped, as the copy
-    /// includes them; in two-way tables not all, see ``ApplyOptions/leavesOut(_:in:isAwaited:goesBothWays:)``.
+    /// has them. In two-way tables, only some are: see ``ApplyOptions/leavesOut(_:in:isAwaited:goesBothWays:)``.
     var isAwaited = false
     /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite
     /// The full name of the PostgreSQL table that is replicated to this one; empty for an SQLite source, which has the
     /// same names.
     var source = ""
-    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older version did not store it.
+    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older Cairn did not store it.
     var claim: TableClaim?
     /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
@@ -203,8 +203,8 @@ package struct TargetState {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil
   }
 
-  /// Stores the schema that a table has in the other engine, so that it can be recreated there. If `shape` is nil,
-  /// removes the stored one.
+  /// Stores the definition that a table has in the other engine, so that the table can be recreated there. If `shape`
+  /// is nil, removes the stored definition.
   func saveOrigin(_ name: String, _ shape: TableSchema?) throws {
     guard let shape else {
       if try hasOrigins() { try database.run("DELETE FROM cairn_origin WHERE name = ?", [.text(name)]) }

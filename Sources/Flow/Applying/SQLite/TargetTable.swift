@@ -57,7 +57,7 @@ final class TargetTable {
   var mayCollide = false
   /// The foreign keys that reference this table.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
-  /// A cache of ``SQLiteForm``: the last trail schema, with each target column's index and conversion in its rows.
+  /// A cache of ``SQLiteForm`` for one trail schema: for each target column, the index there and the conversion.
   var lastForm: (schema: TableSchema, columns: [(Int, SQLiteValue?)?])?
   /// The table extended by the columns that only the target has, as ``wide()`` last returned it; nil: none.
   var wider: TargetTable?
@@ -69,7 +69,7 @@ final class TargetTable {
   private let mark: String?
 
   /// Creates the object for a target table. `there`: the mapping's columns that the target has; nil: all. `image`: the
-  /// trail's schema, and the indexes in it of the mapping's columns; nil: the mapping has all of its columns.
+  /// schema of row images, and the index there of each column of the mapping; nil: same columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
@@ -116,7 +116,7 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows that the table held. Outside of copies, `overwrite` if local writes are resolved row by row.
+  /// The policy for rows from before the first copy; after a copy, `overwrite` if local writes are resolved row by row.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// Returns whether a row can only be identified by all its values: the table has no key, or the key has NULL.
@@ -372,7 +372,7 @@ final class TargetTable {
     }
   }
 
-  /// Returns the first `limit` keys after `last`, in order, of rows in a range (nil: all rows), without keys with NULL.
+  /// Returns, in order, at most `limit` keys of a range (nil: all rows) that come after `last`; no keys with NULL.
   func keys(in range: Refresh.Range?, after last: [Value]?, limit: Int) throws -> [[Value]] {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return [] }
     let ordered = ordered(schema.key)

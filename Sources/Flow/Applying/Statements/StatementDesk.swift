@@ -23,7 +23,7 @@ struct StatementDiffers: Error {
 final class StatementDesk {
   /// The least number of rows for which a statement is executed again. Fewer rows can be written just as fast.
   static let rowsMin: UInt64 = 1000
-  /// The most statements that are kept in memory because their effect at the target differed from that at the source.
+  /// The most statements that are kept in memory because their effects at source and target differed.
   private static let differingMax = 1000
 
   /// A statement that is executed at the target, while its changes in the trail are skipped.
@@ -51,8 +51,7 @@ final class StatementDesk {
   private var isRunning = false
   /// The places in the trail of statements that are not executed again, with the reasons.
   private var refused: [Position: String] = [:]
-  /// The texts of statements that the target refused, or whose effect there differed from that at the source, with the
-  /// reasons.
+  /// The texts of statements that the target refused, or whose effects at source and target differed, with the reasons.
   private var differing: [NameKey: String] = [:]
   /// The counts of statements in the open group.
   private var counts = StatementCounts()
@@ -152,7 +151,7 @@ final class StatementDesk {
     if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
-  /// Ends the last statement at its end record in the trail, and compares its effect with that at the source.
+  /// Ends the last statement at its end record in the trail, and compares its effects at source and target.
   ///
   /// - Throws: ``StatementDiffers`` if the statement had another effect here.
   func end(_ end: StatementEnd) throws {
@@ -186,8 +185,8 @@ final class StatementDesk {
     differing[differs.text] = differs.reason
   }
 
-  /// Forgets which statements before `position` are not executed again, and reports the group's counts. Called after
-  /// the commit of a group that ends there: nothing before it is read again.
+  /// Removes the stored reasons about statements before `position`, and reports the group's counts. Called after the
+  /// commit of a group that ends there, as apply reads nothing before `position` again.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }
@@ -199,7 +198,7 @@ final class StatementDesk {
   // MARK: Tables
 
   /// Returns the source's schema of a table, given by its name in lower case, at the present place in the trail. Nil if
-  /// there is none, or if a rule changes the table.
+  /// there is no such table, or if a rule changes the table.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
       reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }

@@ -1,8 +1,7 @@
-/// Limits the time for which an apply executes statements of the source again. Does no I/O; `now` is monotonic time in
-/// ms.
+/// Limits the time for which apply executes statements of the source again. Does no I/O; `now` is monotonic time in ms.
 ///
-/// A statement of the source may take any time. One that takes too long is undone, and its rows are written instead.
-/// Then no statement is executed for nine times as long. So such statements take at most a tenth of the time.
+/// A statement that takes too long is undone, and its rows are written instead. After that, no statement is executed
+/// for nine times as long as this one took. So such statements take at most a tenth of the time.
 ///
 ///     var time = StatementTime(milliseconds: 30_000)
 ///     time.limit(rows: 1_000_000)          // 40,000 ms
@@ -24,7 +23,7 @@ struct StatementTime {
     min(milliseconds + Int64(clamping: min(rows / Self.rowsPerMillisecond, 1 << 32)), Self.millisecondsMax)
   }
 
-  /// Notes that a statement was stopped after `spent` ms, so that no statement is executed for nine times as long.
+  /// Notes that a statement was stopped after `spent` ms, so that no statement is executed for nine times that long.
   mutating func ranOut(after spent: Int64, now: Int64) { pausedUntil = now + spent * 9 }
 
   /// Returns whether statements are paused at this time, because one of them took too long.

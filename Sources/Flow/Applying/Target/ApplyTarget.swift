@@ -38,8 +38,8 @@ protocol ApplyTarget: AnyObject {
   func row(_ key: [Value], of table: Table) throws -> [Value]?
   /// Writes the row with this key. If `row` is nil, deletes the row. Columns that are nil keep their values.
   ///
-  /// - Returns: False, and nothing is written, if another row has one of the row's unique values.
-  /// - Throws: an error that names the row, if a constraint refuses it.
+  /// - Returns: False, and nothing is written, if another row has the same unique value.
+  /// - Throws: An error that names the row, if a constraint refuses the row.
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: Table) throws -> Bool
   /// Returns whether another row references this row by a foreign key.
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool
@@ -54,8 +54,7 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: Bookkeeping
 
-  /// The waiting rows of the target: those kept outside their tables because other rows have one of their unique
-  /// values.
+  /// The waiting rows of the target: those kept outside their tables because other rows have the same unique values.
   var candidates: Displaced { get }
   var decisions: Decisions { get }
   /// The rows that waited for a unique value and are back in their tables.
@@ -105,7 +104,7 @@ protocol RowForm {
   func version(_ stored: StoredVersion) throws -> RowVersion
   /// Returns the key of the row to which the version belongs.
   ///
-  /// - Throws: `trail-damaged` if the version does not give it.
+  /// - Throws: `trail-damaged` if the version does not contain the key.
   func key(_ stored: StoredVersion) throws -> [Value]
 }
 

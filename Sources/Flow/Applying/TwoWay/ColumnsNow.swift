@@ -13,8 +13,8 @@ import Versions
 struct ColumnsNow {
   let engine: Engine
   let names: NamePolicy
-  /// The renames of tables and columns, and the drops of columns. First those in this database's own trail, in its
-  /// order; then those that applied trails brought.
+  /// The renames of tables and columns, and the drops of columns: first those in this database's own trail, in that
+  /// trail's order; then those from applied trails.
   var steps: [ColumnStep] = []
 
   /// The two names of a table that was renamed here: the former name, which the trail uses, and the present name.
@@ -26,8 +26,7 @@ struct ColumnsNow {
   /// Returns the columns of a trail's table that still exist here, under present names; nil if nothing was renamed or
   /// dropped.
   ///
-  /// - Parameter known: Returns the last transaction that the author of the rows knew, of the trail that has a rename
-  ///   or drop.
+  /// - Parameter known: Takes a rename or drop; returns the last transaction of its trail that the rows' author knew.
   /// - Parameter origin: The name of the trail that has the rows.
   func part(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> LaterShape.Part? {
     guard let (now, move) = changed(table, knowing: known, of: origin) else { return nil }
@@ -57,7 +56,7 @@ struct ColumnsNow {
     return mapped
   }
 
-  /// Returns a table of a trail with its name replaced by that of `now`.
+  /// Returns a table of a trail, with its name replaced by the name in `now`.
   func named(_ table: TableSchema, _ now: ColumnStep.Table) -> TableSchema {
     var copy = table
     let isPostgres = engine == .postgres

@@ -5,10 +5,9 @@ import SQLiteKit
 
 /// The SQL expression of a conflict rule `sql:`.
 ///
-/// A rule for a column can use the column's two values and the value before both (`local`, `incoming`, `before`). Other
-/// columns are `local_COLUMN` and so on. A rule for whole rows can use only names of the second form. SQLite evaluates
-/// the expression at every node, also for PostgreSQL, so that all nodes get the same result. PostgreSQL's exact numbers
-/// count as numbers.
+/// A rule for a column can use the column's two values, `local` and `incoming`, and the value before both, `before`.
+/// For other columns, these names are `local_COLUMN` and so on. A rule for whole rows can use only names of the second
+/// form. SQLite evaluates the expression at every node, also for PostgreSQL, so that all nodes get the same result.
 package struct ConflictExpression {
   private enum Side: String, CaseIterable {
     case local, incoming, before
@@ -55,7 +54,7 @@ package struct ConflictExpression {
   }
 
   /// Evaluates the expression. Unknown operands are NULL. For a rule about whole rows, the result is 1, 0 or NULL. For
-  /// a rule about a column, it is a text in PostgreSQL's form if the later row has the column in that form.
+  /// a rule about a column, it is a value of the column, as a text of PostgreSQL if the later row has such a text.
   func value(_ rows: MetRows) throws -> Value {
     let row = operands.map { operand in
       (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null
@@ -99,8 +98,8 @@ package struct ConflictExpression {
 }
 
 extension Value {
-  /// The value as an operand in SQLite. A text in PostgreSQL's form becomes a number if SQLite can represent it without
-  /// loss, else an ordinary text. Any other value is unchanged.
+  /// The value as an operand in SQLite. An exact number of PostgreSQL becomes a number if SQLite can represent it
+  /// without loss, else a text. Any other value is unchanged.
   fileprivate var counted: Value {
     guard case .exact(let bytes) = self else { return self }
     let text = String(decoding: bytes, as: UTF8.self)

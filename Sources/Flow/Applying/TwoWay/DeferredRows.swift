@@ -45,8 +45,7 @@ final class DeferredRows<Table: AnyObject> {
     }
   }
 
-  /// Returns the last row with this row name for which `isIt` returns true for its combined changes; nil if there is
-  /// none.
+  /// Returns the last row with this row name whose combined changes pass the test `isIt`; nil if there is none.
   func last(of name: RowName, where isIt: (VersionFold) throws -> Bool) throws -> (index: Int, row: Row)? {
     if let file {
       return try file.last(hash: name.hash) { number, reader in

@@ -1,6 +1,6 @@
 import Changes
 
-/// Matches the columns of a target table with those of the trail's rows.
+/// Matches the columns of a target table with the columns of the trail's rows.
 enum FormColumns {
   /// Returns for each column of the target its index in the trail's table; nil if the trail's table lacks the column.
   ///

@@ -3,7 +3,7 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// Refuses tables that cannot be replicated two-way.
+/// Throws errors for tables that cannot be replicated two-way.
 extension KeyCheck {
   /// Throws `table-refused` for a table in which two nodes would not agree which keys are equal. The table is then
   /// suspended.

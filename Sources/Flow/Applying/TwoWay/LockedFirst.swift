@@ -5,8 +5,8 @@
 struct LockedFirst {
   private static let aheadMax: UInt64 = 256
   private var through: UInt64 = 0
-  /// The number of further transactions whose rows are locked first, after applications have written a group's rows
-  /// before its commit. Doubles if that soon happens again.
+  /// The number of further transactions whose rows are locked first, once applications have changed rows of a group
+  /// before its commit. Doubles if this soon happens again.
   private var ahead: UInt64 = 1
 
   func contains(_ number: UInt64) -> Bool { number <= through }

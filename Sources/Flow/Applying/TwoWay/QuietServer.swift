@@ -1,18 +1,19 @@
 import PostgresKit
 
-/// Detects that no application has committed since capture last confirmed that it has read everything. Then apply need
+/// Detects that no application has committed since capture last confirmed that it has read all commits. Then apply need
 /// not wait for capture.
 ///
 /// PostgreSQL numbers each writing transaction, so it is enough to know that all new numbers are apply's own.
 struct QuietServer {
   private var moment: ServerMoment?
-  /// Apply's own transactions that were still running at capture's last confirmation (``moment``), or that began later.
+  /// Apply's own transactions that were running at ``moment``, or that began later. At that moment, capture last
+  /// confirmed that it has read all commits.
   private var ours: Set<UInt64> = []
 
-  /// Returns whether only apply's own transactions have ended since the last confirmation. If so, `now` replaces the
-  /// moment of that confirmation.
+  /// Returns whether only apply's own transactions have ended since capture last confirmed that it has read all
+  /// commits. If so, `now` counts as the moment of that confirmation.
   ///
-  /// - Parameter own: The number of apply's transaction that calls this.
+  /// - Parameter own: The number of apply's open transaction; nil: it has none.
   mutating func isQuiet(at now: ServerMoment, own: UInt64?) -> Bool {
     guard let moment, let ended = now.ended(since: moment) else { return false }
     guard ended.allSatisfy({ $0 == own || ours.contains($0) }) else { return false }
@@ -22,21 +23,19 @@ struct QuietServer {
     return true
   }
 
-  /// Stores capture's confirmation that it has read all transactions that had ended at a moment, and apply's later
-  /// message.
+  /// Stores that capture has read all transactions that had ended at `moment`.
   ///
-  /// - Parameter message: The number of apply's transaction that wrote the message.
-  /// - Parameter own: The number of apply's transaction that calls this.
+  /// - Parameter message: The number of the later transaction in which apply wrote the logical message that capture has
+  ///   read.
+  /// - Parameter own: The number of apply's open transaction; nil: it has none.
   mutating func pass(_ moment: ServerMoment, message: UInt64, own: UInt64?) {
     self.moment = moment
     ours = [message]
     noteAsking(own, at: moment)
   }
 
-  /// Adds the calling transaction to ``ours``, unless the snapshot already counts it as ended.
-  ///
-  /// A PostgreSQL snapshot never lists its own transaction as running. It counts that transaction as ended only if a
-  /// later one has ended.
+  /// Adds apply's open transaction to ``ours``, as a PostgreSQL snapshot does not list the transaction that takes the
+  /// snapshot. Does nothing if the snapshot counts this transaction as ended.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
     if let own, own >= moment.end { ours.insert(own) }
   }

@@ -2,7 +2,7 @@ import Changes
 
 /// A foreign key that references a table of the target.
 struct Reference: Equatable, Sendable {
-  /// The schema of the referencing table; empty in SQLite.
+  /// The schema (namespace) of the referencing table; empty in SQLite.
   var namespace = ""
   /// The referencing table. ``columns`` are its referencing columns.
   @ByBytes var child: String

@@ -13,14 +13,14 @@ extension RowNames {
     var key: [Value] = []
   }
 
-  /// The columns that foreign keys reference and that are not the key, by table. All names are in lower case; those of
-  /// columns are sorted.
+  /// The columns that foreign keys reference and that are not the key, by table. All names are in lower case; column
+  /// names are sorted.
   typealias Alternates = [NameKey: Set<[NameKey]>]
 
   /// The parts of the target's catalog from which row names are computed.
   typealias Catalog = (alternates: Alternates, own: Set<OwnKey>, holders: TableHolders)
 
-  /// A foreign key of the target. All names are in lower case; those of columns are sorted.
+  /// A foreign key of the target. All names are in lower case; column names are sorted.
   struct OwnKey: Hashable {
     let child: NameKey
     let columns: [NameKey]

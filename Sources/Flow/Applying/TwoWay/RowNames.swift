@@ -159,8 +159,8 @@ final class RowNames {
   /// An empty list of renames and drops (``ColumnsNow``) with this object's engine and naming policy.
   var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
 
-  /// Returns the names of the rows that a change touches. Empty if the row has no key, or NULL in it. If the change
-  /// gives the row another key, returns two names, the old one first.
+  /// Returns the names of the rows that a change touches. Empty if the row has no key, or a key with NULL. If the
+  /// change gives the row another key, returns two names, the old one first.
   func names(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     guard change.operation != .truncate else { return [] }
     let naming = naming(of: schema)
@@ -282,7 +282,8 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a change's rows: by unique columns, other than the key, that foreign keys reference.
+  /// Returns the further names of a change's rows, computed from unique columns, other than the key, that foreign keys
+  /// reference.
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -296,8 +297,8 @@ final class RowNames {
     return names
   }
 
-  /// Returns all names that ``VersionWindow`` stores for a change: of the rows that it touches, and of those that they
-  /// reference.
+  /// Returns all names that ``VersionWindow`` stores for a change: the names of the rows that the change touches, and
+  /// the names of the rows that those rows reference.
   func namesAndReferences(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
   ) throws -> ChangedRows {
@@ -316,7 +317,8 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// Returns a column's value after the change that was read last. It may be unchanged from the row before.
+  /// Returns a column's value after the change that was read last. A value that the change left unchanged is taken from
+  /// the row before the change.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
@@ -359,7 +361,7 @@ final class RowNames {
     return name.name
   }
 
-  /// Returns the rows that a row references, as far as the row's given values show them.
+  /// Returns the rows that a row references. Ignores foreign keys for which the row lacks a value.
   func parents(_ schema: TableSchema, _ row: [Value?], from admitted: AdmittedRows?) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in
@@ -372,7 +374,8 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row by unique columns other than its key, if their values are given.
+  /// Returns the further names of a row, computed from unique columns other than its key. Leaves out names for which
+  /// the row lacks a value.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { $0.name(of: row, naming) }

@@ -10,12 +10,12 @@ extension RowResolver {
     try judge()
   }
 
-  /// Handles a copied row that cannot be written because another row has one of its unique values. Deletes the other
-  /// row if the copy's source no longer has it. Otherwise the copied row becomes a waiting row, and ``judge()`` decides
-  /// between both before the commit.
+  /// Handles a copied row that cannot be written because another row has the same unique value. Deletes the other row
+  /// if the copy's source no longer has it. Otherwise the copied row becomes a waiting row, and ``judge()`` decides
+  /// between the two rows before the commit.
   ///
-  /// - Parameter isInPlace: Whether the copied row replaces older rows: the row with its key, and rows with its unique
-  ///   values that the copy's source no longer has.
+  /// - Parameter isInPlace: Whether the copied row replaces the row with its key, and rows with its unique values that
+  ///   the copy's source no longer has.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
     let key = table.shape.key.map { row[$0] }
     let replaces = isInPlace || table.existing == .overwrite

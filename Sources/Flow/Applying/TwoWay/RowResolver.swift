@@ -16,7 +16,7 @@ final class RowResolver<Target: ApplyTarget> {
   private var resolvedBefore = SettledBefore<Target.Table>()
   /// The copied rows that have the same unique value as another row. ``judge()`` decides about them before the commit.
   var displacedCopies: [ContestedRow] = []
-  /// The rows that could not be written since the last ``judge()`` because other rows have their unique values.
+  /// The rows that could not be written since the last ``judge()`` because other rows have the same unique values.
   private var displaced: [ContestedRow] = []
   /// The rows that a copy brought since the last ``judge()`` as waiting rows: they waited at the copy's source.
   var met: [ContestedRow] = []
@@ -133,7 +133,7 @@ final class RowResolver<Target: ApplyTarget> {
     try write(put, one.key, in: row.table, outcome: one.outcome) { try one.stamp ?? desk.lastStamp(row) }
   }
 
-  /// Writes a row, or makes it a waiting row if another row has one of its unique values.
+  /// Writes a row, or makes it a waiting row if another row has the same unique value.
   ///
   /// - Parameter outcome: The whole row, with all columns.
   /// - Parameter stamp: The stamp (clock, origin and number) of the last write to the row.
@@ -224,8 +224,8 @@ final class RowResolver<Target: ApplyTarget> {
     return back
   }
 
-  /// Restores deleted rows that the present transaction references, and the rows that these reference. Such deletes
-  /// have no effect. Rows that exist stay unchanged.
+  /// Restores deleted rows that the present transaction references, as their deletes have no effect. Also restores
+  /// deleted rows that the restored rows reference.
   private func bringBackNeeded() throws {
     // A row that waits for a unique value is not in its table afterwards, and rows may reference each other in a ring.
     var met: Set<KeyedRow> = []
@@ -239,11 +239,10 @@ final class RowResolver<Target: ApplyTarget> {
   }
 
   /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
-  /// if it was not written.
+  /// if nothing was written.
   ///
   /// - Parameter isReferred: True for a row from ``TwoWayDesk/neededRows()``; false for a row that only a restored row
-  ///   references. Only a needed row is written even if it exists: it may have been resolved before its references were
-  ///   known.
+  ///   references. If false, an existing row is not written.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)

@@ -20,7 +20,7 @@ struct SettledRow {
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the target's row stays unchanged because the table's rule lets no other node change it, conflict or not.
+  /// Whether the target's row stays unchanged because the table's rule lets no other node change it.
   let isKept: Bool
   /// Whether the incoming version has no effect, because the row's rule does not let its author change the row.
   private let isLeftOut: Bool
@@ -97,8 +97,8 @@ struct SettledRow {
       context: ["table": table.fullName, "key": shown])
   }
 
-  /// Returns the expressions and functions of the rules. They get the row's present values for columns that no version
-  /// gives.
+  /// Returns the expressions and functions of the rules. For a column that no version has, they are called with the
+  /// row's present value.
   private static func code(
     _ rules: ConflictRules, _ columns: [String], local: [Value]?, _ function: @escaping RuleCode.Function
   ) -> RuleCode {
@@ -156,8 +156,8 @@ struct SettledRow {
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
 
-  /// The kind of conflict if the only known version is the incoming one, and its author saw another row than the table
-  /// has; nil: no conflict.
+  /// The kind of conflict if the incoming version is the only known one, and the row that its author changed differs
+  /// from the table's; nil: no conflict.
   private var strangeness: Conflict.Kind? {
     guard history.versions.count == 1 else { return nil }
     switch (incoming.write, local) {
@@ -173,8 +173,8 @@ struct SettledRow {
 
   /// Returns the entries for the conflict log about this row; empty if there was no conflict.
   ///
-  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, a different row in the
-  ///   table is no conflict.
+  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, it is no conflict if the
+  ///   table's row differs from the row that the author saw.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {

@@ -2,9 +2,9 @@ import Changes
 
 /// For several tables whose rows would have the same row names: the table whose rows the version window lists.
 ///
-/// In PostgreSQL, `item` and `ITEM` can be two tables. Row names ignore the case of ASCII letters in table names. At a
-/// PostgreSQL target, the version window lists only rows of the oldest such table. An SQLite target takes one such
-/// table of a trail, and refuses the others.
+/// In PostgreSQL, `item` and `ITEM` can be two tables. Row names ignore the case of ASCII letters in table names. So at
+/// a PostgreSQL target, the version window lists only rows of the oldest such table. At an SQLite target, only one such
+/// table of a trail is replicated.
 ///
 ///     let holders = try TableHolders(connection.oldestNames)  // of tables public.item and public."ITEM"
 ///     holders.areOther(schema, "public.ITEM", roots)          // true

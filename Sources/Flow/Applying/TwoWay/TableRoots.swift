@@ -14,7 +14,7 @@ final class TableRoots: Sendable {
   private let spellings = Mutex<Set<NameKey>>([])
   private let changes = Atomic<Int>(0)
 
-  /// The number of changes of this list so far. Row names computed before the last change must be computed again.
+  /// The number of changes of these names so far. Row names computed before the last change must be computed again.
   var count: Int { changes.load(ordering: .acquiring) }
 
   /// Returns the first name of a table; its own name if it was not renamed.

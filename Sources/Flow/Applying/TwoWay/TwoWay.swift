@@ -7,7 +7,7 @@ import SystemKit
 import Trails
 import Versions
 
-/// The state that all applies of one database share, if the database is captured too and replication is two-way.
+/// The state that all apply workers of a database share, if it is captured too and replication is two-way.
 package final class TwoWay: Sendable {
   /// Returns the rules for conflicts in a table, for changes of a trail. The table is given by its plain name at the
   /// target, with its columns in order.
@@ -16,7 +16,7 @@ package final class TwoWay: Sendable {
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes each journal row after a source position to a function, in apply's transaction. False: too many.
+    /// SQLite: passes journal rows after a source position to a function, in apply's transaction; false: too many rows.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)
@@ -27,19 +27,19 @@ package final class TwoWay: Sendable {
   /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// By trail name, the tables that its apply writes. Only their rows are versions of this database's rows.
+  /// By trail name, the tables that the trail's apply writes. Only their rows are versions of this database's rows.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
-  /// Whether capture copies rows that tables held before capture began into this database's trail.
+  /// Whether capture copies, into this database's trail, rows that tables held before capture began.
   private let copiesRows: Bool
   package let window: VersionWindow
   /// The first names of tables that were renamed.
   let roots = TableRoots()
-  /// The last schema changes by which applies renamed or dropped tables or columns here.
+  /// The last schema changes by which apply renamed or dropped tables or columns here.
   let arrivedSteps = Mutex(ColumnSteps())
   let rules: RuleBook
   let local: LocalCommits
-  /// The time by which a peer's clock may be ahead of ours, in µs.
+  /// The time by which a peer's clock may be ahead of this node's clock, in µs.
   let skewMicrosecondsMax: Int64
   /// The memory limit, in bytes, for rows to be resolved at the end of a transaction. Above it, a file is used.
   let deferredBytesMax: Int
@@ -48,7 +48,7 @@ package final class TwoWay: Sendable {
   /// The size limit for the waiting rows of all trails together, in bytes.
   var allWaitingBytesMax: Int64 { waitingBytesMax * Int64(folders.count) }
   private let turn: ApplyTurn
-  /// The lock that keeps applies from writing while capture reads rows for a copy. Nil: no capture runs.
+  /// The lock that keeps apply workers from writing while capture reads rows for a copy. Nil: no capture runs.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])
@@ -64,8 +64,8 @@ package final class TwoWay: Sendable {
   private let isRetired = Mutex(false)
 
   /// Creates the shared state. `captured`: the tables captured into this database's trail. `copiesRows`: see the
-  /// property. `before`: the former shared state. An apply that still uses it can no longer take its lock, and that
-  /// apply's last commits are read by ``prepare(_:hasUniqueValues:candidates:returned:reach:)``.
+  /// property. `before`: the shared state that this one replaces. Its lock can no longer be taken, and
+  /// ``prepare(_:hasUniqueValues:candidates:returned:reach:)`` reads the last commits made under that lock.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns,
@@ -231,7 +231,7 @@ package final class TwoWay: Sendable {
   }
 
   /// Runs `body` under the lock of ``enter(_:)``; returns nil if `stop` was set first. `body` must not wait for
-  /// anything, as all applies of the database wait for the lock.
+  /// anything, as all apply workers of the database wait for the lock.
   func inTurn<T>(_ stop: StopSignal, _ body: () throws -> T) throws -> T? {
     guard try enter(stop) else { return nil }
     defer { leave() }
@@ -286,7 +286,7 @@ package final class TwoWay: Sendable {
     set { decisions.withLock { $0 = newValue } }
   }
 
-  /// The number of schema changes that the applies of this database have made.
+  /// The number of schema changes that all apply workers of this database have made.
   var shapeCount: Int { shapes.withLock { $0 } }
   func noteShapes() { shapes.withLock { $0 += 1 } }
 
@@ -298,8 +298,8 @@ package final class TwoWay: Sendable {
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether the database already has a schema change: it is from its own trail, or from another trail that is
-  /// applied here. Such a change is not made again.
+  /// Returns whether the database already has a schema change, because the change came from this database's own trail
+  /// or from another trail that is applied here. Such a change is not made again.
   func isEcho(_ ddl: DDL) -> Bool { folders[ddl.applied] != nil }
 
   /// By trail name, the last transaction of each trail that has been applied to the database.
@@ -346,7 +346,7 @@ package final class TwoWay: Sendable {
     return isFull ? [.init(row: nil, known: ids), entry] : [entry]
   }
 
-  /// Notes that apply has read, in this database's trail, everything that applications wrote here before.
+  /// Notes that apply has read, in this database's trail, everything that applications wrote here so far.
   ///
   /// - Returns: The transaction to store with ``StoredReturns/close(by:)``; nil if no entry needs it.
   func noteCaptured() -> UInt64? {
@@ -374,7 +374,7 @@ package final class TwoWay: Sendable {
   }
 }
 
-/// A lock shared by the applies of one database, so that only one at a time writes a group.
+/// A lock shared by the apply workers of one database, so that only one at a time writes a group.
 final class ApplyTurn: Sendable {
   private let isTaken = Mutex(false)
 
@@ -393,7 +393,7 @@ final class ApplyTurn: Sendable {
 enum TurnEnd {
   /// The apply must wait for nothing. The value is false if there was nothing to apply.
   case moved(Bool)
-  /// The apply must wait until the timestamp of this transaction is no longer ahead of the clock.
+  /// The apply must wait until the timestamp of this transaction is no longer ahead of this node's clock.
   case heldBack(TransactionHeader)
   /// The apply must wait until capture has read commits of applications to the same rows.
   case overtaken

@@ -84,11 +84,10 @@ final class TwoWayDesk<Table: AnyObject> {
   /// The schema changes of the present group that renamed or dropped tables or columns.
   private var arriving: [ColumnStep] = []
 
-  /// Adds the renames and drops of a schema change that apply makes, as this database's own trail does not have it yet.
-  /// Ignores a change that this database already had.
+  /// Adds the renames and drops of a schema change that apply has made, as this database's own trail does not have them
+  /// yet. Ignores a change that this database already had.
   ///
-  /// Call this only for a change that apply itself has made: this database's trail has the changes of operators. If it
-  /// were called for a rename that was not made, two tables would count as one.
+  /// Must not be called for a change that apply did not make: two tables could then count as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
@@ -134,7 +133,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return admitted[origin]
   }
 
-  /// Returns the names of the rows that a change of this database's trail touches, and of those that they reference.
+  /// Returns the names of the rows that a change in this database's trail touches, and of their referenced rows.
   func ownNames(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     try names.namesAndReferences(schema, change, from: nil)
   }
@@ -195,7 +194,7 @@ final class TwoWayDesk<Table: AnyObject> {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests that all rows of transactions through `number` are resolved from versions. False: requested before.
+  /// Requests that all rows of transactions through `number` are resolved from versions. False if requested before.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
@@ -240,8 +239,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Transactions
 
-  /// Begins a transaction. Throws ``ClockGate/Ahead`` if its timestamp is too far ahead. Throws `trail-forked` if its
-  /// author states that it knew transactions that this database's trail does not have.
+  /// Begins a transaction. Throws ``ClockGate/Ahead`` if its clock is too far in the future. Throws `trail-forked` if
+  /// its author states that it knew transactions that this database's trail does not have.
   func begin(_ told: TransactionHeader, at begin: Position) throws {
     try gate.check(told)
     let header = try shared.window.believed(told, of: trail)
@@ -261,7 +260,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the row with this index among those to be resolved when the present transaction ends.
   func row(_ index: Int) throws -> Row { try row(deferred[index]) }
 
-  /// Passes each row to be resolved when the present transaction ends to `body`, with its index.
+  /// Calls `body` with each row that must be resolved when the present transaction ends, and with the row's index.
   func forEachRow(_ body: (Int, Row) throws -> Void) throws {
     for index in 0..<deferred.count { try body(index, row(index)) }
   }
@@ -275,7 +274,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns an empty list with this apply's memory limit, for results of a transaction's rows.
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
 
-  /// The rows that the present transaction references and that other nodes wrote without its author knowing of it.
+  /// The rows that the present transaction references and that have versions unknown to its author.
   private var needed: [RowName] = []
   var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
 
@@ -365,8 +364,8 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// Returns the rows that may have to be restored, with their known versions: ``needed``, the rows that these
-  /// referenced when they were deleted, and so on. Leaves out rows that the present transaction writes.
+  /// Returns, with their known versions, the rows that may have to be restored: ``needed``, and the rows that these
+  /// referenced before they were deleted, directly or indirectly. Leaves out rows that the present transaction writes.
   func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
     for name in needed where met.insert(name).inserted { open.append(name) }
@@ -499,14 +498,14 @@ final class TwoWayDesk<Table: AnyObject> {
       }
   }
 
-  /// Returns the known versions of a row, read from their trails, without that of the present transaction.
+  /// Returns the known versions of a row, read from their trails, without the present transaction's version.
   private func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
 
   func others(_ row: KeyedRow) throws -> [StoredVersion] {
     try others(row.name).filter { row.isSameKey(names.key(of: $0)) }
   }
 
-  /// Returns the places of a row's versions, except that of the present transaction.
+  /// Returns the places of a row's versions, except the place of the present transaction's version.
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
 
   /// Returns the places of a row's versions in the order of their stamps, without versions that the database lacks.
@@ -517,7 +516,7 @@ final class TwoWayDesk<Table: AnyObject> {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
-  /// Returns the fingerprint of a row's versions, without those of the present transaction and of `other`.
+  /// Returns the fingerprint of a row's versions, without the versions of the present transaction and of `other`.
   func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
     try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
@@ -557,11 +556,11 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the stamp by which a row of the present transaction competes for a unique value.
   func lastStamp(_ row: Row) throws -> Stamp { try lastStamp(KeyedRow(row.name, names.key(of: row.version))) }
 
-  /// Adds the version that the present transaction makes of a resolved row to the version window.
+  /// Adds to the version window the version of a resolved row that the present transaction makes.
   func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
-  /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy. Its stamp is later than
-  /// those of all changes that the copy includes.
+  /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy. This stamp is later than
+  /// the stamps of all changes that the copy includes.
   private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
     try places(row.copied).last { try made(row.keyed, at: $0, isCopied: true) }?.stamp
       ?? shared.window.lastForgotten(row.copied)
@@ -573,10 +572,9 @@ final class TwoWayDesk<Table: AnyObject> {
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns a row's rank; nil if all nodes know its last write. It is the highest rank if capture has not read that
-  /// write. It is also the highest if `isMerged` (copies merge with present rows) and capture has not copied the row.
-  /// Throws ``LocalAhead`` if capture has not read the write, and `isNew`: the row that needs the value is from this
-  /// group.
+  /// Returns a row's rank; nil if all nodes know its last write. If capture has not read that write, returns the
+  /// highest rank, or throws ``LocalAhead`` if `isNew`: the row that needs the value is from this group. Also returns
+  /// the highest rank if `isMerged` (copies merge with present rows) and capture has not copied the row.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }

@@ -106,14 +106,14 @@ final class CaptureSession {
     if hasNewShapes { try sync() }
   }
 
-  /// Makes the changes to known tables and table copies final, because a transaction of the trail is complete. After
-  /// this, ``abandon()`` does not undo them.
+  /// Makes the changes to the list of known tables and to running copies final, because a transaction of the trail is
+  /// complete. After this, ``abandon()`` does not undo them.
   func settle() {
     tables.settle()
     refreshes.settle()
   }
 
-  /// Drops the unfinished transaction of the trail, and undoes the changes to known tables that it contains.
+  /// Drops the unfinished transaction of the trail, and undoes the changes that it made to the list of known tables.
   func abandon() throws {
     guard openNumber != nil || incoming.isOpen else { return }
     if openNumber != nil { try trail.abandon() }
@@ -200,7 +200,7 @@ final class CaptureSession {
 
   func saveRequests() throws { try requestsFile.save(refreshes.requests) }
 
-  /// Reports to the server how much of its log has been received, and how much the server may forget.
+  /// Reports to the server how much of its log has been received, and up to where the server may delete its log.
   ///
   /// - Parameter wantsReply: Whether the server is asked for an answer.
   func report(wantsReply: Bool = false) throws {
@@ -219,8 +219,8 @@ final class CaptureSession {
 
   // MARK: Server
 
-  /// Commits a message with a random text at the source, and returns the text. The stream brings the message after
-  /// everything that was committed before.
+  /// Commits a logical message with a random text at the source, and returns the text. The stream brings the message
+  /// after everything that was committed before.
   func emitBarrier() throws -> String {
     barrierNumber += 1
     // No other session can write this text, because none knows it.
@@ -230,7 +230,7 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether table rows are still to be read, for copies or for requested rows, and can be read now.
+  /// Whether table rows, for copies or for requests, are still to be read and can be read now.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
   /// Whether table rows are still to be read, apart from tables that are suspended until an operator acts.
@@ -242,7 +242,7 @@ final class CaptureSession {
     progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }
   }
 
-  /// Replaces all suspended tables of one cause, and reports those that were not suspended before.
+  /// Replaces the list of tables that are suspended for this cause, and reports those that were not suspended before.
   func set(_ found: [UInt32: TableWait], _ cause: WaitingTables.Cause) {
     for wait in waits.set(found, cause) { progress.tell("\(wait.message); \(wait.hint)") }
     showWaiting()
@@ -254,7 +254,7 @@ final class CaptureSession {
     refreshes.endObstacle(of: relation)
   }
 
-  /// Adds a suspended table, and reports it if it is new.
+  /// Adds a suspended table, and reports it if it was not suspended before.
   func add(_ wait: TableWait, of relation: UInt32, _ cause: WaitingTables.Cause) {
     if waits.add(wait, of: relation, cause) { progress.tell("\(wait.message); \(wait.hint)") }
     showWaiting()
@@ -270,8 +270,8 @@ final class CaptureSession {
     )
   }
 
-  /// Returns the error for a slot that cannot be used, or whose publication is missing. To create the publication again
-  /// does not help: the server looks it up as it was at each moment of the log.
+  /// Returns the error for a slot that cannot be used, or whose publication is missing. Creating the publication again
+  /// does not help, because the server looks it up as it was at each place of the log.
   func lost(_ loss: SlotProgress.Loss) -> CairnError {
     let copy = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: "
     let newSlot = "a new slot is made and every table is copied again"

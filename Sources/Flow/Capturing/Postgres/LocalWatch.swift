@@ -7,11 +7,10 @@ import SystemKit
 
 /// Lets an apply wait until the trail of its own database has everything that was committed there before a moment.
 ///
-/// The apply commits a message through the watch, in a session of its own. The capture, on its own thread, reads that
-/// message after all earlier commits, makes the trail durable, and reports that to the watch. Any thread may use a
-/// watch.
+/// In a session of its own, the apply commits a logical message. The capture, on its own thread, reads that message
+/// after all earlier commits, makes the trail durable, and reports that to the watch. Any thread may use a watch.
 package final class LocalWatch: Sendable {
-  /// A message that was committed through the watch, and that the capture will read from the stream.
+  /// A logical message that was committed through the watch, and that the capture will read from the stream.
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
     @ByBytes private(set) var token: String

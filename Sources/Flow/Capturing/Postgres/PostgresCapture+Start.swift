@@ -58,8 +58,8 @@ extension PostgresCapture {
     try session.sync()
   }
 
-  /// Continues with an existing slot. Checks that the server continues where the trail ends: cluster, timeline, slot,
-  /// publication and place in the log.
+  /// Continues with an existing slot, after a check that no change after the end of the trail is missing. The check
+  /// compares the cluster, timeline, slot, publication and place in the log.
   private func resume(copiesAgain: Bool) throws {
     let source = session.source
     let identity = try PostgresSource.identity(session.replication)

@@ -101,7 +101,7 @@ extension PostgresCapture {
       mark, .init(number: session.trail.lastHeader?.number ?? 0, position: session.trail.end.position))
   }
 
-  /// Does the work that is due once every transaction that committed before place `end` of the log has been processed.
+  /// Writes or ends the open chunk if that is due, after every transaction that committed before `end` was processed.
   func reach(_ end: LSN) throws {
     session.slot.reach(end)
     try refresher.reach(session.slot.received)
@@ -109,8 +109,8 @@ extension PostgresCapture {
 
   // MARK: Logical messages
 
-  /// Processes a message that is part of a transaction. If Cairn did not write the message, the transaction is captured
-  /// like any other.
+  /// Processes a logical message that is part of a transaction. A message without Cairn's prefix, or without a required
+  /// signature, has no effect.
   private func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     guard let message = IncomingTransaction.Message(prefix: prefix) else { return }
     var known = content
@@ -126,8 +126,8 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the content of a message if Cairn wrote it in the open transaction. Nil for any other message, which is
-  /// counted and logged.
+  /// Returns the content of a logical message if its signature shows that Cairn wrote it in the open transaction.
+  /// Counts and logs any other message, and returns nil.
   private func authentic(
     _ message: UnsafeRawBufferPointer, _ prefix: String, _ place: MessageKey.Place
   ) throws -> UnsafeRawBufferPointer? {
@@ -149,8 +149,8 @@ extension PostgresCapture {
     return nil
   }
 
-  /// Reads the keys that sign Cairn's messages. Keys are not used if their schema contains an object of an untrusted
-  /// role.
+  /// Reads the keys with which Cairn signs its messages. A key is not used if an untrusted role owns the schema
+  /// (namespace) that contains it, or any object there.
   func readKeys() throws {
     let connection = session.source.connection
     // The end of the log is read before the keys: messages up to it were signed with keys that existed then.

@@ -18,23 +18,24 @@ package final class PostgresCapture {
     package var place = ""
     /// Whether every table is copied again, and a lost slot is replaced by a new one.
     package var copiesAgain = false
-    /// Whether rows from before capture began are copied. If not, they must reach the targets in another way.
+    /// Whether rows from before capture began are copied. If not, the targets must get these rows in another way.
     package var copiesRows = true
     /// Whether it is an error if the source has no tables.
     package var needsTables = true
-    /// The object through which applies learn how far capture has read; nil if no apply needs it.
+    /// The object through which an apply learns how far capture has read; nil if no apply needs it.
     package var watch: LocalWatch?
-    /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil without such applies.
+    /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil if there is no
+    /// two-way apply.
     package var turns: AlternatingLock?
-    /// The trails whose applied transactions stay out of this trail: this trail goes to the nodes from which those
-    /// trails come. Transactions of other applies go into this trail as if an application had made them. Nil: all
-    /// applied transactions stay out.
+    /// The trails whose applied transactions stay out of this trail, because this trail goes to the nodes from which
+    /// those trails come. All other applied transactions go into this trail as if an application had made them. Nil:
+    /// all applied transactions stay out.
     package var applies: Set<String>?
     /// Whether rows that an apply writes also go into the trail, if the applied note in the log names the origin of the
     /// rows.
     package var relays = false
-    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. If so, capture
-    /// refuses two tables, or two columns of a table, whose names differ only in the case of ASCII letters.
+    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. If so, the names of
+    /// tables, and of a table's columns, must differ in more than the case of ASCII letters.
     package var goesBothWays = false
     /// The largest allowed lead of another node's clock, µs. A clock in an applied note that leads by more is reduced
     /// to this limit, so that the trail's clock does not follow it.
@@ -43,7 +44,7 @@ package final class PostgresCapture {
   }
 
   static let barrierPrefix = "cairn.barrier"
-  /// The prefix of the messages that request that the trail record the position of capture at once.
+  /// The prefix of the logical messages that request to record the position of capture in the trail at once.
   package static let progressPrefix = "cairn.progress"
   /// The least time between two reconnections that only free the connection's memory, ms.
   private static let giveBackMilliseconds: Int64 = 60_000
@@ -67,7 +68,8 @@ package final class PostgresCapture {
   var image = ByteWriter()
   var scratch = ByteWriter()
 
-  /// Connects, creates a missing publication and slot, and checks that the server continues where the trail ends.
+  /// Connects, creates a missing publication and slot, and checks that no change after the end of the trail is missing
+  /// at the server.
   ///
   /// Errors: the errors of ``PostgresError``; `server-setting`, `privilege-missing`, `table-refused`, `slot-lost`,
   /// `source-went-back`.
@@ -86,12 +88,12 @@ package final class PostgresCapture {
 
   // MARK: The run
 
-  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, the run ends once everything
-  /// committed before the call is in the trail and every table is copied. The run waits for an unreachable server; with
-  /// `untilCaughtUp`, for one minute.
+  /// Captures the commits of the source until `stop` is set. Waits while the server is unreachable. Suspends a table
+  /// that can no longer be captured, and continues with all others.
   ///
-  /// A table that its owner alters so that it cannot be captured is suspended, and all others continue. With
-  /// `untilCaughtUp`, the run ends with the error of such a table, after everything else.
+  /// With `untilCaughtUp`, the run ends once everything committed before the call is in the trail and every table is
+  /// copied. It waits at most one minute for an unreachable server, and at its end throws the error of a suspended
+  /// table.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     let progress = session.progress
     progress.noteDurable(session.trail.end.position)
@@ -199,7 +201,7 @@ package final class PostgresCapture {
     return stream
   }
 
-  /// Ends the connection to free its memory, which has the size of the largest message so far: any role can send 1 GB.
+  /// Ends the connection to free its memory, which is as large as the largest message so far: any role can send 1 GB.
   ///
   /// Everything received is confirmed first, so that the server does not send it again. Returns false if capture has
   /// other work, or reconnected less than a minute ago.

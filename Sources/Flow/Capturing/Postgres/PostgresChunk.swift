@@ -6,9 +6,11 @@ import Trails
 /// A part of a table, read in a snapshot that stays open until the stream has reached it.
 ///
 /// The snapshot shows some transactions and not others. The chunk belongs in the trail right before the first
-/// transaction of the stream that its snapshot does not show; there it is exact. Transactions become visible in nearly,
-/// but not quite, the order of their commit records. A chunk is raced if a transaction that its snapshot shows comes
-/// after the chunk's place and before `end`. Then the same range of rows is read again.
+/// transaction of the stream that its snapshot does not show; there it is exact.
+///
+/// But transactions become visible in nearly, not exactly, the order of their commit records. So after the chunk's
+/// place and before `end`, a transaction may come that the snapshot shows. The chunk is then *raced*, and the same
+/// range of rows is read again.
 struct PostgresChunk {
   enum Part {
     /// The next rows of the table in key order, after the last chunk.
@@ -54,8 +56,8 @@ struct PostgresCopier {
   let connection: PostgresConnection
   /// Whether this database sorts text by its bytes in UTF-8: it has collation `C` and encoding UTF-8.
   private let isC: Bool
-  /// Whether the database keeps text in UTF-8. All targets sort chunks by the bytes of UTF-8; in another encoding,
-  /// collation `C` sorts by other bytes.
+  /// Whether the database keeps text in UTF-8. If not, capture must convert text before it sorts by bytes: all targets
+  /// sort chunks by the bytes of UTF-8.
   private let isUTF8: Bool
 
   init(_ connection: PostgresConnection) throws {
@@ -98,8 +100,8 @@ struct PostgresCopier {
     }
   }
 
-  /// Checks the rows that were read since ``lock(_:)``. They must be of the table that the snapshot shows, with the
-  /// types that the trail has.
+  /// Checks the rows that were read since ``lock(_:)``. Throws ``PostgresChunk/Obstacle`` if the table or its types
+  /// have changed since the snapshot.
   ///
   /// - Parameter other: A connection outside of the snapshot. It reads the present types, because types cannot be
   ///   locked and do not follow the snapshot.
@@ -191,8 +193,8 @@ struct PostgresCopier {
     isUTF8 ? "\(text) COLLATE \"C\"" : "convert_to(\(text), 'UTF8')"
   }
 
-  /// Returns an SQL condition that compares the key with given values. `value`: the SQL expression for the value at an
-  /// index.
+  /// Returns an SQL condition that compares the key with given values. `value`: the SQL expression for the value of the
+  /// key column with this index.
   private func comparison(
     _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
   ) -> String {

@@ -45,7 +45,7 @@ extension PostgresCopier {
     return count
   }
 
-  /// Appends the waiting rows of a table.
+  /// Appends to the trail those waiting rows of a table that belong to a chunk.
   ///
   /// - Parameter after: The value of the first key column after which the chunk begins; nil: at the start of the table.
   /// - Parameter through: The value of the first key column with which the chunk ends; nil: at the end of the table.
@@ -58,8 +58,8 @@ extension PostgresCopier {
     try records.append(within: .init(from: bound(after), through: bound(through)), from: connection, to: trail)
   }
 
-  /// Returns the equality operator that the key's index uses for a column. The operator of an extension's type may be
-  /// in a schema outside of the search path.
+  /// Returns the equality operator that the key's index uses for a column. Its schema (namespace) is included, because
+  /// an extension's schema may be outside of the search path.
   private func equality(_ column: TableSchema.Column) throws -> String {
     let found = try connection.first(
       """

@@ -1,11 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The place in a PostgreSQL source up to which a trail has the changes. The record that ends each transaction of the
-/// trail stores it.
-///
-/// A transaction is identified by the place of its commit record in the log. The slot may be confirmed up to `quiet`. A
-/// server that sends the transaction `witness` again has the same history as the trail.
+/// The place in a PostgreSQL source up to which a trail has the changes. It is stored in the record that ends each
+/// transaction of the trail.
 struct PostgresPosition: Equatable {
   /// A copy of a table that is in progress or has just ended.
   struct RefreshState: Equatable {
@@ -15,7 +12,7 @@ struct PostgresPosition: Equatable {
     /// The key of the last row that chunks in the trail have covered; nil if there is no chunk yet.
     @ByBytes var cursor: [String]? = nil
     var isDone: Bool
-    /// Whether rows that updates moved must still be read again. Their keys are not stored here.
+    /// Whether rows that updates moved must still be read again. The keys of these rows are not stored here.
     var wantsRows = false
   }
   struct Transaction: Equatable {
@@ -27,18 +24,19 @@ struct PostgresPosition: Equatable {
   /// The `system_identifier` of the PostgreSQL cluster.
   var system: UInt64
   var timeline: UInt32
-  /// The place in the log after a transaction that the server has sent. All earlier commits are in the trail or left
-  /// out on purpose, and no later commit was left out. A server that is restored to a moment after this place has lost
-  /// nothing that the trail has.
+  /// The place in the log after the last transaction that is in the trail, or that was left out on purpose. A server
+  /// that was restored to a later moment still has everything that the trail has.
   var reached: LSN
-  /// The place in the log, at or after `reached`, before which the server has nothing more for the trail.
+  /// The place in the log, at or after `reached`, before which the server has nothing more for the trail. The slot may
+  /// be confirmed up to here.
   var quiet: LSN
   /// The last transaction of the source that is in the trail; nil if there is none.
   var last: Transaction?
-  /// The last transaction that the server sent. It may be in the trail; if not, an apply or capture itself made it.
+  /// The last transaction that the server sent. It may be in the trail; if not, an apply or capture itself made it. A
+  /// server that sends it again has the same history as the trail.
   var witness: Transaction?
   var refresh: RefreshState?
-  /// The transactions of other trails that applies have brought into the database, as of the end of this trail.
+  /// The transactions of other trails that had been applied to the database at the end of this trail.
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50

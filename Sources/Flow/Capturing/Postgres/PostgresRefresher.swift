@@ -16,7 +16,7 @@ final class PostgresRefresher {
   private let session: CaptureSession
   private var copier: PostgresCopier?
   private var place = ChunkPlace()
-  /// Whether capture holds the lock with which it may read rows of tables. The lock keeps two-way applies from writing.
+  /// Whether capture holds the lock with which it may read rows of tables. No two-way apply can write meanwhile.
   private var hasTurn = false
 
   init(_ session: CaptureSession) { self.session = session }
@@ -37,20 +37,20 @@ final class PostgresRefresher {
 
   // MARK: Turns
 
-  /// Tries to take the lock that keeps two-way applies from writing. Returns whether capture holds it.
+  /// Tries to take the lock that keeps every two-way apply from writing. Returns whether capture holds it.
   private func takeTurn() -> Bool {
     if !hasTurn { hasTurn = session.options.turns?.tryLock(.reader) ?? true }
     return hasTurn
   }
 
-  /// Makes the trail durable, and releases the lock that keeps two-way applies from writing, if no chunk is open.
+  /// Makes the trail durable, and releases the lock that keeps every two-way apply from writing, if no chunk is open.
   func endTurn() throws {
     guard hasTurn, place.isEmpty, !session.isTrailOpen else { return }
     if session.slot.hasUnsynced { try session.sync() }
     giveTurnBack()
   }
 
-  /// Releases the lock that keeps two-way applies from writing, because nothing more is read on this connection.
+  /// Releases the lock that keeps every two-way apply from writing, because nothing more is read on this connection.
   func giveTurnBack() {
     guard hasTurn else { return }
     hasTurn = false
@@ -164,8 +164,8 @@ final class PostgresRefresher {
     }
   }
 
-  /// Handles an error while a chunk is read. If the table cannot be read now, drops the chunk and the open transaction
-  /// of the trail, and reads other tables first. Throws any other error again.
+  /// Handles an error that occurred while a chunk was read. If the table cannot be read now, drops the chunk and the
+  /// open transaction of the trail, and reads other tables first. Throws any other error again.
   private func putOff(_ error: any Error) throws {
     guard let table = place.chunk?.table else { throw error }
     func putOff(milliseconds: Int64) {
@@ -236,7 +236,7 @@ final class PostgresRefresher {
     session.showWaiting()
   }
 
-  /// Ends the open chunk, once the stream has passed its snapshot.
+  /// Ends the open chunk, once the stream has passed everything that the chunk's snapshot shows.
   private func endChunk() throws {
     guard let (chunk, isRaced) = place.take() else { return }
     if case .asked(let keys) = chunk.part { return try endRequested(chunk, isRaced, keys) }
@@ -266,7 +266,7 @@ final class PostgresRefresher {
 
   // MARK: Requested rows
 
-  /// Processes the content of a message that requests rows. The request is saved before the trail passes the message.
+  /// Processes a logical message that requests rows. Saves the request before the slot can be confirmed beyond it.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage

@@ -33,10 +33,10 @@ struct PostgresRegistry: Equatable {
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
     /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
-    /// requested, because targets already have the rows. If deletes were left out, a two-way peer could bring a deleted
-    /// row back by its own copy of the table.
+    /// requested, because targets already have the rows. Without the deletes, a two-way peer could bring a deleted row
+    /// back by its own copy.
     var passesChanges: Bool { refresh == .asked && isKeyed }
-    /// The value of `copyNotBefore` for a table that must be published first.
+    /// The value of `copyNotBefore` for a table that must be published before it can be copied.
     static let unpublished = UInt64.max
   }
   struct ColumnType: Equatable {
@@ -62,19 +62,19 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// The file in the state folder that stores the known tables. After a start, a comparison with the catalog finds shapes
-/// that changed while capture did not run.
+/// The file in the state folder that stores the known tables. After a start, capture compares it with the catalog, to
+/// find shapes that changed while capture did not run.
 ///
-/// Before a transaction that changes the known tables goes into the trail, two states are written to the file. They are
-/// the new one, with the number of that transaction, and the previous one. After a crash, the last transaction of the
-/// trail shows which of the two is valid.
+/// The file is written before the trail gets a transaction that changes the known tables. It has the new state, with
+/// the number of that transaction, and the previous state. After a crash, the last transaction of the trail shows which
+/// of the two is valid.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()
   private static let version: UInt8 = 2
 
-  /// Reads the file. `number`, the trail's last whole transaction, selects one of the two stored states. The result is
-  /// empty if the file is missing or damaged.
+  /// Reads the file. `number`, which is that of the trail's last whole transaction, selects one of the two stored
+  /// states. The result is empty if the file is missing or damaged.
   init(folder: String, number: UInt64) throws {
     path = folder + "/tables"
     guard Folder.exists(path) else { return }

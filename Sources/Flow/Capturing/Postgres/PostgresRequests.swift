@@ -6,7 +6,7 @@ import Trails
 
 /// The requests for rows that a capture of a PostgreSQL source has not answered yet.
 struct PostgresRequests: Equatable {
-  /// The prefix of the log messages that request rows.
+  /// The prefix of the logical messages that request rows.
   static let prefix = "cairn.request"
   /// The most requested keys of one table; if there are more, the table is copied instead.
   static let keysMax = 50_000
@@ -71,11 +71,11 @@ struct PostgresRequests: Equatable {
   }
 }
 
-/// The file in the state folder that keeps unanswered requests, because the slot does not send a request again after
-/// the trail has passed it.
+/// The file in the state folder that keeps unanswered requests. The server does not send a request again once the slot
+/// is confirmed beyond it.
 ///
-/// The file is written before the trail can pass a request, and again once a table has no requests left. After a crash
-/// some rows are sent twice, but none is forgotten.
+/// The file is written before that, and again once a table has no requests left. After a crash some rows are sent
+/// twice, but none is forgotten.
 struct RequestsFile {
   private let path: String
 
@@ -152,7 +152,7 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the request as a log message, signed with the database's key. Creates the key if it is missing.
+  /// Commits the request as a logical message, signed with the database's key. Creates the key if it is missing.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)

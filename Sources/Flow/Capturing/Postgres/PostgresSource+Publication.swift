@@ -37,8 +37,9 @@ extension PostgresSource {
   }
 
   private static let lockMilliseconds = 100
-  /// The time to wait for an autovacuum that holds a lock, ms: it gives up after `deadlock_timeout`, 1 s by default.
-  /// Meanwhile, applications can write: their locks do not conflict with the lock of ALTER PUBLICATION.
+  /// The time to wait for an autovacuum that holds a lock, ms: an autovacuum gives up after `deadlock_timeout`, 1 s by
+  /// default. Meanwhile, applications can write, because their locks do not conflict with the lock of ALTER
+  /// PUBLICATION.
   private static let vacuumMilliseconds = 2500
   /// The most locked tables for which publishing waits ``lockMilliseconds`` each. For further locked tables it waits
   /// only 1 ms.
@@ -95,7 +96,8 @@ extension PostgresSource {
   /// Repeats an attempt until no table that it needs is locked. Reports the wait, and gives up after a minute with
   /// `database-busy`.
   ///
-  /// - Parameter attempt: Makes an attempt. Returns no tables on success, otherwise tables among which some are locked.
+  /// - Parameter attempt: Makes an attempt. Returns an empty array on success, otherwise tables of which some are
+  ///   locked.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
     let begun = Clock.monotonicMilliseconds
     var hasTold = false
@@ -125,7 +127,7 @@ extension PostgresSource {
   private static let beginReportMilliseconds: Int64 = 3000
   private static let beginMillisecondsMax: Int64 = 60_000
 
-  /// Removes a table from the publication: the server refuses the application's own UPDATE and DELETE if a published
+  /// Removes a table from the publication: PostgreSQL rejects the application's own UPDATE and DELETE if a published
   /// table has no replica identity. Returns the reason if the table could not be removed; nil on success.
   func unpublish(_ table: PostgresTable) throws -> Unpublished? {
     let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.schema.qualifiedName)"
@@ -156,8 +158,8 @@ extension PostgresSource {
   }
 
   /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. If so,
-  /// the stream has every change of the table. Proof: the same transaction wrote the catalog rows of the table and of
-  /// its publication.
+  /// the stream has every change of the table. The catalog shows it: the same transaction wrote the row of the table
+  /// and the row of its publication.
   func isPublishedByApply(_ relation: UInt32) throws -> Bool {
     let isReadable = try connection.first(
       "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
@@ -181,8 +183,8 @@ extension PostgresSource {
       "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
-  /// Waits until new snapshots show a transaction. The stream may bring its commit a moment before snapshots show it;
-  /// until then the transaction's session holds its lock.
+  /// Waits until new snapshots show a transaction. The stream may bring the commit a moment before snapshots show it.
+  /// Until they do, the transaction holds the lock on its own number (`xid`).
   private func waitUntilVisible(_ transaction: UInt32) throws {
     let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
     let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"
@@ -201,8 +203,8 @@ extension PostgresSource {
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
 
-  /// Returns the statements that add to the publication what it lacks, for one transaction. A table that is published
-  /// with a filter must be removed and added again.
+  /// Returns the statements that add to the publication what it lacks; they must be executed in one transaction. A
+  /// table that is published with a filter is removed and added again.
   private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }

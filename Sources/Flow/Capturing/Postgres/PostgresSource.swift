@@ -208,8 +208,7 @@ package struct PostgresSource {
   /// everything. It comes before the first transaction that a suspended table lacks or that is in quarantine.
   ///
   /// - Parameter snapshot: The name of the exported snapshot to read in; nil: the present state.
-  /// - Parameter clock: The clock to report for each trail. The true clocks are unknown, but no later than this one, as
-  ///   far as the nodes' clocks agree.
+  /// - Parameter clock: The clock of each returned note: an upper limit, because the true clocks are not known.
   func applied(asOf snapshot: String? = nil, clock: UInt64) throws -> [AppliedNote] {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     defer { _ = try? connection.execute("ROLLBACK") }

@@ -34,8 +34,8 @@ struct RowFate {
   let details: [PostgresTable.Detail]
   let word: Word
 
-  /// Returns, for each column of the new shape, its index in the old shape, nil for a new column. Returns nil if the
-  /// catalog's column numbers are not known.
+  /// Returns, for each column of the new shape, its index in the old shape; nil for a new column. Returns nil instead
+  /// of an array if the catalog's column numbers are not known.
   static func origins(_ before: PostgresRegistry.Table, _ after: PostgresRegistry.Table) -> [Int?]? {
     guard before.numbers.count == before.schema.columns.count, after.numbers.count == after.schema.columns.count,
       !before.numbers.isEmpty

@@ -7,7 +7,8 @@ struct SchemaMessage {
     /// The shape that a table has in the catalog at the end of the command.
     case shape(PostgresTable)
     case dropped
-    /// The rows of a table are about to be rewritten. The value has PostgreSQL's bits for the reason.
+    /// The rows of a table are about to be rewritten. The value is the reason, as bits of
+    /// `pg_event_trigger_table_rewrite_reason()`.
     case rewritten(Int)
     /// The table was removed from the publication with this name.
     case unpublished(String)

@@ -39,7 +39,7 @@ struct SchemaTriggers {
   }
 
   /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the connection's role is
-  /// no superuser. Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role.
+  /// no superuser. Throws `privilege-missing` if schema `cairn_ddl`, or an object in it, belongs to an untrusted role.
   func install() throws {
     // Two captures may begin at the same time.
     try connection.makingOnce { if try !isComplete() { try connection.transaction { try make() } } }
@@ -67,7 +67,7 @@ struct SchemaTriggers {
 
   private static let earlierNames = ["ddl_document", "ddl_write", "ddl_users", "ddl_shape"]
 
-  /// Removes the triggers and their schema. Returns false if neither existed.
+  /// Removes the triggers and their schema `cairn_ddl`. Returns false if the database had neither.
   func remove() throws -> Bool {
     let there = try connection.query("SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_'")
     let hasSchema = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) != nil
@@ -112,7 +112,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// Returns the notice to the operator that the role may not read the key by which the triggers sign messages.
+  /// Returns the notice to the operator that capture's role may not read the key with which the triggers sign messages.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
@@ -134,8 +134,8 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// The settings with which the functions run. The functions' output must not depend on the session, and the functions
-  /// must not wait for locks.
+  /// The settings with which the triggers' functions run. The functions' output must not depend on the session, and the
+  /// functions must not wait for locks.
   private static let settings =
     (PostgresConnection.printSettings + [
       "search_path=pg_catalog, pg_temp", "standard_conforming_strings=on", "lock_timeout=20",
@@ -223,8 +223,8 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns the SQL of a trigger's body with two additions. It writes nothing if no slot of Cairn exists, and its
-  /// errors never reach the application.
+  /// Returns the SQL of a trigger's body with two additions: the trigger writes nothing if no slot of Cairn exists, and
+  /// its errors never reach the application.
   ///
   /// - Parameter isOurs: The SQL condition that selects the commands to report.
   private static func guarded(_ body: String, where isOurs: String) -> String {

@@ -3,9 +3,9 @@ import PostgresKit
 
 /// The state of a table in the catalog at one moment: its name, its columns, and the files that hold its rows.
 ///
-/// A chunk is read by the table's name, in an earlier snapshot. Meanwhile another table may have got that name, or
-/// another column the name of a column. Rewritten rows are in a new file, which is empty in the snapshot. So a chunk is
-/// valid only if the table, locked while it was read, was the one that the snapshot shows.
+/// A chunk is read by the table's name, in a snapshot that was opened earlier. Meanwhile the table may have been
+/// renamed, altered or rewritten, so that the chunk has wrong rows or none. So a chunk is valid only if the state of
+/// the locked table is equal to the state in the snapshot.
 ///
 /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
 struct StoredTable: Equatable {

@@ -11,7 +11,7 @@ final class TableTracker {
   private let session: CaptureSession
   /// The tables that were locked when the catalog was read, each with the first such time, in monotonic ms.
   private var lockedSince: [UInt32: Int64] = [:]
-  /// The least time between two attempts to publish that wait for an autovacuum, ms. Such a wait delays the stream.
+  /// The least time between two attempts to publish that wait for an autovacuum, ms: each wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000
   /// The next time at which an attempt to publish may wait for an autovacuum, in monotonic ms.
   private var patientAt: Int64 = 0
@@ -79,8 +79,8 @@ final class TableTracker {
     try session.append(change)
   }
 
-  /// Returns whether a captured table of another schema has the same full name `SCHEMA.NAME`, because a name contains a
-  /// dot. The trail would mix up their rows. In two-way replication, the case of ASCII letters does not matter.
+  /// Returns whether a captured table of another schema has the same full name: `a.b.c` is table `c` of `a.b`, or `b.c`
+  /// of `a`. In two-way replication, returns true also if two names differ only in the case of ASCII letters.
   private func isTaken(_ schema: TableSchema, by relation: UInt32) -> Bool {
     session.tables.all.contains { other in
       guard other.relation != relation else { return false }
@@ -134,8 +134,8 @@ final class TableTracker {
       ?? Captured(ignored: relation.id)
   }
 
-  /// Writes to the trail a new table that an apply created. No event trigger reports it if capture's role is no
-  /// superuser. Returns nil for any other table.
+  /// Records in the trail a new table that an apply created, in case no event trigger has reported it. Returns nil for
+  /// any other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
     guard session.options.tables.includes(namespace: relation.namespace, name: relation.name),
       try session.source.isPublishedByApply(relation.id)
@@ -213,7 +213,7 @@ final class TableTracker {
     session.catalog.noteReport()
   }
 
-  /// Returns whether a table no longer exists. A dropped object stays in the catalog until the commit of the drop.
+  /// Returns whether a table is gone once the catalog shows the changes of the stream's open transaction.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = session.incoming.transaction?.xid else { return false }
     return try !session.source.isTable(relation, after: transaction)
@@ -378,7 +378,7 @@ final class TableTracker {
   }
 
   /// Separates tables that can be captured from tables that must be suspended. A table that logical replication does
-  /// not support, or a new one with the name of a captured one, is left out with a notice.
+  /// not support, or a new one whose name a captured table has, is left out with a notice.
   private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
     var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
     for table in found {

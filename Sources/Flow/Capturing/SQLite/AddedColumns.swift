@@ -33,11 +33,11 @@ struct AddedColumns {
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
   }
 
-  /// Returns the defaults, computed by the same ALTER of a table in memory. Throws if SQLite refuses the ALTER, as for
-  /// a default that is not a constant.
+  /// Computes the defaults by the same ALTER of a table in memory. Throws if SQLite rejects the ALTER, as for a default
+  /// that is not a constant.
   ///
-  /// Returns nil if a column is not understood, or if old and new rows get different values. The latter are a problem
-  /// because a target may rebuild its table.
+  /// Returns nil if a definition cannot be parsed. Returns nil also if rows from before and after the ALTER get
+  /// different values, because a target that rebuilds its table would give all rows the latter.
   private static func defaults(_ schema: TableSchema, _ first: Int) throws -> [Value]? {
     let trial = try Database(path: ":memory:", mode: .create)
     let key = "cairn_key"

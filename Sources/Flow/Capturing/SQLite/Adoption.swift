@@ -19,7 +19,7 @@ struct Adoption {
   /// Whether an apply, or an application through the embedded API, made the schema change in the open transaction.
   private let isApplied: Bool
 
-  /// The trail whose apply changed the schema; nil if none did.
+  /// The trail whose apply changed the schema; nil if no apply changed it.
   private let trail: TrailName?
 
   init(_ database: Database, doubtful: Set<Int64>, copies: Copies, isApplied: Bool, trail: TrailName?) {
@@ -111,10 +111,11 @@ struct Adoption {
     if isDropped { try leaveOutDoubtfulRows(layout) }
   }
 
-  /// Keeps the journal rows of an ended layout out of the trail if they may be in the wrong order. That is the case if
-  /// a trigger of the application ran before Cairn's.
+  /// Keeps the journal rows of an ended layout out of the trail if they may be in the wrong order, because a trigger of
+  /// the application ran before Cairn's.
   ///
-  /// Requests no copy: a dropped table needs none, and for any other table the next layout has the request.
+  /// This does not request a copy of the table. A dropped table needs none, and for any other table the next layout
+  /// requests the copy.
   private func leaveOutDoubtfulRows(_ layout: Layout) throws {
     guard doubtful.contains(layout.id) else { return }
     try Journal(database).setRefresh(.lostChanges, layout: layout.id)

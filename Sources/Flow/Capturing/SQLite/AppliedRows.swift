@@ -1,12 +1,12 @@
 import Changes
 import SQLiteKit
 
-/// Logs in the journal the rows that an apply writes to a captured SQLite file. It does so if the trail of that file
-/// must have them too, as in a chain.
+/// Logs in the journal the rows that an apply writes to a captured SQLite file, if the trail of that file must have
+/// them too, as in a chain.
 ///
-/// An apply fires none of the file's triggers, because the application's triggers would fire too. So its connection has
-/// triggers of its own, in the schema `temp`, which do the same as those of the capture. Since SQLite 3.35, TEMP
-/// triggers fire even if other triggers are off.
+/// An apply switches the file's triggers off, because the application's triggers would fire too. So its connection has
+/// TEMP triggers, which do the same as the triggers of capture. Since SQLite 3.35, TEMP triggers fire even if other
+/// triggers are off.
 ///
 /// Source: https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_TRIGGER
 package enum AppliedRows {
@@ -38,7 +38,7 @@ package enum AppliedRows {
 }
 
 extension Journal {
-  /// Stores whether rows that applies write are logged in the journal; call it in a transaction.
+  /// Stores whether the journal logs the rows that an apply writes; call it in a transaction.
   func setRelay(_ isRelayed: Bool) throws {
     let row: [Value] = [.integer(JournalNotes.relayRow)]
     let there = try database.text("SELECT place FROM cairn_control WHERE id = ?", row)

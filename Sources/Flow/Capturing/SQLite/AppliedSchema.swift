@@ -13,9 +13,11 @@ package enum AppliedSchema {
     try Journal(database).dropTriggers(onTable: table)
   }
 
-  /// Adapts triggers and recorded table shapes to the schema changes of an apply of `trail`, before its commit. Does
-  /// nothing if an application had also changed the schema and capture has not seen that yet. In that case capture
-  /// adapts to all changes later, and copies the tables that may have missed some.
+  /// Adapts the triggers and recorded table shapes to the schema changes of an apply of `trail`, before that apply
+  /// commits.
+  ///
+  /// Does nothing if an application had changed the schema too and capture has not processed that yet. Capture then
+  /// adapts to all changes later, and copies the tables whose changes the journal may lack.
   package static func adopt(in database: Database, since version: Int64, of trail: TrailName) throws {
     guard try isInStep(database, version) else { return }
     let journal = Journal(database)

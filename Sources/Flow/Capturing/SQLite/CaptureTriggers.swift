@@ -36,7 +36,7 @@ struct CaptureTriggers {
   /// Whether the triggers belong to one connection only (TEMP triggers).
   var isTemporary = false
 
-  /// Returns whether journal rows of a table with this schema have the rowid as an additional last value.
+  /// Returns whether journal rows of a table with this definition have the rowid as an additional last value.
   static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
 
   static let namePrefix = "cairn_"
@@ -45,7 +45,7 @@ struct CaptureTriggers {
   }
 
   /// Returns the layout id (the number of the recorded table shape) in a trigger's name; nil if the trigger is not one
-  /// of capture. An application can name a trigger in the same way, with a number that `cairn_layout` does not have.
+  /// of capture. The id may be missing in `cairn_layout`, because an application can give a trigger such a name.
   static func layout(ofTrigger name: String) -> Int64? {
     let parts = name.split(at: "_", maxSplits: 2)
     guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix), let layout = Int64(parts[1]),
@@ -77,12 +77,12 @@ struct CaptureTriggers {
     "INSERT INTO cairn_journal(code,\(valueNames)) VALUES (\(code(kind)),\(values(row)));"
   }
 
-  /// Returns the two statements with which a trigger purges the journal, in the application's own transaction, for
-  /// about one row in 128. Together they delete journal rows that are in the trail already or exceed the size limit. So
-  /// no application waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
+  /// Returns the two statements with which a trigger purges the journal in the application's own transaction. For about
+  /// one row in 128, they delete journal rows that are in the trail already or exceed the size limit. So no application
+  /// waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
   ///
-  /// For the other 127 rows, the statements cost next to nothing, as long as the DELETE has a single subquery over
-  /// another table.
+  /// For all other rows the statements take almost no time. This needs a DELETE with only one subquery on another
+  /// table.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
     return """
@@ -154,8 +154,9 @@ struct CaptureTriggers {
   /// The statements that purge the journal for about one row in 128, chosen by the rowid. This choice is cheap, but
   /// needs a table in which all rowids differ.
   ///
-  /// All bits of the rowid are used: some ids, such as Twitter's, have constant low bits. The remainder by a prime
-  /// below 2^31, times a number below 2^31, cannot overflow. The high bits of the product decide.
+  /// All bits of the rowid matter, because some ids, such as Twitter's, have constant low bits. So the remainder of the
+  /// rowid by a prime is multiplied by a number, and the high bits of the product decide. Both factors are below 2^31,
+  /// so the product cannot overflow.
   private var sometimesByRowid: String {
     table.rowidName == nil && table.rowidColumn == nil
       ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")
@@ -224,9 +225,9 @@ struct CaptureTriggers {
   /// The number of rows of earlier writes that stay in `cairn_stage`, the helper table for rows that a REPLACE may
   /// delete.
   ///
-  /// BEFORE triggers of the application can nest writes; more than 64 levels are not expected. Without BEFORE triggers,
-  /// the rows of an earlier write are useless, and each later write would spend time on reading them. A few are kept
-  /// for TEMP triggers, which the file does not show.
+  /// BEFORE triggers of the application can nest writes; more than 64 levels are not expected. Without such triggers,
+  /// rows of earlier writes are useless. A few are kept nevertheless, because the application may have TEMP triggers,
+  /// which the file does not show.
   private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }

@@ -5,9 +5,9 @@ import Trails
 /// Collects the net change of each row until all are written. An insert and a delete cancel out, ten updates become one
 /// update, and a delete and an insert become an update.
 ///
-/// The changes are kept in a temporary database, whose pages go to disk if there are many. A change of a key, of a
-/// unique value, or of a table without a key is not folded. It is written in its order, after all earlier changes. So
-/// the folded changes may be written in another order: deletes, updates, inserts.
+/// The changes are kept in a temporary database, whose pages go to disk if there are many. They are written in the
+/// order deletes, updates, inserts. A change of a key, of a unique value, or of a table without a key depends on the
+/// order of changes. It is not folded, but written after all earlier changes.
 final class ChangeFold {
   private let database: Database
   private let find, put, drop: Statement

@@ -6,14 +6,14 @@ import Trails
 /// that an apply writes too.
 ///
 /// The journal has these rows without the new columns, and another node may have added the columns with other defaults.
-/// So the trail gets the values of the new columns as updates, after all other changes of this reading of the journal:
+/// So the trail gets the values of the new columns as updates, after all other changes of this reading of the journal.
+/// Example, with the application's statements on the left and the trail's records on the right:
 ///
 ///     ALTER TABLE item ADD COLUMN note DEFAULT 'b'     insert item: id = 4
 ///     INSERT INTO item(id) VALUES (4)                  reshape item: add column note
 ///                                                      update item: id = 4, note = 'b'
 ///
-/// Such an update is a version of its row, so all nodes resolve a conflict on the row alike. A row of a copy is not a
-/// version.
+/// Each update is a version of its row, so all nodes resolve a conflict about the row in the same way.
 enum EarlyRows {
   /// Returns whether a reading of the journal may include rows that were written before Cairn's new triggers existed.
   static func may(_ layouts: [Int64: Layout], in look: SourcePosition.Look, of source: Database) throws -> Bool {

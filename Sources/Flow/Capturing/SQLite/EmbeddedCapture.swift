@@ -3,8 +3,8 @@ import CodecKit
 import SQLiteKit
 import SystemKit
 
-/// The capture of an SQLite file that an application sets up itself, through the embedded API. It creates the usual
-/// journal and triggers, and a capture into a trail may take them over later.
+/// The setup of capture for an SQLite file by an application itself, through the embedded API. It creates the usual
+/// journal and triggers, which a capture into a trail may take over later.
 ///
 /// Until then, the journal belongs to no trail, and keeps committed changes up to its size limit.
 package struct EmbeddedCapture {
@@ -113,7 +113,7 @@ extension Journal {
   func noteEmbedded() throws { try database.run("INSERT OR IGNORE INTO cairn_control(id) VALUES (2)") }
 
   /// Assigns a journal that belongs to no trail to a trail. Table rows from before the journal was created are copied
-  /// only with `copiesRows`.
+  /// only if `copiesRows` is true.
   func claim(trail: TrailID, place: String, copiesRows: Bool) throws {
     try database.run(
       "UPDATE cairn_control SET trail = ?, place = ? WHERE id = 0", [.blob(trail.bytes), .text(place)])

@@ -7,20 +7,20 @@ import SystemKit
 /// Every change to them is one transaction of the source, so capture is either complete or absent.
 /// `docs/explanation/sqlite-capture.md` describes the tables.
 package struct Journal {
-  /// The version of the journal. 2: rows can be requested. 3: applies write their applied notes into it. 4:
-  /// applications write their statements and the ends of their transactions. 5: applied notes have the trail's id. An
-  /// older cairn refuses a newer version; a newer cairn upgrades an older one.
+  /// The version of the journal. 2: rows can be requested. 3: apply writes its applied notes into it. 4: applications
+  /// write their statements and the ends of their transactions. 5: applied notes have the trail's id. An older cairn
+  /// rejects a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
-  /// The most journal rows that wait for capture. Above it, the oldest are dropped, and all tables are copied again.
+  /// The most journal rows that may wait for capture. Above that, the oldest are dropped and all tables copied again.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The most estimated bytes of journal rows that wait for capture: 4 GiB. Above it, the oldest rows are dropped.
+  /// The most estimated bytes of journal rows that may wait: 4 GiB. Above that, the oldest rows are dropped.
   package static let capBytes: Int64 = 4 << 30
-  /// The smallest allowed size limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
+  /// The smallest allowed size limit of the journal, in rows, because the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
   /// Returns the row limit for a journal of `bytes`: `bytes / bytesPerRow`, but at least 1000 and at most `rows`.
   ///
-  /// Triggers cannot count bytes without calling a function, which would slow every statement of the application.
+  /// Triggers count rows, because counting bytes needs a function, which would slow the application's statements.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
     min(rows, max(capRowsMin, bytes / max(1, bytesPerRow)))
   }
@@ -69,7 +69,7 @@ package struct Journal {
 
   /// Returns an error if an application dropped Cairn's tables but left the triggers; nil if all tables exist.
   ///
-  /// SQLite refuses a write whose trigger names a missing table, and no trigger can avoid that.
+  /// SQLite rejects a write whose trigger names a missing table, so the application can then no longer write.
   package func orphanedTriggers() throws -> CairnError? {
     let tables = try orphans()
     guard !tables.isEmpty, let missing = try missingTables().sorted().first else { return nil }
@@ -116,8 +116,8 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a new journal, or one of an older cairn, so that applies write their applied notes into it. Also writes
-  /// the applied notes for the transactions that the file already contains.
+  /// Upgrades a new journal, or one of an older cairn, so that apply writes its applied notes into it. Also writes the
+  /// applied notes for the transactions that the file already contains.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -146,8 +146,8 @@ package struct Journal {
   /// The id of the row of `cairn_control` whose column `cap` has the estimated bytes of a journal row.
   private static let rowBytesID = 3
 
-  /// Removes everything that Cairn added to the file, as source and as target. Afterwards the schema is as it was
-  /// before Cairn. Returns false if there was nothing to remove.
+  /// Removes everything that Cairn added to the file, no matter if it was a source, a target or both. Afterwards the
+  /// schema is as it was before Cairn. Returns false if there was nothing to remove.
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
@@ -254,7 +254,7 @@ package struct Journal {
 
   /// Returns, for each trail, the last transaction up to which the file has everything. It comes before the first
   /// transaction that a suspended table lacks or that is in quarantine. The result replaces missing applied notes in
-  /// the journal. The true clock is unknown, so the present time is used as its upper bound.
+  /// the journal. The clock of each note is the present time: an upper limit, because the true clock is not known.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -295,7 +295,7 @@ package struct Journal {
   }
 
   /// Returns all rows of `cairn_layout`: the recorded shapes of the captured tables. Throws `database-damaged` for rows
-  /// that Cairn did not write: an application can create the table again, without its key.
+  /// that Cairn cannot have written, for example if an application created `cairn_layout` again without its key.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
@@ -344,8 +344,8 @@ package struct Journal {
   /// Adapts the triggers and the recorded table shapes (layouts) to the present schema, inside a write transaction. One
   /// journal row marks the changes.
   ///
-  /// Since the last call, a unique index may have been created and dropped again. A REPLACE on that index may have
-  /// deleted rows without journal rows. So if the schema changed several times, the written tables are copied again.
+  /// Since the last call, a unique index may have existed for a time, and a REPLACE on it may have deleted rows without
+  /// journal rows. So if the schema changed several times, tables with new inserts or updates are copied again.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
   /// - Returns: The layouts of the tables to copy again.
@@ -461,13 +461,13 @@ package struct Journal {
     for layout in hooks.layouts.subtracting(active.map(\.id)) { try dropTriggers(layout: layout) }
   }
 
-  /// Requests a copy of every captured table from the next capture.
+  /// Asks the next run of capture to copy every captured table.
   package func askForRefresh() throws {
     guard try isInstalled() else { return }
     try database.transaction { try refreshAll(.asked) }
   }
 
-  /// Requests a copy of the captured tables that a list includes, from the next capture. Returns false if nothing is
+  /// Asks the next run of capture to copy those captured tables that `tables` includes. Returns false if nothing is
   /// captured yet.
   @discardableResult
   package func askForRefresh(of tables: TablePatterns) throws -> Bool {
@@ -483,7 +483,7 @@ package struct Journal {
   /// Returns the sequence number of the last journal row; 0 if the journal is empty.
   package func lastRow() throws -> Int64 { try place("SELECT max(seq) FROM cairn_journal") }
 
-  /// Returns the progress of a capture in another process, for the tables that a list includes.
+  /// Returns the progress of a capture that runs in another process, for the tables that `tables` includes.
   ///
   /// - Parameter row: The journal row up to which the trail must have all rows.
   /// - Returns: Whether the trail has those rows and copies of all tables; and the number of tables still to be copied.
@@ -548,7 +548,7 @@ struct Hooks {
 
   var layouts: Set<Int64> { Set(tables.keys) }
 
-  /// Returns the name, in lower case, of the table that has Cairn's triggers for a layout id; nil if no table has.
+  /// Returns the name, in lower case, of the table that has Cairn's triggers for a layout id; nil if there is none.
   func table(of layout: Int64) -> NameKey? { tables[layout] }
 
   /// Returns whether triggers with these names exist, with any text: an earlier cairn may have written them.

@@ -6,10 +6,10 @@ import Trails
 
 /// Turns journal rows into change records of the trail, in their order.
 ///
-/// The reader decides only one thing: which rows a REPLACE has deleted. A trigger logs an existing row with the same
-/// rowid *before* a write, as a candidate. SQLite does not report whether the write then replaced the row, was ignored,
-/// or became an upsert. The next journal row with that rowid shows it. After an insert, the existing row was deleted. A
-/// delete, or an update to another rowid, shows that the existing row was still there.
+/// The reader decides only one thing: which rows a REPLACE has deleted. Before a write, a trigger logs the existing row
+/// that has the new row's rowid, as a candidate. SQLite does not report whether the write then replaced that row, was
+/// ignored, or became an upsert. The next journal row with the same rowid shows it: an insert means that the existing
+/// row was deleted. A delete, or an update to another rowid, means that it was not.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 
@@ -21,7 +21,7 @@ struct JournalReader: ~Copyable {
   /// The CRC-32C of every journal row after the last row that the source has recorded as captured (its mark).
   var checksum: UInt32 = 0
 
-  /// Whether a VACUUM between the rows that are read may have renumbered rows of tables without key.
+  /// Whether a VACUUM between the journal rows that are being read may have renumbered rows of tables without key.
   var mayHaveVacuumed = false
   /// The layouts (recorded shapes) of tables that must be copied again, because a VACUUM may have renumbered their
   /// rows.
@@ -347,7 +347,7 @@ struct JournalReader: ~Copyable {
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
   }
 
-  /// Corrects the old values of an update by earlier changes of the same statement, and remembers the new values.
+  /// Corrects the old values of an update with those of earlier changes of the statement. Keeps the new values.
   private mutating func followUpdate(_ layout: Layout) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }

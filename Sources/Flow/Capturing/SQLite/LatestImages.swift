@@ -3,7 +3,8 @@ import Changes
 /// The last values of each updated row in the journal, by a hash of table shape and key.
 ///
 /// An AFTER trigger gets the old values as they were when its statement reached the row. Foreign key actions and BEFORE
-/// triggers may have changed the row after that. The old values lack these changes, which are earlier in the journal.
+/// triggers may have changed the row after that. These changes are earlier in the journal, so the old values are
+/// corrected with the values that are kept here.
 struct LatestImages {
   private static let countMax = 4096
 

@@ -50,11 +50,11 @@ struct Layout {
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
   /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
-  /// requested, because targets already have the rows. If deletes were left out, a two-way peer could bring a deleted
-  /// row back by its own copy of the table.
+  /// requested, because targets already have the rows. Without the deletes, a two-way peer could bring a deleted row
+  /// back by its own copy.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
-  /// Returns, for each column of this shape, its index in the earlier shape `before`, nil for a new column. Returns nil
-  /// if that is unknown.
+  /// Returns, for each column of this shape, its index in the earlier shape `before`; nil for a new column. Returns nil
+  /// instead of an array if the indexes are unknown.
   func origins(from before: TableSchema) -> [Int?]? {
     if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }
     // The triggers are new: then all rows are copied.

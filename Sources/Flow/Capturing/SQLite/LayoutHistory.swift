@@ -8,7 +8,7 @@ import SQLiteKit
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// The copy of some rows of this table begins: those whose added columns differ from the defaults. They follow
+    /// The copy of some rows of this table begins: those whose added columns differ from the defaults. The rows follow
     /// later in the trail.
     case beginRows(Layout)
   }
@@ -28,13 +28,14 @@ struct LayoutHistory {
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
-  /// Returns a schema change for each table that loses indexes after journal row `from`; it only drops these indexes.
+  /// Returns a schema change for each table that loses indexes after journal row `from`. The change only drops these
+  /// indexes.
   ///
   /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
   /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
   ///
-  /// - Parameter told: If an earlier run began this reading of the journal: the journal row up to which the trail
-  ///   already has these schema changes. Nil otherwise.
+  /// - Parameter told: The journal row up to which the trail already has these schema changes, if an earlier run began
+  ///   this reading of the journal; otherwise nil.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []
@@ -94,8 +95,9 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the schema change that drops the indexes which `layout` lacks; nil if there are none. Nil also if an apply
-  /// or the embedded API made the change: then the trail drops the indexes exactly at its place in the journal.
+  /// Returns the schema change that drops the indexes which `layout` lacks; nil if it lacks none. Nil also if an apply
+  /// or the embedded API made the change: then the trail drops the indexes exactly at the place of the change in the
+  /// journal.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema

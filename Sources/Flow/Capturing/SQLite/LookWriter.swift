@@ -10,7 +10,7 @@ import Trails
 /// A reading becomes one or more transactions of the trail. A transaction ends before each applied note in the journal:
 /// applications that wrote after the note may have seen the apply's rows.
 final class LookWriter {
-  /// The error if rows of tables must be read, but capture lacks the lock that keeps two-way applies from writing.
+  /// The error if rows of tables must be read, but capture lacks the lock that keeps every two-way apply from writing.
   struct NeedsTurn: Error {}
 
   /// The progress of writing the present reading of the source into the trail.
@@ -49,8 +49,8 @@ final class LookWriter {
   private var part: Part?
   /// The layouts (recorded table shapes) with a requested copy whose start record is already in the trail.
   private var awaited: Set<Int64> = []
-  /// The commit time that an application recorded in the next end-of-transaction row of the journal, µs since 1970; nil
-  /// if there is none. Journal rows before that row were committed earlier.
+  /// The commit time in the next end-of-transaction row of the journal, which an application wrote, µs since 1970; nil
+  /// if there is no such row. It is an upper limit for the commit times of the journal rows before that row.
   private var nextCommit: Int64?
   /// The applied note that names the origin of the rows that are being read; nil if an application wrote them.
   private var relay: AppliedNote?
@@ -79,7 +79,7 @@ final class LookWriter {
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Sets the mark, which is the last journal row that the source has recorded as captured, after a restart of capture.
+  /// Sets the mark (the last journal row that the source has recorded as captured) after a restart of capture.
   ///
   /// - Parameter checksum: The checksum of the journal rows that come after the mark and are in the trail already.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
@@ -110,7 +110,7 @@ final class LookWriter {
     }
   }
 
-  /// Remembers that the schema changed: it may have been a VACUUM, which renumbers the rows of tables without key.
+  /// Remembers that the schema version changed. A VACUUM may be the cause, which renumbers rows of tables without key.
   func noteSchemaChange() { reader.mayHaveVacuumed = true }
 
   func reloadLayouts() throws {
@@ -207,7 +207,7 @@ final class LookWriter {
 
   /// Begins a transaction of the trail if none is open.
   ///
-  /// - Parameter time: The commit time, µs since 1970, if the transaction is exactly one of the source; else nil.
+  /// - Parameter time: The commit time, µs since 1970; nil if the transaction may combine several of the source.
   private func openPart(committedAt time: Int64? = nil) throws {
     guard let part, !part.isOpen else { return }
     let latest = min(part.readAt, nextCommit ?? .max)

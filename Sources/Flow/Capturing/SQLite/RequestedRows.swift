@@ -2,11 +2,11 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The requests for rows among the journal rows of one reading of the source.
+/// The requests for rows that one reading of the journal has found.
 ///
-/// The snapshot of the reading shows all changes of the reading. So the requested rows, which are read in it, follow
-/// these changes in the trail. The start record comes at the place of the request, because later changes may concern
-/// rows that a target does not have.
+/// The requested rows are read in the snapshot of the reading, which shows all changes of the reading. So the rows
+/// follow these changes in the trail. The start record is written earlier, at the place of the request, because later
+/// changes may concern rows that a target lacks.
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?

@@ -14,9 +14,9 @@ package final class SQLiteCapture {
     /// The folder of the trail, which is stored in the source. If another capture wants the same source, the error of
     /// that capture names this folder.
     package var place = ""
-    /// Whether rows from before capture began are copied. If not, they must reach the targets in another way.
+    /// Whether rows from before capture began are copied. If not, the targets must get these rows in another way.
     package var copiesRows = true
-    /// Whether rows that applies write to the file also go into the trail.
+    /// Whether rows that an apply writes to the file also go into the trail.
     package var relays = false
     /// The largest allowed lead of another node's clock, µs. A clock in the journal that leads by more is reduced to
     /// this limit, so that the trail's clock does not follow it.
@@ -28,14 +28,16 @@ package final class SQLiteCapture {
     /// Whether only the net changes of each reading of the journal go into the trail, as one transaction without
     /// statements.
     package var folds = false
-    /// The lock that keeps two-way applies from writing while capture reads rows for a copy; nil without such applies.
+    /// The lock that keeps every two-way apply from writing while capture reads rows for a copy; nil if there is no
+    /// such apply.
     package var turns: AlternatingLock?
     package init() {}
   }
 
   private let loop: CaptureLoop<TriggerSource>
 
-  /// Opens the source, adds missing triggers and tables, and checks that the source continues where the trail ends.
+  /// Opens the source, adds missing triggers and tables, and checks that the source still has everything that the trail
+  /// has.
   ///
   /// Errors: the errors of ``SQLiteError``; `source-captured`, `source-went-back`, `table-refused`.
   package init(

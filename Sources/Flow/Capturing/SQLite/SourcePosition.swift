@@ -36,14 +36,13 @@ struct SourcePosition: Equatable {
     var from: Int64
     var through: Int64
   }
-  /// The transactions of other trails that applies have brought into the file, as the applies named them in the
-  /// journal.
+  /// The transactions of other trails that had been applied to the file, according to the applied notes in the journal.
   var knowledge = Knowledge()
   /// The unfinished reading of the source, which the next transaction continues; nil if there is none.
   var look: Look?
 
-  /// The sequence numbers that journal rows may have: so small that sums of them cannot overflow. An application can
-  /// write other numbers, which are refused.
+  /// The sequence numbers that journal rows may have: so small that sums of them cannot overflow. Another number, which
+  /// an application wrote, is an error.
   static let places: Range<Int64> = 0..<1 << 61
 
   /// The version of the encoding. 2 added `knowledge`; 3 added the ids of trails to it. In version 1, `knowledge` is

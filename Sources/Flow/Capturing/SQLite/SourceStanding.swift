@@ -9,7 +9,8 @@ enum SourceStanding {
   /// The source has recorded only an earlier journal row as captured: the row in `SourcePosition.previous`. The
   /// source's journal still has the later rows of the trail. The value is the CRC-32C of these rows.
   case behind(UInt32)
-  /// The journal has dropped rows at its size limit, so it cannot be proved that the file continues the trail.
+  /// The journal has dropped rows at its size limit, so it cannot be proved that the file has everything that the trail
+  /// has.
   case lostRows
   /// The file is another database, or was restored from a backup. The text says how the file differs.
   case other(String)
@@ -64,8 +65,8 @@ extension SourcePosition.Mark {
 }
 
 extension SQLiteCapture {
-  /// Returns the reason why a file does not continue the trail in `folder`; nil if it continues the trail. No capture
-  /// may be running.
+  /// Returns the reason why capture of a file cannot continue the trail in `folder`; nil if it can. No capture may be
+  /// running.
   ///
   /// The call reads the last segment of the trail. Errors: those of ``SQLiteError`` and of a damaged trail.
   package static func fault(of source: Database, folder: String) throws -> String? {

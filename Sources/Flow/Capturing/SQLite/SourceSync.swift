@@ -25,7 +25,8 @@ package final class SourceSync {
   /// Syncs the commits. In WAL mode: `fdatasync` of the -wal file. Otherwise `fdatasync` of the database file, and
   /// `fsync` of its folder, because the removal of the -journal file is the commit.
   ///
-  /// An application may have switched the file to WAL since the mode was read: an existing -wal file is always synced.
+  /// An existing -wal file is always synced, because an application may have switched the file to WAL since the mode
+  /// was read.
   /// - Returns: The suffixes of the files that were synced.
   @discardableResult
   package func sync(isWAL: Bool) throws -> [String] {

@@ -12,7 +12,7 @@ final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
     let begun: Int64
-    /// The journal row after which this reading of the source writes rows to the trail, through row `through`.
+    /// The journal row after which this reading begins to write to the trail; it writes through row `through`.
     fileprivate let from: Int64
     fileprivate let through: Int64
     /// The last journal row in the snapshot of this reading.
@@ -23,7 +23,7 @@ final class TriggerSource: ChangeSource {
 
   /// The least time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The least time between two records of the last captured row in the source, while an application keeps writing, ms.
+  /// The least time between two updates of the mark (the last captured row) while an application writes, ms.
   private static let markMilliseconds: Int64 = 5000
   /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
@@ -42,18 +42,18 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row seen. The trail has all rows up to it, except perhaps applied notes.
+  /// The last journal row that capture has seen. The trail has all rows up to it, except perhaps applied notes.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
   /// Whether the journal had dropped rows before they were in the trail; set at the start of the run.
   private var hasLostRows = false
   private var unseenWrites = UnseenWrites()
-  /// Whether capture holds the lock to read rows of tables, which keeps two-way applies from writing meanwhile.
+  /// Whether capture holds the lock to read rows of tables, which keeps every two-way apply from writing meanwhile.
   private var hasTurn = false
-  /// Whether the next reading needs rows of tables, and so must first take the lock that excludes two-way applies.
+  /// Whether the next reading of the source needs rows of tables, for which capture must hold a lock.
   private var wantsTurn = false
-  /// The pause before capture tries again to take the lock that excludes two-way applies, ms.
+  /// The pause before capture tries again to take the lock that keeps a two-way apply from writing, ms.
   private static let turnMilliseconds = 2
 
   private struct Statements {
@@ -72,7 +72,7 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Opening
 
-  /// Opens the source, adds missing triggers and tables, and checks that the source continues where the trail ends.
+  /// Opens the source, adds missing triggers and tables, and checks that it has everything that the trail has.
   init(
     path: String, trail: TrailWriter, options: SQLiteCapture.Options, clock: Clock, progress: CaptureProgress
   ) throws {
@@ -150,8 +150,8 @@ final class TriggerSource: ChangeSource {
     return SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Throws `source-captured` if the journal belongs to a trail in another folder. If it belongs to an earlier trail of
-  /// this folder, removes it, or throws `source-went-back` if the present trail has begun.
+  /// Throws `source-captured` if the journal belongs to a trail in another folder. Removes the journal of an earlier
+  /// trail of this folder, or throws `source-went-back` if the present trail has begun.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty {
@@ -294,7 +294,7 @@ final class TriggerSource: ChangeSource {
 
   private var mayReadTables: Bool { hasTurn || options.turns == nil }
 
-  /// Tries to take the lock that excludes two-way applies. Returns false, after a pause, if an apply holds it.
+  /// Tries to take the lock that keeps apply from writing. Returns false, after a pause, if an apply holds it.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
     if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }

@@ -2,17 +2,17 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Finds writes to captured tables that left no row in the journal. They come from an application that switches
-/// triggers off (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or from incremental blob I/O, which fires none.
+/// Finds writes to captured tables that left no row in the journal. Such a write comes from an application that
+/// switches triggers off (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or from incremental blob I/O, which fires no triggers.
 ///
 /// When capture is idle, it computes a digest of each table. If another connection then changes the file without a
-/// change to journal or schema, the digests are computed again. A table with another digest had an unseen write. A
-/// write to a table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
+/// change to journal or schema, the digests are computed again. If the digest of a table differs, the table had an
+/// unseen write. All digests are equal after a checkpoint, or after a write to tables that are not captured.
 struct UnseenWrites {
   /// The largest file, in bytes, for which digests are computed. The limit is smaller for a file with a rollback
   /// journal, because readers of such a file block commits.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
-  /// The least length of the pause after digests were computed, as a multiple of the time that the computing took.
+  /// The least pause after digests were computed, as a multiple of the time that the computing took.
   private static let share: Int64 = 200
   /// The time without captured changes after which capture counts as idle, ms.
   private static let idleMilliseconds: Int64 = 500
@@ -31,7 +31,8 @@ struct UnseenWrites {
   /// Forgets the digests, because tables are being copied or the schema changes.
   mutating func forget() { known = nil }
 
-  /// Compares digests of tables with the last ones. Call it in a read transaction without new journal rows.
+  /// Computes the digests of the tables, and compares them with the last ones. Call it in a read transaction that has
+  /// seen no new journal rows.
   ///
   /// - Parameter last: The last journal row.
   /// - Parameter idle: The milliseconds for which nothing was captured.

@@ -43,8 +43,8 @@ final class OpenSource {
     }
   }
 
-  /// Calls `body`. SQLite interrupts the statement of `body` after `milliseconds`. PostgreSQL ends a long statement by
-  /// itself.
+  /// Calls `body`. SQLite interrupts the statement of `body` after `milliseconds`. PostgreSQL has a limit of its own,
+  /// which was set when the database was opened.
   func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
     guard case .sqlite(let file) = database.handle else { return try body() }
     return try file.within(milliseconds: milliseconds, body)

@@ -3,9 +3,8 @@ import Mapping
 
 /// The checks of the slices and keys in a question from another node.
 extension OriginAnswers {
-  /// Returns a valid form of a slice in a question, with a limit of at most ``rowsMax``. A partition, which the
-  /// question gives by its number, gets the name of its PostgreSQL table. Throws `usage` if the slice does not fit the
-  /// table.
+  /// Returns a slice of a question, with its limit reduced to ``rowsMax``. The question gives a partition by its
+  /// number; the result has the name of its PostgreSQL table. Throws `usage` if the slice does not fit the table.
   static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
     switch slice {
     case .range(let after, let through, let limit):

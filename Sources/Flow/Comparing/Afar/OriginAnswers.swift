@@ -14,8 +14,8 @@ import Trails
 package final class OriginAnswers: Sendable {
   /// The largest number of running or waiting questions of one node.
   static let askersMax = 2
-  /// The longest time for one answer, in milliseconds. If an answer takes longer, it is refused as too large, and the
-  /// asking node requests fewer rows.
+  /// The longest time for one answer, in milliseconds. If an answer takes longer, the asking node gets the error that
+  /// it is too large, and requests fewer rows.
   static let millisecondsMax: Int64 = 15_000
   /// The longest time, in milliseconds, that a question waits while the source answers others or rests.
   private static let patienceMilliseconds: Int64 = 20_000
@@ -25,7 +25,7 @@ package final class OriginAnswers: Sendable {
   /// The maximum number of rows of a slice that one answer covers.
   static let rowsMax = 50_000
   /// The shortest time, in milliseconds, between two requests that a PostgreSQL source write its progress into the
-  /// trail. Each request runs a transaction at the source.
+  /// trail. It is limited because each request runs a transaction at the source.
   private static let progressMilliseconds: Int64 = 1_000
   private static let tableBytesMax = 1 << 20
 
@@ -74,11 +74,11 @@ package final class OriginAnswers: Sendable {
   ///
   /// - Parameters:
   ///   - asker: The node that asks, or that forwards the question.
-  ///   - mayRepair: Returns whether the source may send rows again for this asker now: a whole table if the argument
-  /// is true, else up to 1,000 rows.
+  ///   - mayRepair: Returns whether the source may send rows again for this asker now: a whole table if the argument is
+  ///     true, else up to 1,000 rows.
   ///   - isOver: Returns whether the asker has stopped waiting for the answer.
-  /// - Throws: `busy` if the asker asks too much; `usage` if the bytes are no valid question; the errors of the
-  ///   database.
+  /// - Throws: `busy` if the asker has too many questions or the wait is too long; `usage` if the bytes are no valid
+  ///   question; the errors of the database.
   package func answer(
     _ question: [UInt8], of asker: String, mayRepair: (_ isWholeTable: Bool) -> Bool, isOver: () -> Bool
   ) throws -> [UInt8] {

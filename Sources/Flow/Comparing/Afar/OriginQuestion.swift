@@ -21,7 +21,7 @@ enum OriginQuestion {
   case standing
   /// Makes a PostgreSQL source write its progress into the trail.
   case progress
-  /// Requests the parts in which a whole table is read.
+  /// Requests the list of parts, such as partitions, in which a whole table can be read.
   case parts(QuestionedTable)
   /// Requests the hashes of each row in a slice. If `naming` is false, only the number of rows and the sum of their
   /// hashes are requested.
@@ -40,10 +40,10 @@ enum OriginQuestion {
 struct QuestionedTable {
   var namespace: String
   var name: String
-  /// A hash of the source table's schema as the asking node knows it. If the table has another schema now, the
-  /// question is refused.
+  /// A hash of the source table's definition as the asking node knows it. If the definition has changed since, the
+  /// answer is an error.
   var shape: UInt64
-  /// The compared columns of the source, as indexes into the columns of its schema.
+  /// The compared columns of the source table, as indexes among all its columns.
   var columns: [Int]
   var target: TableSchema
   var targetColumns: [Int]
@@ -60,7 +60,7 @@ struct QuestionedTable {
 }
 
 extension TableSchema {
-  /// The part of a schema by which rows are compared: no statements, defaults or references.
+  /// The part of a table's definition that matters when rows are compared: no statements, defaults or references.
   var compared: TableSchema {
     var schema = self
     (schema.epoch, schema.createText) = (0, "")

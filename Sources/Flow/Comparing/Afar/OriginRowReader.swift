@@ -12,7 +12,8 @@ final class OriginRowReader: RowReader {
   private static let bytesMax: UInt64 = 1 << 34
   /// The smallest size of a row in an answer, in bytes: two hashes, the size of the row, and its key.
   private static let markBytes = 18
-  /// The maximum number of parts of a table in an answer. The number of pages must be below `pagesEnd`.
+  /// The maximum number of parts, such as partitions, of one table in an answer. Each part must have fewer than
+  /// `pagesEnd` pages.
   private static let partsMax = 65_536
   private static let pagesEnd: UInt64 = 1 << 32 - 1
   /// The exclusive upper limit of the number of equal rows in an answer. ``RowCounts`` can hold no more.

@@ -109,8 +109,7 @@ package struct OriginSource: Sendable {
   }
 }
 
-/// The first byte of an encoded answer: whether the rest has the whole result, or the source's node refuses it as too
-/// large.
+/// The first byte of an encoded answer. 0: the whole result follows. 1: the result would be too large.
 enum OriginAnswer {
   static let whole: UInt8 = 0
   static let tooLarge: UInt8 = 1

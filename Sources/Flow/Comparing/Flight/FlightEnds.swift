@@ -52,7 +52,7 @@ struct FlightEnds {
   }
 
   /// Returns whether the trail in `folder` includes every commit that was visible at `moment`. Returns false for
-  /// PostgreSQL, which does not record this.
+  /// PostgreSQL, where the source does not record how far the trail has come.
   func isTaken(_ moment: SourceMoment, in folder: String) throws -> Bool {
     guard let reader = source as? OriginRowReader else {
       return try takenAtSource().map(moment.isBehind) ?? false

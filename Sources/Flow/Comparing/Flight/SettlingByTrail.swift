@@ -8,8 +8,9 @@ import Trails
 ///
 /// It reads the rows at the source at a known moment, and waits until the target's checkpoint has passed that moment.
 /// Then it reads the rows and the checkpoint at the target in one snapshot.
-/// It applies the changes in the trail between the moment and the checkpoint to the source's rows. The result must be
-/// equal to the target's rows. So even a row that changes all the time can be judged.
+///
+/// To the source's rows, it applies the changes that the trail has between the moment and the checkpoint. If the result
+/// is not equal to the target's rows, there is a difference. So even a row that changes all the time can be judged.
 struct SettlingByTrail: Settling {
   private static let roundsMax = 5
   private static let patienceMilliseconds: Int64 = 20_000

@@ -4,10 +4,10 @@ import CodecKit
 import Mapping
 import Trails
 
-/// Applies changes from the trail to some rows of one table, as they were at the moment of their read at the source.
+/// Applies changes from the trail to some rows of one table that were read at the source.
 ///
-/// Changes that the rows included already when they were read are skipped. The result is the state that each row must
-/// have at the target when its checkpoint reaches the end of the read changes.
+/// Changes that the rows included already when they were read are skipped. The result is the state that the rows must
+/// have at the target when its checkpoint is at the end of these changes.
 struct TrailFold {
   enum Row {
     case absent
@@ -30,7 +30,7 @@ struct TrailFold {
   /// Whether the table was copied, created again or altered, so that the state of its rows is not known from the
   /// trail.
   private(set) var isUnknown = false
-  /// The hashes of the rows that the trail changes; a truncation of the table adds none.
+  /// The hashes of the rows that the trail changes. If the table is truncated, no hashes are added for its rows.
   private(set) var touched: Set<UInt64> = []
 
   // The effect of the current transaction on the rows, pending until it is known whether the read included the
@@ -161,8 +161,8 @@ struct TrailFold {
 
   private mutating func isMine(_ id: UInt64, _ reader: TrailReader) throws -> Bool { try places(id, reader) != nil }
 
-  /// Returns the index of each compared column in rows with the schema `id`; -1 for a column that the schema lacks.
-  /// Returns nil if the schema is of another table.
+  /// Returns, for each compared column, its index in rows with the table definition `id`; -1 if the definition lacks
+  /// the column. Returns nil if the definition is of another table.
   private mutating func places(_ id: UInt64, _ reader: TrailReader) throws -> [Int]? {
     if reader.position.segment != segment {
       segment = reader.position.segment

@@ -10,8 +10,8 @@ extension DDLParser {
   private static let likeBytesMax = 1024
   private static let wildcardsMax = 8
   private static let regularBytesMax = 256
-  /// The most states that a regular expression may need in PostgreSQL's automaton for its repetitions, such as
-  /// `{1,100}`.
+  /// The maximum number of automaton states that PostgreSQL may need for the repetitions in a regular expression, such
+  /// as `{1,100}`.
   private static let regularStatesMax = 4096
 
   /// Parses a pattern: `'x%'::text`, or in PostgreSQL `ARRAY['x%', 'y%']`.

@@ -5,7 +5,7 @@ import Changes
 // Source: https://www.postgresql.org/docs/15/sql-expressions.html, https://www.postgresql.org/docs/15/datatype.html
 extension DDLParser {
   /// Reads an operator and its right operand; returns false if no operator follows. Only operators of `pg_catalog` are
-  /// accepted, which are all that Cairn's sessions see.
+  /// accepted, because Cairn's sessions find no others.
   mutating func postgresOperator() throws(Unparsed) -> Bool {
     guard at < tokens.count else { return false }
     if case .symbol(let symbol) = tokens[at].kind {
@@ -229,7 +229,7 @@ extension DDLParser {
     if at == start { throw misunderstood }
   }
 
-  /// Reads a type of `pg_catalog`, or one of a schema: `numeric(10,2)`, `timestamp(3) without time zone`,
+  /// Reads a built-in type, or a type that is named with its schema: `numeric(10,2)`, `timestamp(3) without time zone`,
   /// `sales.mood[]`.
   mutating func postgresType() throws(Unparsed) {
     let start = at
@@ -303,14 +303,14 @@ extension DDLParser {
 
   // MARK: Names
 
-  /// Returns whether a schema belongs to the server or to Cairn. Nothing from a trail is created there.
+  /// Returns whether a schema (namespace) belongs to the server or to Cairn. Nothing from a trail is created there.
   static func isReserved(_ namespace: String) -> Bool {
     let name = namespace.asciiLowercased
     return name == "cairn" || name == "information_schema" || name.utf8.starts(with: "pg_".utf8)
       || name.utf8.starts(with: "cairn_".utf8)
   }
 
-  /// Reads the name of a type, sequence or table that a script makes.
+  /// Reads the name of a type, sequence or table that a script creates.
   mutating func ownName() throws(Unparsed) -> (namespace: String, name: String) {
     let name = try qualifiedName()
     guard !Self.isReserved(name.namespace) else { throw Unparsed("the schema \(name.namespace) is reserved") }

@@ -11,7 +11,7 @@ struct DDLParser {
   var depth = 0
   /// The indexes of the tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
-  /// The texts to print instead of tokens, by token index. Empty if the text for an earlier token includes the token.
+  /// The text to print for a token, by its index; empty if the text of an earlier token replaces this token too.
   private var replaced: [Int: String] = [:]
   /// The columns that the parsed expressions name, folded to lower case in SQLite.
   private(set) var columns: Set<NameKey> = []
@@ -26,7 +26,7 @@ struct DDLParser {
   /// The value of ``weight`` at the start of the current expression.
   private(set) var expressionWeight = 0
   /// The value of ``weight`` when the current expression reached an operator such as `@>`, which compares every part of
-  /// two values. Nil if it has none.
+  /// two values. Nil if the expression has no such operator.
   private var pairWeight: Int?
   /// The ``weight`` of each generated column's expression, by the column's name.
   var weights: [NameKey: Int] = [:]
@@ -34,13 +34,13 @@ struct DDLParser {
   /// The sum of the ``weight`` of all CHECKs that were read.
   var checkWeight = 0
 
-  /// The objects of the target that the text may name.
+  /// The objects of the target that the DDL may name.
   var reach = TargetReach()
 
   /// The deepest nesting of expressions that the parser accepts.
   static let depthMax = 200
-  /// The largest ``weight`` of an accepted expression. With large column values, a greater one could need gigabytes for
-  /// one row.
+  /// The largest ``weight`` of an accepted expression. With large column values, a greater weight could need gigabytes
+  /// for one row.
   static let weightMax = 64
   /// The largest sum of the ``weight`` of kept CHECKs. With more, each row would be slow to check.
   static let checkWeightMax = 1024
@@ -57,10 +57,10 @@ struct DDLParser {
     }
   }
 
-  /// Counts again what was added to ``weight`` since it was `start`: a function can return a value of double size.
+  /// Counts twice what ``weight`` has gained since `start`: a function can return a value of double size.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Counts again what the last operand added to ``weight``: a cast makes a second value of the operand.
+  /// Counts twice what the last operand added to ``weight``: a cast makes a second value of the operand.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
@@ -171,7 +171,7 @@ struct DDLParser {
     return (first, try name())
   }
 
-  /// Reads the columns of a key, such as `(a, b)`, and counts them as columns that the text names.
+  /// Reads the columns of a key, such as `(a, b)`, and adds them to ``columns``.
   mutating func keyColumns() throws(Unparsed) {
     for name in try names() { columns.insert(name.key(in: engine)) }
   }
@@ -191,7 +191,7 @@ struct DDLParser {
     at += 1
   }
 
-  /// Consumes tokens up to the parenthesis that closes the innermost open one.
+  /// Consumes a pair of parentheses and everything between them.
   mutating func skipParentheses() throws(Unparsed) {
     try expect(symbol: "(")
     var open = 1
@@ -302,7 +302,7 @@ struct DDLParser {
   }
 
   /// Reads the call of a function.
-  /// - Parameter first: the token to qualify with a schema; nil if the text already has one.
+  /// - Parameter first: the token before which a schema is printed; nil if the call already has a schema.
   private mutating func call(_ name: String, _ first: Int?) throws(Unparsed) {
     let isKnown = engine == .sqlite ? KnownFunctions.sqlite.contains(name) : KnownFunctions.postgres.contains(name)
     guard isKnown else { throw Unparsed("\(name)() is not a known function") }
@@ -337,7 +337,7 @@ struct DDLParser {
     }
   }
 
-  /// Reads the argument of nextval(), a literal with a schema: `'sales.orders_id_seq'::regclass)`.
+  /// Reads the argument of nextval() and the parenthesis after it: `'sales.orders_id_seq'::regclass)`.
   private mutating func sequence() throws(Unparsed) {
     guard at < tokens.count, case .string(let text) = tokens[at].kind else {
       throw Unparsed("the sequence of nextval() is no literal")
@@ -374,7 +374,7 @@ struct DDLParser {
     return new.utf8.count <= old.utf8.count
   }
 
-  /// Returns the literal that an argument is, perhaps with a cast; nil for every other expression.
+  /// Returns the literal if an argument is only a literal, with or without a cast; otherwise nil.
   func literal(_ range: Range<Int>) -> DDLToken.Kind? {
     guard let first = range.first else { return nil }
     guard range.count == 1 || (range.count == 3 && tokens[first + 1].kind == .symbol("::")) else { return nil }

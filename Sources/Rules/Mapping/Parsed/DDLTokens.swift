@@ -1,6 +1,6 @@
 import Changes
 
-/// The reason why a piece of DDL is left out, such as `"load_extension() is not a known function"`.
+/// The reason why a piece of DDL is not used at the target, such as `"load_extension() is not a known function"`.
 struct Unparsed: Error, Equatable {
   let reason: String
   init(_ reason: String) { self.reason = reason }

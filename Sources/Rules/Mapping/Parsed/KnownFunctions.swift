@@ -1,7 +1,7 @@
 import Changes
 
-/// The functions that expressions of a trail may call at a target. They compute a value, and read and change nothing
-/// else.
+/// The functions that a table definition from a trail may call at a target. They compute a value, and read and change
+/// nothing else.
 ///
 /// Functions whose value can be far larger than their arguments are excluded, such as `repeat` and `format`: one row
 /// could take gigabytes. Some functions can enlarge a value only within limits; special checks apply to these
@@ -11,7 +11,7 @@ enum KnownFunctions {
     Set(text.split(whereSeparator: \.isWhitespace).map { NameKey($0) })
   }
 
-  /// The functions of SQLite that expressions may call.
+  /// The functions of SQLite that table definitions may call.
   ///
   /// Source: https://sqlite.org/lang_corefunc.html, lang_datefunc.html, lang_mathfunc.html, json1.html
   static let sqlite = words(
@@ -31,10 +31,10 @@ enum KnownFunctions {
   /// Functions of PostgreSQL's grammar, which take no schema before their names.
   static let postgresSyntax = words("coalesce greatest least nullif row xmlconcat")
 
-  /// Functions of `pg_catalog` that expressions may call; a server of an earlier version lacks some of them.
+  /// Functions of `pg_catalog` that table definitions may call; a server of an earlier version lacks some of them.
   static var inPostgresCatalog: Set<NameKey> { postgres.subtracting(postgresSyntax) }
 
-  /// The functions of PostgreSQL that expressions may call.
+  /// The functions of PostgreSQL that table definitions may call.
   ///
   /// Source: https://www.postgresql.org/docs/current/functions.html
   static let postgres = postgresSyntax.union(

@@ -10,7 +10,7 @@ struct PostgresDDL {
   /// Whether the script has a CREATE TABLE statement for the table.
   private(set) var hasTable = false
 
-  /// The generated columns that are left out. Every definition that names one of them is left out, too.
+  /// The generated columns that are left out of the script. Definitions that name one of them are left out, too.
   private(set) var gone: Set<NameKey> = []
 
   private var parser: DDLParser
@@ -45,7 +45,7 @@ struct PostgresDDL {
   /// Returns the CREATE INDEX statement of `object`, parsed and printed with the current names of index and table.
   /// Throws if the text is another statement, or contains an unknown expression.
   ///
-  /// - Parameter gone: the columns of the table that are left out.
+  /// - Parameter gone: the columns that are left out of the table's definition.
   static func index(
     _ object: TableSchema.Object, on table: TableSchema, without gone: Set<NameKey> = [], _ reach: TargetReach
   ) throws(Unparsed) -> String {
@@ -152,8 +152,8 @@ struct PostgresDDL {
   /// Parses CREATE EXTENSION. Returns the statement if the apply may create the extension; an empty list if the target
   /// has it. Throws otherwise.
   ///
-  /// PostgreSQL installs trusted extensions with the rights of a superuser. So only an apply to all tables creates one,
-  /// and never in a schema of PostgreSQL or of Cairn.
+  /// PostgreSQL installs trusted extensions with the rights of a superuser. So only an apply that may write all tables
+  /// creates one, and never in a schema of PostgreSQL or of Cairn.
   private mutating func readExtension() throws(Unparsed) -> [String] {
     let start = parser.at
     try parser.expect("CREATE", "EXTENSION", "IF", "NOT", "EXISTS")
@@ -221,7 +221,7 @@ struct PostgresDDL {
     return "DO " + " BEGIN \(text); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }
 
-  /// Throws if `tables` of the apply lists no table of the schema in which the script creates a type or a sequence.
+  /// Throws unless the apply may write a table of the schema in which the script creates a type or a sequence.
   private func checkPlace(of name: (namespace: String, name: String)) throws(Unparsed) {
     guard !reach.includes(schema: name.namespace, of: table) else { return }
     throw Unparsed(
@@ -309,7 +309,7 @@ struct PostgresDDL {
 
   // MARK: Expressions
 
-  /// Consumes an expression up to a comma or one of these words. Returns false, with a notice, if it is left out.
+  /// Reads an expression up to a comma or one of `words`. If it must be left out, adds a notice and returns false.
   private mutating func readExpression(_ what: String, until words: Set<NameKey>) throws(Unparsed) -> Bool {
     let start = parser
     do throws(Unparsed) {
@@ -354,7 +354,7 @@ struct PostgresDDL {
     return head + parts.map(\.text).joined(separator: ",") + parser.tokens[close].space + ")"
   }
 
-  /// Reads a definition of a column or constraint, with the columns that a constraint names; nil if it is left out.
+  /// Reads a column or constraint, with the columns that a constraint names. Nil if the script must not have it.
   private mutating func tablePart() throws(Unparsed) -> (text: String, constraint: String?, columns: Set<NameKey>)? {
     let start = parser.at
     switch parser.word() {
@@ -368,7 +368,7 @@ struct PostgresDDL {
     }
   }
 
-  /// Reads a constraint. Returns false, with a notice, if it is left out.
+  /// Reads a constraint. If the script must not have it, adds a notice and returns false.
   private mutating func constraint(_ name: String?) throws(Unparsed) -> Bool {
     let what = "the constraint \(name ?? "CHECK")"
     var isKept = true
@@ -412,8 +412,8 @@ struct PostgresDDL {
     return isKept
   }
 
-  /// Adds the weight of a generated column (``DDLParser/weight``) to the sum of all. Returns false, with a notice, if
-  /// the sum is above the limit.
+  /// Adds the weight of a generated column (``DDLParser/weight``) to the sum for the table. If the sum would exceed its
+  /// limit, adds a notice instead and returns false.
   private mutating func weigh(generated column: String) -> Bool {
     generatedWeight += max(1, parser.weight)
     guard generatedWeight > SQLiteDDL.generatedMax else { return true }

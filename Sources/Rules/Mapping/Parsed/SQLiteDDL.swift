@@ -11,7 +11,7 @@ struct SQLiteDDL {
 
   private var parser: DDLParser
   private let table: String
-  /// Columns that were left out, in lower case.
+  /// The columns that are left out of the printed statement, in lower case.
   private(set) var gone: Set<NameKey>
   /// The ``DDLParser/weight`` of each generated column's expression, by the column's name in lower case.
   private(set) var generated: [NameKey: Int] = [:]
@@ -19,11 +19,11 @@ struct SQLiteDDL {
 
   /// The greatest sum of the weights of all generated columns of a table (``DDLParser/weight``).
   static let generatedMax = 128
-  /// The most UNIQUE constraints of a table. While SQLite writes a row, it holds a copy of the columns of each
-  /// constraint.
+  /// The largest number of UNIQUE constraints in a table. While SQLite writes a row, it holds a copy of the columns of
+  /// each constraint.
   static let uniquesMax = 64
-  /// The most times that one statement is read. It is read again if a generated column names a later one, because the
-  /// ``DDLParser/weight`` of the later one was not known before.
+  /// The maximum number of times that one statement is read. It is read again if a generated column names a later one,
+  /// because the ``DDLParser/weight`` of the later one was not known before.
   private static let passesMax = 8
 
   /// Reads one CREATE TABLE statement, and prints it with `name` as the name of the table. Throws for any other
@@ -159,7 +159,8 @@ struct SQLiteDDL {
     try parser.expectEnd()
   }
 
-  /// Reads the definition of a column or constraint. Returns nil if a constraint is left out.
+  /// Reads the definition of a column or constraint. Returns nil for a constraint that is left out of the printed
+  /// statement.
   private mutating func readPart(_ comma: String?) throws(Unparsed) -> Part? {
     guard parser.at < parser.tokens.count else { throw parser.misunderstood }
     let space = parser.tokens[parser.at].space
@@ -198,7 +199,7 @@ struct SQLiteDDL {
 
   /// Reads a reference: `REFERENCES t(a) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED`.
   ///
-  /// Returns false, with a notice, if the apply may not write the other table.
+  /// If the apply may not write the other table, adds a notice and returns false.
   private mutating func readReferences() throws(Unparsed) -> Bool {
     try parser.expect("REFERENCES")
     let other = try parser.name()
@@ -322,14 +323,14 @@ struct SQLiteDDL {
     return Constraint(range: start..<parser.at)
   }
 
-  /// Reads `NOT DEFERRABLE`. SQLite's grammar has it as a constraint of its own, which may follow REFERENCES at a
-  /// distance.
+  /// Reads `NOT DEFERRABLE`. In SQLite's grammar it is a separate constraint, so other constraints may stand between it
+  /// and REFERENCES.
   private mutating func readReferencesTail() throws(Unparsed) {
     try parser.expect("NOT", "DEFERRABLE")
     if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
   }
 
-  /// Reads a default. Returns false, with a notice, if it is left out.
+  /// Reads a default. If the printed statement must not have it, adds a notice and returns false.
   private mutating func readDefault(_ column: String) throws(Unparsed) -> Bool {
     if parser.isSymbol("(") { return try parser.parenthesized("the default of column \(column)", &notices) }
     if !parser.take(symbol: "-") { _ = parser.take(symbol: "+") }

@@ -1,4 +1,4 @@
-/// The numbers of objects that the script of one table of PostgreSQL makes, with an upper bound for each.
+/// The numbers of objects that the script of one table of PostgreSQL creates, with an upper bound for each.
 ///
 /// One script runs in one transaction, which holds a lock of the server for each object. Without bounds, a script from
 /// a trail could use up the locks of the whole server.
@@ -32,7 +32,7 @@ struct ScriptCounts {
     counts[kind, default: 0] += 1
   }
 
-  /// Counts a schema that the script makes. Returns false if the script makes it already.
+  /// Counts a schema that the script creates. Returns false, and does not count it, if the schema was counted before.
   mutating func isFirst(schema: String) throws(Unparsed) -> Bool {
     if schemas.contains(where: { $0.hasSameBytes(as: schema) }) { return false }
     try add(.schema, atMost: Self.schemasMax)
@@ -40,7 +40,7 @@ struct ScriptCounts {
     return true
   }
 
-  /// Adds a notice of an object that is left out, unless there are ``noticesMax`` of them.
+  /// Adds a notice of an object that is left out. If there are ``noticesMax`` notices already, only counts it.
   mutating func leaveOut(_ notice: String, _ notices: inout [String]) {
     if notices.count < Self.noticesMax { notices.append(notice) } else { unreported += 1 }
   }

@@ -4,15 +4,15 @@ extension TableSchema {
   /// The table with every text of DDL parsed by Cairn's grammar and printed again. With `--ddl follow`, these texts may
   /// run at a target.
   ///
-  /// A schema record of a trail is untrusted, and so is the shape that table `cairn_origin` of an application's file
-  /// has. Their original texts are never executed. Parts that the grammar does not know are left out and listed in
+  /// The schema records of a trail are untrusted, and so are the shapes in table `cairn_origin` of an application's
+  /// file. Their original texts are never executed. Parts that the grammar does not know are left out and listed in
   /// `notices`.
   ///
   ///     let (safe, notices) = record.parsed
   ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
   package var parsed: (schema: TableSchema, notices: [String]) { parsed(within: TargetReach()) }
 
-  /// The functions that expressions of a table in PostgreSQL may call.
+  /// The functions that the definition of a table in PostgreSQL may call.
   package static var functionsOfPostgres: Set<NameKey> { KnownFunctions.inPostgresCatalog }
 
   /// Returns ``parsed`` without the parts that use objects or functions of the target beyond `reach`.

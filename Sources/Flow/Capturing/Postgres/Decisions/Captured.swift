@@ -11,8 +11,8 @@ final class Captured {
   /// Whether changes of the table go into the trail. False if the table is not captured. Also false if its rows are
   /// still to be copied, because the copy will show the changes.
   let isWanted: Bool
-  /// For each column, whether it is NOT NULL. A complete old row has values in all these columns. Nil for a table
-  /// without partitions.
+  /// For each column of a partitioned table, whether a complete old row always has a value in it. PostgreSQL sends NULL
+  /// there if a partition logged too little of the row. Nil for a table without partitions.
   let givenAlways: [Bool]?
   /// Whether each UPDATE in the stream has the whole old row (REPLICA IDENTITY FULL).
   let isFull: Bool

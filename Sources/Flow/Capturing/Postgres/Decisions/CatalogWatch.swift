@@ -10,13 +10,13 @@ import PostgresKit
 struct CatalogWatch {
   /// The content of the catalog, as capture has read it once.
   ///
-  /// If no table was locked, all tables are of one moment. Otherwise each table was read at its own moment between two
-  /// events: capture computed the fingerprint (a digest of the catalog), and capture committed the barrier message.
+  /// If no table was locked, all tables are of one moment. Otherwise each table may be of another moment. These moments
+  /// are after the fingerprint (a digest of the catalog) was computed, and before the barrier message was committed.
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
-    /// The tables whose definition could not be read, because other sessions keep them locked. They have no columns
-    /// here.
+    /// The tables whose definition could not be read, because other sessions keep them locked. The lists of their
+    /// columns are empty.
     var locked: [PostgresTable] = []
     /// The time that it took to read the catalog, ms.
     var tookMilliseconds: Int64 = 0
@@ -26,7 +26,7 @@ struct CatalogWatch {
   /// The longest pause after a slow comparison of the catalog's fingerprint (a digest), ms.
   private static let restMilliseconds: Int64 = 10_000
   private(set) var isWanted = true
-  /// Whether the catalog was read on this connection, and the trail has all its tables as they are now.
+  /// Whether, on this connection, the trail has got every table as the catalog showed it, and no table was locked.
   private(set) var isDone = false
   private var fingerprint: String?
   private var barrier: String?
@@ -86,7 +86,7 @@ struct CatalogWatch {
     if found != fingerprint { isWanted = true }
   }
 
-  /// Postpones the next time that the catalog is read, by 0.5 to 5 s: by more each time, as long as tables are locked.
+  /// Postpones the next reading of the catalog by 0.5 s at first, and by up to 5 s while tables stay locked.
   mutating func postpone(now: Int64) {
     postponedMilliseconds = min(max(500, postponedMilliseconds * 3 / 2), 5000)
     (dueAt, isPostponed) = (now + postponedMilliseconds, true)
@@ -105,11 +105,12 @@ struct CatalogWatch {
     (barrier, catalog, isReached) = (nil, nil, false)
   }
 
-  /// Ends one reading of the catalog, after the trail has every table as the catalog showed it.
+  /// Ends one reading of the catalog, after the trail has every table as the catalog showed it. The catalog is read
+  /// again after a pause if `isWhole` is false or `looksAgain` is true.
   ///
   /// - Parameter isWhole: Whether all tables could be read, because none was locked.
-  /// - Parameter looksAgain: Whether a table is suspended for a cause that the fingerprint of the catalog does not
-  ///   show. Then the catalog is read again after a pause.
+  /// - Parameter looksAgain: Whether a table is suspended for a cause that the catalog's fingerprint (a digest) does
+  ///   not show.
   mutating func adopted(now: Int64, isWhole: Bool = true, looksAgain: Bool = false) {
     let took = catalog?.tookMilliseconds ?? 0
     fingerprint = catalog?.fingerprint

@@ -2,9 +2,9 @@ import PostgresKit
 
 /// The place in the replication stream at which the rows of an open chunk belong. This type does no I/O.
 ///
-/// The chunk belongs right before the first transaction that its snapshot does not show; there it is exact. If a
-/// transaction that the snapshot shows comes after that place, the chunk is raced: that transaction's changes come a
-/// second time.
+/// The chunk belongs right before the first transaction that its snapshot does not show; there it is exact. After that
+/// place, the stream may still bring a transaction that the snapshot shows. The chunk is then *raced*: the trail gets
+/// the changes of that transaction a second time.
 ///
 ///     place.open(chunk)
 ///     if place.isDue(before: xid) { … place.placed(chunk) }     // at each begin of a transaction

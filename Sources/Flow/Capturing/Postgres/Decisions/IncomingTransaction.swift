@@ -4,22 +4,23 @@ import PostgresKit
 /// The transaction whose messages are arriving from the server: which parts go into the trail, and what its messages
 /// ask capture to do. This type does no I/O.
 ///
-/// The caller passes each message of the stream. A transaction is left out of the trail if the trail has it already, or
-/// if an apply made it.
+/// The caller passes each message of the stream. A transaction is left out of the trail if the trail has it already.
+/// ``Rules`` decide whether a transaction that an apply made is left out too.
 struct IncomingTransaction {
-  /// The settings that decide which transactions of applies go into the trail.
+  /// The settings that decide which transactions of apply workers go into the trail.
   struct Rules {
     let options: PostgresCapture.Options
     /// The name of the trail into which the transaction goes, `NODE.NAME`.
     let trail: String
   }
 
-  /// The kinds of messages that Cairn writes into the server's log. The prefix of a message shows its kind.
+  /// The kinds of logical messages that Cairn writes into the server's write-ahead log. The prefix of a message shows
+  /// its kind.
   enum Message: Equatable {
     /// A message with a random text that capture committed itself. When the stream brings it, all earlier commits have
     /// arrived.
     case barrier
-    /// A request that the trail records the position of capture at once.
+    /// A request to record the position of capture in the trail at once.
     case progress
     case request
     /// An applied note, which an apply writes in its own transaction. It names the apply's trail.
@@ -50,7 +51,7 @@ struct IncomingTransaction {
     case readCatalog
   }
 
-  /// The facts about an incoming transaction that has ended.
+  /// The results of reading one whole transaction of the stream.
   struct Outcome {
     let transaction: PostgresPosition.Transaction
     /// The time of the transaction's commit, µs since 1970 UTC.
@@ -72,7 +73,7 @@ struct IncomingTransaction {
     var barrier: String?
     /// Whether an apply made the transaction, as its first message states.
     var isApplied = false
-    /// The name of the trail whose apply made the transaction; empty if none did.
+    /// The name of the trail whose apply made the transaction; empty if no apply made it.
     var applier = ""
     /// The applied note of the apply that made the transaction. Nil if no apply made it, or if this trail does not need
     /// the rows that the apply wrote.
@@ -82,7 +83,8 @@ struct IncomingTransaction {
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
-    /// The tables whose rows were rewritten in the transaction, with PostgreSQL's bits for the reasons.
+    /// The tables whose rows the transaction rewrote, each with the reasons as bits of
+    /// `pg_event_trigger_table_rewrite_reason()`.
     var rewrites: [UInt32: Int] = [:]
 
     /// The time of the commit, µs since 1970. If an apply made the transaction: the later of the server's time, which
@@ -90,7 +92,7 @@ struct IncomingTransaction {
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
-  /// The prefix of applied notes in PostgreSQL's log.
+  /// The prefix of applied notes in PostgreSQL's write-ahead log.
   private static let notePrefix = "cairn"
   /// The most bytes of a barrier's text (``Message/barrier``) that are accepted. Cairn writes shorter texts only.
   private static let barrierBytesMax = 256
@@ -103,7 +105,7 @@ struct IncomingTransaction {
   var isOpen: Bool { open != nil }
   var transaction: PostgresPosition.Transaction? { open?.transaction }
   var isApplied: Bool { open?.isApplied == true }
-  /// The name of the trail whose apply made the open transaction; empty if none did.
+  /// The name of the trail whose apply made the open transaction; empty if no apply made it.
   var applier: String { open?.applier ?? "" }
   /// The commit time of the open transaction, and the applied note of the apply that made it. The note is nil if no
   /// apply made the transaction, or if the apply's rows do not go into this trail. The result is nil if no transaction
@@ -116,7 +118,8 @@ struct IncomingTransaction {
     open = Open(transaction: transaction, isRecorded: isRecorded, isLeftOut: isRecorded)
   }
 
-  /// Processes the name of the transaction's replication origin. Cairn's applies use `cairn_OID_TRAIL`.
+  /// Processes the name of the transaction's replication origin. The origin of a transaction of apply is
+  /// `cairn_OID_TRAIL`.
   mutating func origin(_ name: String) {
     guard name.hasPrefix("cairn_") else { return }
     let trail = name.split(separator: "_", maxSplits: 2, omittingEmptySubsequences: false).last
@@ -132,7 +135,8 @@ struct IncomingTransaction {
 
   /// Returns the key with which a message must be signed; nil if the message needs no signature.
   ///
-  /// - Parameter since: The place in the log before which applies of earlier builds wrote messages without a signature.
+  /// - Parameter since: The place in the log before which earlier builds of Cairn wrote applied notes without a
+  ///   signature.
   func key(of message: Message, since: LSN?) -> MessageKey.Place? {
     switch message {
     // A barrier's content is random, and only the waiting capture knows it.
@@ -163,11 +167,11 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Processes an applied note. `given` is nil for a note that names no trail: such a note, too, shows that an apply
-  /// made the transaction.
+  /// Processes an applied note, which shows that an apply made the open transaction. `given` is nil if the note names
+  /// no trail.
   ///
-  /// Each transaction of an apply begins with a note. One of its notes states the last transaction of the apply's trail
-  /// that the database then contains.
+  /// An apply begins each of its transactions with a note. One note of the transaction names the last transaction of
+  /// the apply's trail that the database then contains.
   private mutating func take(note given: AppliedNote?, now: Int64) {
     guard var open, open.isFresh || open.isApplied else { return }
     var note = given
@@ -185,10 +189,12 @@ struct IncomingTransaction {
     if let note, note.number > 0, note.trail != rules.trail { open.notes.append(note) }
   }
 
-  /// Remembers that the open transaction rewrites rows of a table; `reason` has PostgreSQL's bits.
+  /// Remembers that the open transaction rewrites rows of a table. `reason` has bits of
+  /// `pg_event_trigger_table_rewrite_reason()`.
   mutating func noteRewrite(of relation: UInt32, _ reason: Int) { open?.rewrites[relation, default: 0] |= reason }
 
-  /// Returns PostgreSQL's bits for the reasons why the open transaction has rewritten a table so far, and forgets them.
+  /// Returns the reasons for which the open transaction has rewritten a table so far, and forgets them. They are bits
+  /// of `pg_event_trigger_table_rewrite_reason()`.
   mutating func takeRewrites(of relation: UInt32) -> Int { open?.rewrites.removeValue(forKey: relation) ?? 0 }
 
   /// Ends the open transaction and returns the facts about it; nil if no transaction is open.

@@ -4,8 +4,8 @@ import PostgresKit
 /// The tables that a capture knows: the shapes that the trail has recorded, and the server's descriptions in the
 /// stream. This type does no I/O.
 ///
-/// A change of a table returns the records that the trail needs. Changes become final with ``settle()``, when the
-/// transaction of the trail is complete. If that transaction is dropped, ``abandon()`` undoes them.
+/// Each method that changes a table returns the records that the trail needs. Changes become final with ``settle()``,
+/// when the transaction of the trail is complete. If that transaction is dropped, ``abandon()`` undoes them.
 struct KnownTables {
   /// The consequences of a change of a table: records for the trail, and the tables whose running copies begin again.
   struct Change: Equatable {
@@ -31,7 +31,7 @@ struct KnownTables {
   private(set) var isSaved = true
   private var relations: [UInt32: PgOutput.Relation] = [:]
   private var forms: [UInt32: Captured] = [:]
-  /// The partitioned tables with a partition that now logs too little of old rows (replica identity).
+  /// The partitioned tables of which a partition logs less of an old row than the table's replica identity promises.
   private var unsure: Set<UInt32> = []
 
   init(_ registry: PostgresRegistry) { (self.registry, committed) = (registry, registry) }
@@ -71,11 +71,12 @@ struct KnownTables {
 
   mutating func noteSaved() { isSaved = true }
 
-  /// Makes the changes to tables final, because a transaction of the trail is complete: ``abandon()`` no longer undoes
-  /// them.
+  /// Makes the changes to the list of known tables final, because a transaction of the trail is complete: ``abandon()``
+  /// no longer undoes them.
   mutating func settle() { committed = registry }
 
-  /// Undoes the changes to tables since ``settle()``, because the transaction of the trail is dropped.
+  /// Undoes the changes to the list of known tables since ``settle()``, because the transaction of the trail is
+  /// dropped.
   mutating func abandon() {
     registry = committed
     isSaved = false
@@ -106,7 +107,8 @@ struct KnownTables {
     return relations[id].map { .new($0) } ?? .undescribed
   }
 
-  /// Keeps the description by which the next rows of a table are read, until the table or its copy changes.
+  /// Keeps the description by which the next rows of a table are read. It is valid until the table changes, or a copy
+  /// of the table begins or ends.
   mutating func keep(_ form: Captured) { forms[form.relation] = form }
 
   /// Forgets the description by which rows of a table are read, because a copy of the table has begun or ended.
@@ -125,7 +127,7 @@ struct KnownTables {
       isFull: relation.identity == UInt8(ascii: "f"))
   }
 
-  /// Stores whether a partitioned table has a partition that logs too little of old rows (replica identity).
+  /// Stores whether a partition of the table logs less of an old row than the table's replica identity promises.
   mutating func note(_ relation: UInt32, isUnsure: Bool) {
     if isUnsure { unsure.insert(relation) } else { unsure.remove(relation) }
   }
@@ -141,7 +143,7 @@ struct KnownTables {
 
   // MARK: Changes of shape
 
-  /// Removes a table. Returns the record of the drop for the trail.
+  /// Removes a table from the known tables. Returns the record of the drop for the trail.
   mutating func drop(_ table: PostgresRegistry.Table, _ text: String) -> Change {
     let record = ShapeChange(action: .drop, before: table.shape, text: text)
     registry.remove(table.relation)

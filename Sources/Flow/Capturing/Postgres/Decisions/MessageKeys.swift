@@ -2,8 +2,8 @@ import Changes
 import CodecKit
 import PostgresKit
 
-/// The keys by which capture recognizes messages that Cairn wrote. A key is missing if capture's role may not read it.
-/// This type does no I/O.
+/// The keys by which capture recognizes logical messages that Cairn wrote. A key is missing if capture's role may not
+/// read it. This type does no I/O.
 ///
 /// Every role may write messages into the log, so capture accepts a message only if it is signed with one of these
 /// keys. There are three exceptions (``IncomingTransaction/key(of:since:)``). A barrier needs no signature, as its text
@@ -31,7 +31,7 @@ struct MessageKeys {
   /// - Parameter commit: The place of the transaction's commit.
   func mayBeNew(at commit: LSN) -> Bool { commit > readAt }
 
-  /// Remembers how far the log had come just before the keys were read: up to `end`.
+  /// Remembers that the server's log ended at `end` just before the keys were read.
   mutating func noteRead(at end: LSN) { readAt = max(readAt, end) }
 
   mutating func set(_ key: MessageKey?, of place: MessageKey.Place) {

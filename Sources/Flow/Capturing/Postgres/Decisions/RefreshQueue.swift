@@ -1,12 +1,11 @@
 import Changes
 import PostgresKit
 
-/// The order in which capture reads rows of tables. Also the copies whose start record, but not whose end record, is in
-/// the trail.
+/// The queue of table rows that capture must read, and the state of the running copies. This type does no I/O; `now` is
+/// monotonic time in ms.
 ///
-/// Capture reads rows for initial loads, refreshes and requests, and rows that an update moved to another key. The
-/// reason why a table is to be copied is part of ``KnownTables``, which the caller passes. This type does no I/O; `now`
-/// is monotonic time in ms.
+/// Rows are read for initial loads, refreshes and requests, and if an update has moved a row to another key. The list
+/// of tables to copy is part of ``KnownTables``, which the caller passes.
 struct RefreshQueue {
   /// A part of a table that is read in one snapshot.
   enum Part {
@@ -25,7 +24,8 @@ struct RefreshQueue {
     case isComplete(PostgresPosition.RefreshState)
   }
 
-  /// The treatment of a row that an update moved to another key while its table is being copied.
+  /// The decision about a row that an update moved to another key while its table is being copied: whether and how the
+  /// row is read again.
   enum MovedRow: Equatable {
     case ignored
     case queued
@@ -56,8 +56,8 @@ struct RefreshQueue {
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
-  /// The tables that cannot be read now. For each: since when, the time of the next attempt, both in monotonic ms, and
-  /// whether the operator was informed.
+  /// The tables that cannot be read now. For each: the time of the first failed attempt and of the next attempt, both
+  /// in monotonic ms, and whether the operator was informed.
   private var obstacles: [UInt32: (since: Int64, until: Int64, isReported: Bool)] = [:]
   /// The tables for which the trail has the start record, but not the end record, of requested rows.
   private var openRows: Set<UInt32> = []
@@ -69,16 +69,17 @@ struct RefreshQueue {
 
   func isCurrent(_ relation: UInt32) -> Bool { current?.relation == relation }
 
-  /// Whether no requested or moved rows are to be read. There may be whole tables to copy.
+  /// Whether no requested or moved rows are to be read. Whole tables may still have to be copied.
   var isIdle: Bool { movedRows.isEmpty && requests.isEmpty }
 
   // MARK: Transactions
 
-  /// Makes the changes to copies final, because a transaction of the trail is complete: ``abandon()`` no longer undoes
-  /// them.
+  /// Keeps the changes to the list of started but unfinished copies of requested rows, because a transaction of the
+  /// trail is complete.
   mutating func settle() { committedOpenRows = openRows }
 
-  /// Undoes the changes to copies since ``settle()``, because the transaction of the trail is dropped.
+  /// Undoes the changes to the list of started but unfinished copies of requested rows since ``settle()``, because the
+  /// transaction of the trail is dropped.
   mutating func abandon() { openRows = committedOpenRows }
 
   /// Returns the state of the running copy, for the position that capture writes to the trail; nil if no copy is
@@ -90,9 +91,8 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets the running copy if it cannot continue after a restart of capture. That is so if its table has no key or
-  /// got another shape, or if the copy is complete. It is also so if updates moved rows: their keys are no longer
-  /// known.
+  /// Forgets the running copy if it cannot continue after a restart of capture. It cannot if its table has no key or
+  /// got another shape, if it is complete, or if updates moved rows: their keys are no longer known.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -103,8 +103,8 @@ struct RefreshQueue {
     }
   }
 
-  /// Forgets moved rows, and the running copy if it cannot continue on another connection to the server: it needed
-  /// moved rows, or its table has no key.
+  /// Forgets moved rows. Also forgets the running copy if it cannot continue on another connection to the server: it
+  /// needs moved rows, or its table has no key.
   mutating func disconnect(_ tables: KnownTables) {
     movedRows = []
     if current?.wantsRows == true { current = nil }
@@ -154,7 +154,7 @@ struct RefreshQueue {
   /// Forgets that a table could not be read, because its rows were read or the table no longer exists.
   mutating func endObstacle(of relation: UInt32) { obstacles[relation] = nil }
 
-  /// Ends a chunk, once the stream has passed its snapshot.
+  /// Ends a chunk, once the stream has passed everything that its snapshot shows.
   ///
   /// - Parameter isRaced: Whether the stream brings again changes that the chunk shows. If so, the same range is read
   ///   again, which corrects it. A table without key is copied again from its beginning.
@@ -185,7 +185,8 @@ struct RefreshQueue {
   }
 
   /// Queues a row that an update moved to another key. The update lacks values that are stored out of line and did not
-  /// change. If the copy has passed that key, no chunk would bring these values. Returns how the row is treated.
+  /// change. A copy that has passed the new key would not bring these values. Returns whether and how the row will be
+  /// read.
   mutating func move(_ key: [String], of table: Captured) -> MovedRow {
     guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
     guard isCurrent(table.relation) else {
@@ -218,8 +219,9 @@ struct RefreshQueue {
   // MARK: Requested rows
 
   /// Adds a request for rows. Returns the table if the trail must now get the start record of its requested rows.
-  /// Targets need that record, because later changes may concern rows that they do not have. Nil if no record is
-  /// needed, for example because a copy of the table brings the rows.
+  /// Returns nil if not, for example because a copy of the table brings the rows.
+  ///
+  /// Targets need the start record because later changes may concern rows that they do not have.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -326,6 +328,6 @@ struct RefreshQueue {
 }
 
 extension PostgresRegistry.Table {
-  /// The name under which rows of the table are requested.
+  /// The name of the table in requests for its rows.
   fileprivate var name: PostgresRequests.Name { .init(namespace: schema.namespace, table: schema.name) }
 }

@@ -16,7 +16,8 @@ struct ServerSilence {
     return isSilent
   }
 
-  /// Checks how long no message has come. Returns true if the server counts as silent from now on, once per silence.
+  /// Checks how long the server has sent nothing. Returns true, once per silence, when the server begins to count as
+  /// silent.
   mutating func heardNothing(now: Int64) -> Bool {
     guard !isSilent, now - heardAt > Self.silentMilliseconds else { return false }
     isSilent = true

@@ -14,10 +14,10 @@ import PostgresKit
 ///     slot.noteSynced(now: now)                                        // the trail is durable
 ///     let (received, flushed) = slot.report(now: now)                  // goes to the server
 struct SlotProgress {
-  /// The most bytes of processed log that the server may keep for the slot. Above it, capture writes its position to
-  /// the trail, so that the slot can be confirmed.
+  /// The most bytes of processed log that the server may keep for the slot. If it keeps more, capture writes its
+  /// position to the trail, so that the slot can be confirmed.
   private static let distanceBytesMax: UInt64 = 16 << 20
-  /// The longest time between two records of capture's position in the trail while the server sends log, ms.
+  /// The longest time until capture writes its position to the trail again while the server sends log, ms.
   private static let recordMilliseconds: Int64 = 10_000
   /// The least time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
@@ -41,9 +41,8 @@ struct SlotProgress {
   /// A transaction that the server must send again before any newer one. If the server sends another one instead, its
   /// history is not that of the trail. Nil if the transaction has come, or need not come.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. Transactions that capture
-  /// makes itself get this time as their clock. The present time could be later than the commits that the server sends
-  /// next.
+  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. It is the clock of
+  /// transactions that capture itself adds to the trail, because the present time could be later than the next commits.
   private(set) var streamTime: Int64 = 0
   /// The number of transactions written to the trail since its last sync.
   private var unsyncedCount = 0
@@ -60,7 +59,7 @@ struct SlotProgress {
 
   // MARK: Start
 
-  /// Adds the ids of trails to `position.knowledge`, which an earlier version of Cairn stored without ids.
+  /// Adds the ids of trails to `position.knowledge`: an earlier version of Cairn stored it without these ids.
   mutating func nameKnowledge(by notes: [AppliedNote]) {
     position.knowledge.name(by: notes)
     recordedKnowledge = position.knowledge
@@ -92,8 +91,8 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Resets the knowledge of other trails to the state that the trail has recorded, because the server sends all later
-  /// transactions again.
+  /// Resets the list of other trails' transactions in the source to the recorded one, because the server sends all
+  /// later transactions again.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
@@ -102,8 +101,8 @@ struct SlotProgress {
     case isNew
     /// The trail has the transaction already.
     case isRecorded
-    /// The server sends another transaction instead of the expected one, at or after its place in the log. So the
-    /// server was restored from a backup.
+    /// The server sends another transaction instead of the expected one, at the place of the expected one in the log or
+    /// after it. So the server was restored from a backup.
     case isForeign(expected: LSN)
   }
 
@@ -143,9 +142,8 @@ struct SlotProgress {
   /// Returns the position of capture, to be written at the end of a transaction of the trail.
   ///
   /// - Parameter refresh: The state of the running copy; nil if there is none.
-  /// - Parameter isQuiet: Whether no transaction of the stream is open. Then the position includes everything received,
-  ///   also transactions that were left out because a chunk shows them. So those transactions are not captured after a
-  ///   restart.
+  /// - Parameter isQuiet: Whether no transaction of the stream is open. If so, the position includes everything
+  ///   received. A restart then does not capture transactions that were left out because a chunk shows them.
   mutating func record(refresh: PostgresPosition.RefreshState?, isQuiet: Bool) -> PostgresPosition {
     if isQuiet {
       position.reached = max(position.reached, passed)
@@ -203,7 +201,7 @@ struct SlotProgress {
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
   /// Returns the time to wait, if nothing else arrives, until pending applied notes are written to the trail, ms. Nil
-  /// if there are none.
+  /// if no notes are pending.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
@@ -236,8 +234,8 @@ extension SlotProgress {
     var canBeReplaced: Bool { if case .foreign = self { false } else { true } }
   }
 
-  /// Returns how the server's history differs from the trail's; nil if the server continues the trail's history. The
-  /// server may belong to another cluster. Or its timeline may have left the trail's timeline before the trail's end.
+  /// Returns how the server's history differs from the trail's; nil if it does not differ. The server may belong to
+  /// another cluster. Or its timeline may have left the trail's timeline before the trail's end.
   ///
   /// A timeline changes when a standby is promoted or a backup restored.
   ///
@@ -255,7 +253,7 @@ extension SlotProgress {
     return nil
   }
 
-  /// Returns the reason why the slot cannot be used; nil if it can be.
+  /// Returns the reason why the slot cannot be used; nil if it can be used.
   func loss(of slot: PostgresSource.Slot?, hasPublication: Bool, database: String) -> Loss? {
     guard let slot else { return .missing }
     guard !slot.isLost else { return .invalidated }

@@ -20,7 +20,7 @@ struct WaitingTables {
 
   private var waits: [Cause: [UInt32: TableWait]] = [:]
 
-  /// Replaces all suspended tables of one cause. Returns those that were not suspended before.
+  /// Replaces the list of tables that are suspended for `cause`. Returns those that were not suspended before.
   mutating func set(_ found: [UInt32: TableWait], _ cause: Cause) -> [TableWait] {
     let known = waits[cause] ?? [:]
     waits[cause] = found
@@ -38,8 +38,8 @@ struct WaitingTables {
     for cause in cause.map({ [$0] }) ?? Cause.allCases { waits[cause]?[relation] = nil }
   }
 
-  /// The most suspended tables that are shown in the status. A role that may create tables can create any number of
-  /// tables that must be suspended.
+  /// The most suspended tables that are shown in the status. There is a limit because any role that may create tables
+  /// can create any number of tables that must be suspended.
   static let shownMax = 100
 
   /// The suspended tables, each once, in the order of their names; at most ``shownMax``.
