@@ -204,22 +204,49 @@ struct CopiedValueTests {
     try b.execute("INSERT INTO item VALUES (101, 'd', 0)")
     try a.execute("INSERT INTO item VALUES (100, 'c', 0)")
     try mesh.settle()
-    guard case .sqlite(let path) = a.url else { return }
-    let forged = try Database(path: path)
-    try forged.execute("BEGIN")
-    for id in 1...20 {
-      try forged.run(
-        """
-        INSERT INTO cairn_candidate(schema_name, table_name, key, content, clock, origin, number, earlier)
-        VALUES ('', 'item', ?, ?, 5, 'far.away', 1, '')
-        """, [.text("{\"id\":\(id)}"), .text("{\"id\":\(id),\"name\":\"c\",\"step\":0}")])
-    }
-    try forged.execute("COMMIT")
-    try a.askForCopies()
-    try a.capturePending()
+    try Self.forgeWaiting(20, of: "far.away", at: a)
     let error = #expect(throws: CairnError.self) { try mesh.apply(0, to: 1) }
     #expect(error?.code == .constraintFailed && error?.message.contains("would wait for unique values") == true)
     #expect(try Self.waiting(b) == [])
+    try mesh.close()
+  }
+
+  /// Has a node copy its rows with forged rows that wait, and that name a trail.
+  private static func forgeWaiting(_ count: Int, of trail: String, at node: Mesh.Node) throws {
+    guard case .sqlite(let path) = node.url else { return }
+    let forged = try Database(path: path)
+    try forged.execute("BEGIN")
+    for id in 1...count {
+      try forged.run(
+        """
+        INSERT INTO cairn_candidate(schema_name, table_name, key, content, clock, origin, number, earlier)
+        VALUES ('', 'item', ?, ?, 5, ?, 1, '')
+        """, [.text("{\"id\":\(id)}"), .text("{\"id\":\(id),\"name\":\"c\",\"step\":0}"), .text(trail)])
+    }
+    try forged.execute("COMMIT")
+    try node.askForCopies()
+    try node.capturePending()
+  }
+
+  @Test("copies fill at most half of the room of another trail with rows that wait", arguments: [12, 24])
+  func sharedRoom(count: Int) throws {
+    let mesh = try Mesh("sss", schema: Self.schema)
+    let (a, b, c) = (mesh.nodes[0], mesh.nodes[1], mesh.nodes[2])
+    mesh.waitingBytesMax = 1000
+    mesh.renew(c)
+    try c.execute("INSERT INTO item VALUES (101, 'd', 0)")
+    try a.execute("INSERT INTO item VALUES (100, 'c', 0)")
+    for _ in 0..<2 { try mesh.settle() }
+    // A row is 30 bytes or so: 24 rows fit into the room, but not into half of it.
+    try Self.forgeWaiting(count, of: a.trail.description, at: b)
+    if count == 12 {
+      try mesh.apply(1, to: 2)
+      #expect(try Self.waiting(c).count == count)
+    } else {
+      let error = #expect(throws: CairnError.self) { try mesh.apply(1, to: 2) }
+      #expect(error?.code == .constraintFailed && error?.message.contains("copies of other trails") == true)
+      #expect(try Self.waiting(c) == [])
+    }
     try mesh.close()
   }
 

@@ -112,9 +112,8 @@ protocol CandidateStore {
   ///
   /// - Parameter namespace: PostgreSQL: the schema (namespace) of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
-  /// Returns the total size, in bytes, of the waiting rows whose last write came through the trail `origin`. If
-  /// `origin` is nil, returns the size of all waiting rows.
-  func byteCount(of origin: String?) throws -> Int64
+  /// Returns the total size, in bytes, of the waiting rows of each trail, by the trail of their last write.
+  func byteCounts() throws -> [String: Int64]
   /// Returns the number of waiting rows of each table, by table name.
   func counts() throws -> [String: Int]
   /// Returns the time at which a waiting row began to wait, in µs since 1970 UTC; nil if an older version of Cairn

@@ -44,10 +44,9 @@ struct PostgresCandidates: CandidateStore {
       """) != nil
   }
 
-  func byteCount(of origin: String?) throws -> Int64 {
-    let sum = try connection.first(
-      "SELECT sum(octet_length(content)) FROM cairn.candidate WHERE $1::text IS NULL OR origin = $1", [origin])
-    return sum.flatMap { Int64($0) } ?? 0
+  func byteCounts() throws -> [String: Int64] {
+    let rows = try connection.query("SELECT origin, sum(octet_length(content)) FROM cairn.candidate GROUP BY origin")
+    return Dictionary(rows.map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }, uniquingKeysWith: +)
   }
 
   func counts() throws -> [String: Int] {

@@ -38,10 +38,10 @@ struct SQLiteCandidates: CandidateStore {
       """) != nil
   }
 
-  func byteCount(of origin: String?) throws -> Int64 {
-    try database.integer(
-      "SELECT sum(length(CAST(content AS BLOB))) FROM cairn_candidate WHERE ?1 IS NULL OR origin = ?1",
-      [origin.map { .text($0) } ?? .null]) ?? 0
+  func byteCounts() throws -> [String: Int64] {
+    let rows = try database.query(
+      "SELECT origin, sum(length(CAST(content AS BLOB))) FROM cairn_candidate GROUP BY origin")
+    return Dictionary(rows.map { ($0[0].string, Int64($0[1].shown) ?? 0) }, uniquingKeysWith: +)
   }
 
   func counts() throws -> [String: Int] {

@@ -72,6 +72,7 @@ extension RowResolver {
     fresh = try candidate()
     try target.attempt { try target.candidates.add(fresh) }
     if known == nil { met.append(fresh.row) }
+    metTrails.insert(fresh.stamp.origin)
     hasCandidates = true
   }
 }

@@ -20,6 +20,8 @@ final class RowResolver<Target: ApplyTarget> {
   private var displaced: [ContestedRow] = []
   /// The rows that a copy brought since the last ``judge()`` as waiting rows: they waited at the copy's source.
   var met: [ContestedRow] = []
+  /// The trails that the waiting rows name which a copy brought or renewed since the last ``judge()``.
+  var metTrails: Set<NameKey> = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
     (self.target, self.desk, self.trail, self.clock) = (target, desk, trail, clock)
@@ -294,7 +296,7 @@ final class RowResolver<Target: ApplyTarget> {
     guard hasCandidates else { return false }
     try target.flush()
     let fresh = displaced + displacedCopies
-    if !fresh.isEmpty || !met.isEmpty { try checkRoom() }
+    if !fresh.isEmpty || !metTrails.isEmpty { try checkRoom() }
     let contest = CandidateContest(
       target.candidates, fresh: fresh, met: met,
       .init(
@@ -303,7 +305,7 @@ final class RowResolver<Target: ApplyTarget> {
           try desk.rank(of: row, isNew: isNew, isMerged: target.mergesCopies(at: row))
         },
         noteReturn: noteReturn, log: log))
-    (displaced, displacedCopies, met) = ([], [], [])
+    (displaced, displacedCopies, met, metTrails) = ([], [], [], [])
     let isChanged = try contest.judge()
     desk.candidatesLeft = try target.candidates.counts()
     return isChanged
@@ -314,19 +316,28 @@ final class RowResolver<Target: ApplyTarget> {
     try target.attempt { for entry in entries { try target.storedReturns.note(entry) } }
   }
 
-  /// Throws `constraint-failed` if the trail's waiting rows take too many bytes. If a copy has brought waiting rows,
-  /// also checks the total of all trails.
+  /// Throws `constraint-failed` if the trail's waiting rows take too many bytes.
+  ///
+  /// A copy can bring waiting rows that name any trail. They may fill half of the room of another trail, so that the
+  /// other half is left for that trail's own rows. All trails that this node does not apply have one room together.
   private func checkRoom() throws {
-    try checkRoom(for: trail.description, desk.shared.waitingBytesMax)
-    if !met.isEmpty { try checkRoom(for: nil, desk.shared.allWaitingBytesMax) }
+    let (bytes, most) = (try target.candidates.byteCounts(), desk.shared.waitingBytesMax)
+    try checkRoom("of trail \(trail)", bytes[trail.description] ?? 0, most)
+    let others = metTrails.filter { $0.text != trail.description }
+    for other in others.sorted() where desk.shared.isApplied(other.text) {
+      try checkRoom("of trail \(other) and from copies of other trails", bytes[other.text] ?? 0, most / 2)
+    }
+    if others.contains(where: { !desk.shared.isApplied($0.text) }) {
+      let unknown = bytes.filter { !desk.shared.isApplied($0.key) }.values.reduce(Int64(0)) { $0.addingBounded($1) }
+      try checkRoom("of trails that are not applied here", unknown, most)
+    }
   }
 
-  private func checkRoom(for origin: String?, _ most: Int64) throws {
-    let bytes = try target.candidates.byteCount(of: origin)
+  private func checkRoom(_ rows: String, _ bytes: Int64, _ most: Int64) throws {
     guard bytes > most else { return }
     throw CairnError(
       .constraintFailed,
-      "\(bytes >> 20) MiB of rows\(origin.map { " of trail \($0)" } ?? "") would wait for unique values that other rows have; the limit is \(most >> 20) MiB",
+      "\(bytes >> 20) MiB of rows \(rows) would wait for unique values that other rows have; the limit is \(most >> 20) MiB",
       hint:
         "run 'cairn conflicts list --waiting', and give these rows other values where they were written"
     )

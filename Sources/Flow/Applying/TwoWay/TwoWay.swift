@@ -45,8 +45,6 @@ package final class TwoWay: Sendable {
   let deferredBytesMax: Int
   /// The size limit for the waiting rows of one trail, in bytes. Each ``RowResolver/judge()`` reads these rows.
   let waitingBytesMax: Int64
-  /// The size limit for the waiting rows of all trails together, in bytes.
-  var allWaitingBytesMax: Int64 { waitingBytesMax * Int64(folders.count) }
   private let turn: ApplyTurn
   /// The lock that keeps apply workers from writing while capture reads rows for a copy. Nil: no capture runs.
   private let turns: AlternatingLock?
@@ -298,9 +296,11 @@ package final class TwoWay: Sendable {
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether the database already has a schema change, because the change came from this database's own trail
-  /// or from another trail that is applied here. Such a change is not made again.
-  func isEcho(_ ddl: DDL) -> Bool { folders[ddl.applied] != nil }
+  /// Returns whether the database already has a schema change, from a trail of ``isApplied(_:)``: it is not made again.
+  func isEcho(_ ddl: DDL) -> Bool { isApplied(ddl.applied) }
+
+  /// Returns whether a trail is this database's own or one that is applied here.
+  func isApplied(_ trail: String) -> Bool { folders[trail] != nil }
 
   /// By trail name, the last transaction of each trail that has been applied to the database.
   var appliedNumbers: [String: UInt64] { applied.withLock { $0 } }
