@@ -53,6 +53,31 @@ import Testing
     #expect(read.objects.count == TableSchema.objectsMax)
   }
 
+  @Test func `a table is read if there is room for all of it`() throws {
+    let long = String(repeating: "x", count: 40)
+    func schema(_ name: String) -> TableSchema {
+      TableSchema(
+        epoch: 0, engine: .postgres, namespace: long, name: name,
+        columns: [
+          .init(name: "id", declaredType: long, keyOrdinal: 1, collation: long, defaultText: long, baseType: long),
+          .init(name: "short"),
+        ],
+        uniques: [[0], [0, 1]],
+        foreignKeys: [
+          .init(columns: [1], namespace: long, table: long, references: [long], onUpdate: long, onDelete: "")
+        ], createText: long, objects: [.init(name: "i", text: long)])
+    }
+    var table = schema("t")
+    table.original = schema(long)
+    let encoded = bytes { $0.append(table) }
+    let room = table.memoryBytes
+    #expect(room > 2 * 1024 + 2 * 12 * 88)
+    #expect(try decoded(encoded) { try $0.readSchema(room: room) } == table)
+    for less in [room - 1, room / 2, 1] {
+      #expect(throws: DecodingError.self) { try decoded(encoded) { try $0.readSchema(room: less) } }
+    }
+  }
+
   @Test func `a forged table with more keys is refused`() throws {
     let schema = TableSchema(
       epoch: 0, engine: .sqlite, name: "t", columns: [.init(name: "id", declaredType: "INTEGER")], uniques: [[0]])

@@ -253,8 +253,8 @@ package enum Record {
     }
   }
 
-  /// Decodes the payload of a record of a kind; nil for an optional kind that this version does not know.
-  package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer) throws -> Record? {
+  /// Decodes the payload of a record of a kind; nil for an optional kind that is unknown. A schema takes at most `room`.
+  package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer, room: Int = .max) throws -> Record? {
     var r = ByteReader(payload)
     switch kind {
     case RecordKind.change: return .change(try r.readChange())
@@ -263,7 +263,7 @@ package enum Record {
     case RecordKind.begin: return .begin(try r.readHeader())
     case RecordKind.commit:
       return .commit(number: try r.readNumber("transaction"), changes: try r.readNumber("count of changes"))
-    case RecordKind.schema: return .schema(id: try r.readNumber("schema id"), try r.readSchema())
+    case RecordKind.schema: return .schema(id: try r.readNumber("schema id"), try r.readSchema(room: room))
     case RecordKind.refresh: return .refresh(try r.readRefresh())
     case RecordKind.ddl:
       guard let action = DDL.Action(rawValue: try r.readByte()) else {

@@ -262,10 +262,19 @@ extension TableSchema {
 extension ByteReader {
   /// Reads the schema of a table from the payload of a schema record, after the id at its start.
   ///
+  /// - Parameter room: The most memory that the schema may take, as ``TableSchema/memoryBytes`` counts.
   /// - Throws: ``DecodingError``, also for a table with more columns or keys than any engine or program gives one.
-  package mutating func readSchema() throws -> TableSchema { try readSchema(isOriginal: false) }
+  package mutating func readSchema(room: Int = .max) throws -> TableSchema {
+    var room = room
+    return try readSchema(isOriginal: false, &room)
+  }
 
-  private mutating func readSchema(isOriginal: Bool) throws -> TableSchema {
+  private func take(_ bytes: Int, of room: inout Int) throws {
+    guard bytes <= room else { throw DecodingError(offset: offset, problem: TableSchema.refusalOfMemory) }
+    room -= bytes
+  }
+
+  private mutating func readSchema(isOriginal: Bool, _ room: inout Int) throws -> TableSchema {
     let epoch = try readNumber("epoch")
     let engineAt = offset
     guard let engine = Engine(rawValue: try readByte()) else {
@@ -274,20 +283,26 @@ extension ByteReader {
     var schema = TableSchema(
       epoch: epoch, engine: engine, namespace: try readString(), name: try readString(),
       flags: .init(rawValue: try readVarint()), columns: [])
-    for _ in 0..<(try readCount("columns", most: TableSchema.columnsMax)) {
+    try take(schema.frameBytes, of: &room)
+    let columnCount = try readCount("columns", most: TableSchema.columnsMax)
+    schema.columns.reserveCapacity(columnCount)
+    for _ in 0..<columnCount {
       let name = try readString()
       let type = try readString()
       let flags = try readByte()
       let ordinal = Int(clamping: try readNumber("place in the key"))
       let collation = try readString()
       let text = try readString()
-      schema.columns.append(
-        .init(
-          name: name, declaredType: type, isNotNull: flags & 1 != 0, keyOrdinal: ordinal, collation: collation,
-          defaultText: flags & 2 != 0 ? text : nil))
+      let column = TableSchema.Column(
+        name: name, declaredType: type, isNotNull: flags & 1 != 0, keyOrdinal: ordinal, collation: collation,
+        defaultText: flags & 2 != 0 ? text : nil)
+      try take(column.memoryBytes, of: &room)
+      schema.columns.append(column)
     }
     for _ in 0..<(try readCount("unique keys", most: TableSchema.keysMax)) {
-      schema.uniques.append(try readIndexes(below: schema.columns.count))
+      let unique = try readIndexes(below: schema.columns.count)
+      try take(TableSchema.memoryBytes(ofUnique: unique), of: &room)
+      schema.uniques.append(unique)
     }
     for _ in 0..<(try readCount("foreign keys", most: TableSchema.keysMax)) {
       let columns = try readIndexes(below: schema.columns.count)
@@ -296,19 +311,26 @@ extension ByteReader {
       for _ in 0..<(try readCount("referenced columns", most: TableSchema.keyColumnsMax)) {
         references.append(try readString())
       }
-      schema.foreignKeys.append(
-        .init(
-          columns: columns, table: table, references: references, onUpdate: try readString(),
-          onDelete: try readString()))
+      let key = TableSchema.ForeignKey(
+        columns: columns, table: table, references: references, onUpdate: try readString(),
+        onDelete: try readString())
+      try take(key.memoryBytes, of: &room)
+      schema.foreignKeys.append(key)
     }
     schema.createText = try readString()
-    for _ in 0..<(try readCount("objects", most: TableSchema.objectsMax)) {
-      schema.objects.append(.init(name: try readString(), text: try readString()))
+    try take(schema.createText.memoryBytes, of: &room)
+    let objectCount = try readCount("objects", most: TableSchema.objectsMax)
+    schema.objects.reserveCapacity(objectCount)
+    for _ in 0..<objectCount {
+      let object = TableSchema.Object(name: try readString(), text: try readString())
+      try take(object.memoryBytes, of: &room)
+      schema.objects.append(object)
     }
     // The fields from here on were added after the first trails were written.
     guard !isAtEnd else { return schema }
     for index in schema.columns.indices {
       schema.columns[index].baseType = try readString()
+      try take(schema.columns[index].baseType.memoryBytes, of: &room)
       let at = offset
       guard let identity = TableSchema.Identity(rawValue: try readByte()) else {
         throw DecodingError(offset: at, problem: "kind of identity column is unknown")
@@ -317,6 +339,7 @@ extension ByteReader {
     }
     for index in schema.foreignKeys.indices {
       schema.foreignKeys[index].namespace = try readString()
+      try take(schema.foreignKeys[index].namespace.memoryBytes, of: &room)
       let at = offset
       guard let timing = TableSchema.ForeignKey.Timing(rawValue: try readByte()) else {
         throw DecodingError(offset: at, problem: "timing of foreign key is unknown")
@@ -326,7 +349,7 @@ extension ByteReader {
     let at = offset
     if try readByte() == 1 {
       guard !isOriginal else { throw DecodingError(offset: at, problem: "an original has an original") }
-      schema.original = try readSchema(isOriginal: true)
+      schema.original = try readSchema(isOriginal: true, &room)
     }
     return schema
   }

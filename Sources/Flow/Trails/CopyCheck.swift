@@ -25,7 +25,7 @@ struct CopyCheck {
   init(_ end: Recovery.End, border: LiveSegment.Place, lastNumber: UInt64) {
     segment = end.segment
     place = end.place
-    scan = RecordScan(end.transactions, lastSchemaID: end.lastSchemaID)
+    scan = RecordScan(end.transactions, lastSchemaID: end.lastSchemaID, schemaBytes: end.schemaBytes)
     self.border = (border, lastNumber)
     isSealed = end.isSealed
   }

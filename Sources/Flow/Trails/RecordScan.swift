@@ -5,10 +5,13 @@ import Changes
 struct RecordScan {
   private(set) var transactions: TransactionTracker
   private(set) var lastSchemaID: UInt64
+  /// The memory that a reader needs for the schemas of the segment so far; see ``TableSchema/memoryBytes``.
+  private(set) var schemaBytes: Int
 
-  init(_ transactions: TransactionTracker, lastSchemaID: UInt64 = 0) {
+  init(_ transactions: TransactionTracker, lastSchemaID: UInt64 = 0, schemaBytes: Int = 0) {
     self.transactions = transactions
     self.lastSchemaID = lastSchemaID
+    self.schemaBytes = schemaBytes
   }
 
   /// Checks all records in the unpacked content of a block. `place` is the position of the content in the trail.
@@ -38,11 +41,13 @@ struct RecordScan {
     switch kind {
     case RecordKind.change, RecordKind.refreshRow: return transactions.followRow()
     case RecordKind.begin, RecordKind.commit, RecordKind.schema:
-      guard let record = try Record.decode(kind: kind, payload) else { return nil }
+      let room = TableSchema.memoryMax - schemaBytes
+      guard let record = try Record.decode(kind: kind, payload, room: room) else { return nil }
       if let problem = transactions.follow(record) { return problem }
-      guard case .schema(let id, _) = record else { return nil }
+      guard case .schema(let id, let schema) = record else { return nil }
       guard id == lastSchemaID + 1 else { return "schema id \(id) follows \(lastSchemaID)" }
       lastSchemaID = id
+      schemaBytes += schema.memoryBytes
       return nil
     default: return transactions.isOpen ? nil : "a record outside of a transaction"
     }

@@ -21,6 +21,8 @@ struct Recovery {
     var transactions: TransactionTracker
     var lastHeader: TransactionHeader?
     var lastSchemaID: UInt64
+    /// The memory that a reader needs for the schemas of the segment; see ``TableSchema/memoryBytes``.
+    var schemaBytes: Int
     var isSealed: Bool
     var lastNumber: UInt64 { transactions.lastNumber }
   }
@@ -134,7 +136,7 @@ struct Recovery {
       segment: cursor.number,
       place: .init(fileOffset: cursor.fileOffset, contentOffset: cursor.contentEnd, chain: cursor.chainAtEnd()),
       transactions: cursor.transactions, lastHeader: cursor.transactions.lastHeader, lastSchemaID: cursor.lastSchemaID,
-      isSealed: cursor.isSealed)
+      schemaBytes: cursor.schemaBytes, isSealed: cursor.isSealed)
   }
 
   private mutating func cutAndSync(_ cursor: SegmentCursor, start: UInt64, end: End, size: UInt64) throws {

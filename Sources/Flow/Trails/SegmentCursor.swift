@@ -16,6 +16,8 @@ final class SegmentCursor {
   /// The number of columns in each schema record of the segment; the index is the id of the schema minus one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
+  /// The memory that `schemas` take, in the bytes of ``TableSchema/memoryBytes``.
+  private(set) var schemaBytes = 0
   /// The offset in the segment's unpacked content of the record that ``nextRecord()`` returned last.
   private(set) var recordOffset: UInt64 = 0
   /// The offset in the segment's unpacked content after the last commit record that ``nextRecord()`` returned.
@@ -123,7 +125,7 @@ final class SegmentCursor {
         guard RecordKind.isReadable(kind) else {
           throw fault(.version, recordOffset, "record kind \(kind) is unknown")
         }
-        decoded = try Record.decode(kind: kind, payload)
+        decoded = try Record.decode(kind: kind, payload, room: TableSchema.memoryMax - schemaBytes)
       } catch let error as DecodingError {
         throw fault(.content, recordOffset, "record: \(error.problem)")
       }
@@ -143,6 +145,7 @@ final class SegmentCursor {
         schemas[id] = schema
         columnCounts.append(schema.columns.count)
         lastSchemaID = id
+        schemaBytes += schema.memoryBytes
       case .change(let change): try check(change)
       case .refreshRow(let id, let image): try check(image, id)
       case .waitingRow(let row): try check(row.image, row.schemaID)

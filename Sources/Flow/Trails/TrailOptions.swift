@@ -4,6 +4,9 @@ package struct TrailOptions: Sendable {
   package var segmentBytes = 16 << 20
   /// The size of a segment's content before compression, in bytes, at which the segment is finished by the next sync.
   package var contentBytes = 32 << 20
+  /// The memory for the schemas of a segment, in the bytes of ``TableSchema/memoryBytes``, from which on the next
+  /// transaction begins another segment. One transaction can add schemas up to ``TableSchema/memoryMax``.
+  package var schemaBytes = 64 << 20
   /// The usual size of a block's content before compression, in bytes. A larger record has a block of its own.
   package var blockBytes = 64 << 10
   /// Whether blocks of 1 KiB and more are compressed with zstd, if that makes them smaller.

@@ -37,6 +37,10 @@ package final class TrailWriter {
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
+  /// The memory that a reader needs for the schemas of the segment; see ``TableSchema/memoryBytes``.
+  private var schemaBytes: Int
+  /// The part of `schemaBytes` for schemas that were first used in the open transaction.
+  private var newSchemaBytes = 0
   /// The tokens of schemas that were first used in the open transaction; see ``schemaID(_:token:)``.
   private var newTokens: [UInt64] = []
 
@@ -80,10 +84,10 @@ package final class TrailWriter {
     if end.isSealed {
       let next = Self.header(newest.trail, after: end, name, now())
       segment = try LiveSegment(folder, next, allocateBytes: options.allocateBytes)
-      lastSchemaID = 0
+      (lastSchemaID, schemaBytes) = (0, 0)
     } else {
       segment = try LiveSegment(folder, end, allocateBytes: options.allocateBytes)
-      lastSchemaID = end.lastSchemaID
+      (lastSchemaID, schemaBytes) = (end.lastSchemaID, end.schemaBytes)
     }
     newest = newest.moved(to: segment, lastTransaction: end.lastNumber)
     mark = newest
@@ -99,10 +103,14 @@ package final class TrailWriter {
   /// plus one. The clock is the greatest of the commit time, the last transaction's clock plus one, and the given
   /// clock.
   ///
+  /// If the schemas of the segment take much memory (``TrailOptions/schemaBytes``), everything is synced, and the
+  /// transaction begins another segment.
+  ///
   /// - Parameter isLate: Whether the commit time is the time at which capture saw the transaction. Earlier commits of
   ///   the source may still come, so the clock is computed without this commit time.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
+    if schemaBytes >= options.schemaBytes { try sync() }
     var header = given
     // A clock from a peer may be the largest possible number: then it is not increased.
     let before = lastHeader?.clock ?? 0
@@ -121,14 +129,20 @@ package final class TrailWriter {
 
   /// Returns the id of a schema in the segment that is being written. Writes the schema record if the segment does not
   /// have it yet. `token` is the caller's number for the schema; the same token always means the same schema.
+  ///
+  /// - Throws: `unsupported` if the segment then has more schemas than a reader accepts; see ``TableSchema/memoryMax``.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
+    let bytes = schema.memoryBytes
+    guard bytes <= TableSchema.memoryMax - schemaBytes else { throw tooManySchemas(schema) }
     payload.removeAll()
     payload.appendVarint(lastSchemaID + 1)
     payload.append(schema)
     try add(RecordKind.schema, payload.bytes)
     lastSchemaID += 1
+    schemaBytes += bytes
+    newSchemaBytes += bytes
     schemaIDs[token] = lastSchemaID
     newTokens.append(token)
     return lastSchemaID
@@ -193,6 +207,7 @@ package final class TrailWriter {
     try poisoning { if let place = spilledFrom { try segment.cut(to: place) } }
     for token in newTokens { schemaIDs[token] = nil }
     lastSchemaID -= UInt64(newTokens.count)
+    schemaBytes -= newSchemaBytes
     close(transaction: header)
   }
 
@@ -241,6 +256,14 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
+  private func tooManySchemas(_ schema: TableSchema) -> CairnError {
+    CairnError(
+      .unsupported,
+      "the definitions of the tables that one transaction uses take more than \(TableSchema.memoryMax >> 20) MiB, with that of \(schema.fullName)",
+      hint: "leave tables with long definitions, or tables that one transaction alters very often, out of the capture",
+      context: ["trail": folder.label, "table": schema.fullName])
+  }
+
   /// Writes the collected records of the open transaction to the file. If the transaction is not committed, they are
   /// cut off again. Earlier transactions are written in blocks of their own, so a block never contains both.
   private func spill() throws {
@@ -267,13 +290,15 @@ extension TrailWriter {
     header = nil
     spilledFrom = nil
     newTokens.removeAll(keepingCapacity: true)
+    newSchemaBytes = 0
     empty(&current)
   }
 
   private var isSegmentFull: Bool {
     let place = segment.place
     return place.contentOffset > 0
-      && (place.fileOffset >= UInt64(options.segmentBytes) || place.contentOffset >= UInt64(options.contentBytes))
+      && (place.fileOffset >= UInt64(options.segmentBytes) || place.contentOffset >= UInt64(options.contentBytes)
+        || schemaBytes >= options.schemaBytes)
   }
 
   /// Finishes the segment and begins the next one. Each step is durable before the next: a crash at any point leaves a
@@ -292,7 +317,7 @@ extension TrailWriter {
     try segment.close()
     segment = next
     schemaIDs.removeAll(keepingCapacity: true)
-    lastSchemaID = 0
+    (lastSchemaID, schemaBytes) = (0, 0)
   }
 
   private static func header(

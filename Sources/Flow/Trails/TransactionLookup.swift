@@ -12,6 +12,8 @@ package final class TransactionLookup {
     /// The offsets of the segment's blocks, in the unpacked content and in the file, in ascending order.
     var blocks: [(content: UInt64, file: UInt64)] = []
     var schemas: [UInt64: TableSchema] = [:]
+    /// The memory that `schemas` take, in the bytes of ``TableSchema/memoryBytes``.
+    var schemaBytes = 0
     /// The offset in the unpacked content after the segment's last block.
     var end: UInt64 = 0
     /// The reader of the segment, which continues after what it has read; nil if the segment is finished.
@@ -19,7 +21,8 @@ package final class TransactionLookup {
     var use = 0
   }
 
-  /// The most segments whose schemas and block places are kept in memory.
+  /// The most segments whose schemas and block places are kept in memory. Of several segments, the schemas together
+  /// take at most ``TableSchema/memoryMax``.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]
@@ -75,15 +78,19 @@ package final class TransactionLookup {
         try cursor.loadBlock(limit: limit)
         while try cursor.nextRecord() != nil {}
       }
-      (segment.schemas, segment.end) = (cursor.schemas, cursor.contentEnd)
+      (segment.schemas, segment.schemaBytes, segment.end) = (cursor.schemas, cursor.schemaBytes, cursor.contentEnd)
       segment.cursor = cursor.isSealed ? nil : cursor
     }
     segments[place.segment] = segment
-    if segments.count > Self.segmentsMax,
-      let oldest = segments.min(by: { $0.value.use < $1.value.use })?.key
-    {
+    while hasTooManySegments, let oldest = segments.min(by: { $0.value.use < $1.value.use })?.key {
       segments[oldest] = nil
     }
+  }
+
+  private var hasTooManySegments: Bool {
+    guard segments.count > 1 else { return false }
+    return segments.count > Self.segmentsMax
+      || segments.values.reduce(0) { $0 + $1.schemaBytes } > TableSchema.memoryMax
   }
 
   // MARK: Blocks
