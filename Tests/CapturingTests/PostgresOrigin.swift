@@ -17,6 +17,7 @@ final class PostgresOrigin {
   let name = TrailName(origin: "local", name: "origin")
   var copiesRows = true
   var goesBothWays = false
+  var trailOptions = TrailOptions()
   /// The role of capture; nil: the superuser.
   var role: String?
   private static let counter = Counter()
@@ -61,7 +62,7 @@ final class PostgresOrigin {
     _ tables: TablePatterns = .init(), copiesAgain: Bool = false, said: @escaping @Sendable (String) -> Void = { _ in },
     _ body: (PostgresCapture) throws -> Void
   ) throws {
-    let writer = try TrailWriter.open(folder: trailFolder, name: name, now: { 0 })
+    let writer = try TrailWriter.open(folder: trailFolder, name: name, options: trailOptions, now: { 0 })
     do {
       var options = PostgresCapture.Options()
       options.tables = tables

@@ -339,7 +339,7 @@ import Testing
 }
 
 extension PostgresOrigin {
-  fileprivate func disableTriggers() throws {
+  func disableTriggers() throws {
     try run(
       """
       DO $$ DECLARE name text; BEGIN FOR name IN SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_' LOOP

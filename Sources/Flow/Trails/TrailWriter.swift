@@ -130,12 +130,18 @@ package final class TrailWriter {
   /// Returns the id of a schema in the segment that is being written. Writes the schema record if the segment does not
   /// have it yet. `token` is the caller's number for the schema; the same token always means the same schema.
   ///
-  /// - Throws: `unsupported` if the segment then has more schemas than a reader accepts; see ``TableSchema/memoryMax``.
+  /// - Throws: `unsupported` if the segment then has more schemas than a reader accepts; see ``schemaRoom``.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
+    guard let id = try schemaIDInRoom(schema, token: token) else { throw tooManySchemas(schema) }
+    return id
+  }
+
+  /// Returns the id of a schema as ``schemaID(_:token:)`` does; nil if the open transaction has no room for it.
+  package func schemaIDInRoom(_ schema: TableSchema, token: UInt64) throws -> UInt64? {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
     let bytes = schema.memoryBytes
-    guard bytes <= TableSchema.memoryMax - schemaBytes else { throw tooManySchemas(schema) }
+    guard bytes <= schemaRoom else { return nil }
     payload.removeAll()
     payload.appendVarint(lastSchemaID + 1)
     payload.append(schema)
@@ -256,10 +262,14 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
+  /// The memory that further schemas of the open transaction may take, in the bytes of ``TableSchema/memoryBytes``.
+  /// Readers refuse a segment with more schemas than ``TableSchema/memoryMax``.
+  package var schemaRoom: Int { options.schemaBytesMax - schemaBytes }
+
   private func tooManySchemas(_ schema: TableSchema) -> CairnError {
     CairnError(
       .unsupported,
-      "the definitions of the tables that one transaction uses take more than \(TableSchema.memoryMax >> 20) MiB, with that of \(schema.fullName)",
+      "the definitions of the tables that one transaction uses take more than \(options.schemaBytesMax >> 20) MiB, with that of \(schema.fullName)",
       hint: "leave tables with long definitions, or tables that one transaction alters very often, out of the capture",
       context: ["trail": folder.label, "table": schema.fullName])
   }

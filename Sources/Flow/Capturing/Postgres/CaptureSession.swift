@@ -122,14 +122,15 @@ final class CaptureSession {
     refreshes.abandon()
   }
 
-  /// Appends a change of a row to the open transaction of the trail.
+  /// Appends a change of a row to the open transaction of the trail. If the transaction has no room for the definition
+  /// of the table, the change is left out, and the table is copied again.
   ///
   /// - Parameter image: The encoded old row, new row or both, as `flags` says.
   func append(
     _ operation: Operation, _ flags: ChangeFlags, _ table: Captured, _ image: borrowing ByteWriter
   ) throws {
     try openTransaction()
-    let id = try trail.schemaID(table.schema, token: table.epoch)
+    guard let id = try trail.schemaIDInRoom(table.schema, token: table.epoch) else { return leaveOut(table) }
     record.removeAll()
     record.append(operation.rawValue)
     record.append(flags.rawValue)
@@ -137,6 +138,18 @@ final class CaptureSession {
     record.append(image.bytes)
     try trail.append(kind: RecordKind.change, record.bytes)
     changeCount += 1
+  }
+
+  private func leaveOut(_ table: Captured) {
+    guard var known = tables[table.relation] else { return }
+    if known.refresh == nil {
+      progress.tell(
+        "a transaction uses more table definitions than a segment of the trail may have: copying table \(known.schema.fullName) again"
+      )
+    }
+    known.refresh = .lostChanges
+    tables.set(known)
+    refreshes.restart(known.relation)
   }
 
   /// Appends the schema changes of a table to the trail. If a change interrupts the copy of a table, that copy begins

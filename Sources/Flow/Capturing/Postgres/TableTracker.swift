@@ -8,13 +8,15 @@ import Trails
 final class TableTracker {
   private static let lockReportMilliseconds: Int64 = 3000
 
-  private let session: CaptureSession
+  let session: CaptureSession
   /// The tables that were locked when the catalog was read, each with the first such time, in monotonic ms.
   private var lockedSince: [UInt32: Int64] = [:]
   /// The least time between two attempts to publish that wait for an autovacuum, ms: each wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000
   /// The next time at which an attempt to publish may wait for an autovacuum, in monotonic ms.
   private var patientAt: Int64 = 0
+
+  var room = DefinitionRoom()
 
   init(_ session: CaptureSession) { self.session = session }
 
@@ -45,8 +47,8 @@ final class TableTracker {
   }
 
   private func drop(_ table: PostgresRegistry.Table, _ text: String = "") throws {
+    guard try hasRoom(for: [table.schema]) else { return suspend(table.relation) }
     session.endWaits(of: table.relation)
-    try session.openTransaction()
     try session.append(session.tables.drop(table, text))
   }
 
@@ -54,7 +56,7 @@ final class TableTracker {
     _ table: PostgresTable, _ refresh: Refresh.Reason?, _ text: String = "", isPublished: Bool = true
   ) throws {
     guard !isTaken(table.schema, by: table.oid) else { return session.catalog.want() }
-    try session.openTransaction()
+    guard try hasRoom(for: [table.schema]) else { return room.passOver(table.oid) }
     try session.append(session.tables.introduce(.init(table), refresh, text, isPublished: isPublished))
   }
 
@@ -73,7 +75,7 @@ final class TableTracker {
     if isTaken(given.schema, by: known.relation) { return try drop(known, word.text) }
     if alteration.restartsRefresh { session.refreshes.restart(known.relation) }
     guard alteration.hasOtherShape else { return session.tables.set(alteration.fresh) }
-    try session.openTransaction()
+    guard try hasRoom(for: [known.schema, given.schema]) else { return suspend(known.relation) }
     let change = session.tables.alter(alteration)
     if let epoch = session.tables[known.relation]?.epoch { session.refreshes.follow(known.relation, epoch: epoch) }
     try session.append(change)
@@ -145,7 +147,10 @@ final class TableTracker {
       session.catalog.want()
       let shape = try session.source.catalog.shape(of: relation)
       guard !isTaken(shape.schema, by: relation.id) else { return nil }
-      try session.openTransaction()
+      guard try hasRoom(for: [shape.schema]) else {
+        room.passOver(relation.id)
+        return nil
+      }
       try session.append(session.tables.introduce(shape, .lostChanges, "", isPublished: true))
       return session.tables[relation.id]
     }
@@ -344,7 +349,8 @@ final class TableTracker {
     session.set(refusals, .refused)
     // If an apply created a table and published it at once, the stream has all its changes. A copy would send the other
     // nodes rows that they have, and rows that this node did not have yet.
-    for table in tables where session.tables[table.oid] == nil && !missing.contains(table.oid) {
+    for table in tables
+    where session.tables[table.oid] == nil && !missing.contains(table.oid) && !room.passedOver.contains(table.oid) {
       if try session.source.isPublishedByApply(table.oid) { try introduce(table, nil) }
     }
     let known = Set(session.tables.all.map(\.relation))
@@ -371,6 +377,7 @@ final class TableTracker {
       }
     }
     try endAnnouncement()
+    room = DefinitionRoom()
     try report(locked: locked, now)
     session.catalog.adopted(
       now: now, isWhole: locked.isEmpty, looksAgain: refusals.keys.contains { session.tables[$0] != nil })
@@ -424,30 +431,6 @@ final class TableTracker {
     }
   }
 
-  /// Returns the status entry for a suspended table that cannot be captured in its present form.
-  private func wait(of table: PostgresTable) -> TableWait {
-    let refusal = table.refusal
-    let what =
-      session.tables[table.oid] == nil
-      ? "is not captured" : "is no longer captured, and its rows at the targets stay as they are"
-    let mend = refusal?.mend ?? ""
-    return TableWait(
-      table: table.displayName, code: .tableRefused,
-      message: "\(session.place): table \(table.displayName) \(what): \(refusal?.reason ?? "")",
-      hint: "\(mend.isEmpty ? "leave it out with 'tables'" : "run: \(mend)"); then it is copied")
-  }
-
-  /// Returns the status entry for a suspended table that capture's role may not publish.
-  private func wait(of table: PostgresTable, _ error: CairnError) -> TableWait {
-    let what =
-      session.tables[table.oid] == nil
-      ? "table \(table.displayName) is not captured"
-      : "the publication no longer covers every change of table \(table.displayName)"
-    return TableWait(
-      table: table.displayName, code: error.code, message: "\(error.message); \(what)",
-      hint: "\(error.hint); then it is copied")
-  }
-
   /// Reports tables that have been locked for some seconds, and the sessions that hold the locks.
   private func report(locked: [PostgresTable], _ now: Int64) throws {
     let present = Set(locked.map(\.oid))
@@ -487,7 +470,7 @@ final class TableTracker {
   }
 
   /// Ends the open transaction of the trail, if there is one, and makes it durable.
-  private func endAnnouncement() throws {
+  func endAnnouncement() throws {
     guard session.isTrailOpen else { return }
     try session.endTransaction()
     try session.sync()
