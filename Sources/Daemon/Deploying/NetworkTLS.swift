@@ -45,10 +45,10 @@ package enum NetworkTLS {
   }
 
   /// Returns the certificate that a pump presents, and the authorities by which it verifies the listener of its peer;
-  /// nil: plain HTTP.
+  /// nil if the pump's URL is one of plain HTTP.
   ///
-  /// - Parameter own: The files of `[receive]`.
-  /// - Throws: `conf-missing` if there are no certificates.
+  /// - Parameter own: The certificate files that `[receive]` of this node names.
+  /// - Throws: `conf-missing` if the URL is one of HTTPS and no certificate is configured or stored.
   package static func client(
     _ pump: Configuration.Pump, own: Configuration.PeerFiles?, state: String
   ) throws -> ClientTLS? {

@@ -62,7 +62,7 @@ package struct PeerFolder: Sendable {
 
   // MARK: The authority
 
-  /// Creates the missing files of the authority and of the listener.
+  /// Creates the missing files of the certificate authority and of the listener.
   ///
   /// - Parameter host: One more name or address at which peers dial this node.
   package func prepare(node: String, host: String?, now: Int64) throws {

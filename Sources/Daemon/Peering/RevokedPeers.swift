@@ -20,7 +20,7 @@ package final class RevokedPeers: Sendable {
   /// The content of the file `revoked`.
   struct List: Equatable, Sendable {
     var fingerprints: Set<String> = []
-    /// The second, since 1970 UTC, up to which certificates of a name are revoked, by name.
+    /// By peer name, a time in seconds since 1970 UTC: the peer's certificates that were issued until then are revoked.
     var through: [String: Int64] = [:]
 
     func contains(_ certificate: PeerCertificate) -> Bool {

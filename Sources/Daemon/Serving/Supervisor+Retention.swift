@@ -7,7 +7,8 @@ import Trails
 
 // Deletion of segments, and pauses of workers while the trails exceed their disk budget.
 extension Supervisor {
-  /// Returns the plan of which segments may be deleted now. Marks the readers that the plan lets expire as expired.
+  /// Returns which segments of the trails may be deleted now. Readers for which the plan keeps no segments any more are
+  /// marked as expired.
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos

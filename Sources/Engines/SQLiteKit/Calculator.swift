@@ -81,7 +81,7 @@ package final class Calculator {
     while try write.step() {}
   }
 
-  /// Returns whether the first expression of a group is true for the row.
+  /// Returns whether the first expression of a group of expressions is true for the row of ``set(_:)``.
   package func isTrue(_ group: Int) throws -> Bool {
     let statement = reads[group]
     limit.allow(Self.instructionsMax)

@@ -33,8 +33,8 @@ struct TargetGate {
     (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Returns whether a record is applied, skipped, or must not be applied. Before the first record of a table is
-  /// skipped, stores durably that apply skips the table.
+  /// Decides whether apply takes a record, leaves it out, or refuses it and stops. Before the first record of a table is
+  /// left out, stores durably that apply leaves the table out.
   ///
   /// - Parameter shaped: Returns, by schema id, a table's schema as its rule changes it.
   /// - Parameter given: Returns, by schema id, a table's schema as the source has it.

@@ -2,7 +2,7 @@ import Changes
 
 /// Counts equal rows, by the hash of all their values. It also keeps the values of one row for each hash.
 final class RowCounts {
-  /// The memory, in bytes, that one hash and its count take. The values of the kept row are not included.
+  /// The memory, in bytes, that one hash and its count take. The values of a row that is kept for the hash are extra.
   static let hashBytes = 24
 
   /// The hashes whose rows are counted, in ascending order.

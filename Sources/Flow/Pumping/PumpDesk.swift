@@ -7,7 +7,7 @@ import Trails
 /// The handler that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
 package final class PumpDesk: HTTPHandler {
   package struct Options: Sendable {
-    /// The name of the node that answers.
+    /// The name of this node, which answers the requests of its peers.
     package var node: String
     /// Returns the grants of peers; called for each request.
     package var grants: @Sendable () -> Grants

@@ -14,7 +14,7 @@ struct WindowIndex {
     /// For each other trail, by index: which of its transactions the authors of this trail's transactions knew.
     var steps: [KnowledgeSteps] = []
     /// The last transaction of this trail that the database has durably. For the database's own trail: the last
-    /// transaction that was read or need not be read.
+    /// transaction that the window has read, or that all nodes know, so that the window need not read it.
     var reached: UInt64 = 0
     /// The last transaction of this trail that an apply has begun to process, committed or not.
     var met: UInt64 = 0

@@ -26,8 +26,10 @@ package struct ContractProof {
     memory = try Database(path: ":memory:", mode: .create)
   }
 
-  /// Tests the column at an index. Returns nil if no edge values are known for its type, or if source and target have
-  /// the same engine.
+  /// Tests with edge values, such as the largest integer, whether values of a column come back equal from the target.
+  /// Returns nil if there are no edge values for the column's type, or if source and target have the same engine.
+  ///
+  /// - Parameter index: The index of the column in the mapping.
   package func prove(_ mapping: TableMapping, _ index: Int) throws -> Outcome? {
     let (source, target) = (mapping.source.columns[index], mapping.target.columns[index])
     switch (mapping.source.engine, mapping.target.engine) {

@@ -54,8 +54,8 @@ extension [RowVersion] {
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The list without the versions at its start that can no longer be in conflict. The author of each version that
-  /// remains knew all of them.
+  /// The list without those versions at its start that the authors of all later versions knew. Versions that were left
+  /// out can no longer be in conflict.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {

@@ -36,7 +36,7 @@ struct Names {
   var levels: [[NamedSource]] = []
   /// The tables that WITH defines, by their names in lower case.
   var common: [NameKey: NamedSource] = [:]
-  /// Whether a name that two columns of the innermost query have means the column of the first source.
+  /// Whether a column name that several tables in the innermost query's FROM have means the column of the first one.
   var prefersFirst = false
 
   private static let rowids: Set<NameKey> = ["rowid", "_rowid_", "oid"]

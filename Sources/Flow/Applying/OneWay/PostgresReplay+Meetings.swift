@@ -157,8 +157,8 @@ extension PostgresReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves an update or delete whose row has not appeared in the trail by the end of its
-  /// transaction. Nil if the policy for local writes does not resolve it.
+  /// Returns a closure that resolves an update or delete of a row that the target lacks. It is called if the trail's
+  /// transaction does not insert the row either. Nil if the policy for local writes does not resolve such changes.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

@@ -71,8 +71,8 @@ struct OwnersCode: Equatable {
   /// A hash over the versions of the catalog rows that define the code. If the hash changes, the code has changed.
   @ByBytes var fingerprint: String
 
-  /// Finds the code of untrusted roles that runs when a table is written. `table`: its quoted name. `fires`: see
-  /// ``firesInApply``; `AO` for the session of an application.
+  /// Finds the code of untrusted roles that runs when a table is written. `table`: its quoted name. `fires`: the states
+  /// of triggers (`tgenabled`) that fire: ``firesInApply`` in apply's session, `AO` in an application's.
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])
@@ -127,10 +127,11 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// Returns the LOCK statements that keep other roles from changing the table's code until the transaction ends.
+  /// Returns the LOCK statements that keep other roles from changing, until the transaction ends, which code runs when
+  /// the table is written.
   ///
-  /// Only the lock mode SHARE UPDATE EXCLUSIVE keeps an owner from attaching a partition. This mode conflicts with
-  /// itself, so transactions that lock the same partitioned table run one after the other.
+  /// For tables that contain partitions it takes SHARE UPDATE EXCLUSIVE, so that their owner attaches none. This mode
+  /// conflicts with itself, so transactions that lock the same partitioned table run one after the other.
   func locks(_ table: String) -> [String] {
     (parents.map { ["LOCK TABLE \($0.rawValue)\(table) IN SHARE UPDATE EXCLUSIVE MODE"] } ?? [])
       + ["LOCK TABLE \(table) IN ROW EXCLUSIVE MODE"]

@@ -164,10 +164,10 @@ extension PostgresShape {
   }
 
   /// Throws `schema-stopped` if an operator has already added a column that the source adds, and rows have wrong values
-  /// in it. A value is wrong if it is not the source's default.
+  /// in it. If only this trail writes to the table, each value must be the source's default.
   ///
-  /// If other trails or applications write to the table too, other values may be theirs. Then only two values are
-  /// wrong: NULL, if the source has a default, and the target's own default, if ``Change/yieldsDefaults``.
+  /// If other trails or applications write to it too, a value may be theirs. Then two values are wrong: NULL, if the
+  /// source has a default; and the target's own default, if this end takes over the source's default.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(

@@ -6,8 +6,8 @@ struct GroupShare {
   private static let countMax: UInt64 = 1 << 20
   private(set) var count = UInt64.max
 
-  /// Halves the highest number of transactions in one commit, after applications wrote to rows of a group of `number`
-  /// transactions before the group's commit.
+  /// Halves the limit for transactions in one commit. Called after an application has written to a row that a group was
+  /// about to commit; `number`: the transactions of that group.
   mutating func shrink(_ number: UInt64) { count = max(1, min(count, number) / 2) }
 
   /// Raises the highest number of transactions in one commit by a quarter, after a commit.

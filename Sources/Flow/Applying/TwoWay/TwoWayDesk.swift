@@ -536,7 +536,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// By table, the number of waiting rows after the present group; nil if not counted.
   var candidatesLeft: [String: Int]?
 
-  /// Stores ``candidatesLeft`` in the shared state, after a commit or after a group that changed nothing.
+  /// Passes the numbers of waiting rows on to ``TwoWay``, which all apply workers of the database share.
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
   /// Returns the stamp of a row's last write (no delete); nil if all nodes know the write, or `copy` is later.

@@ -243,7 +243,7 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether table rows, for copies or for requests, are still to be read and can be read now.
+  /// Whether rows are still to be read from tables, for copies or because they were requested, and can be read now.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
   /// Whether table rows are still to be read, apart from tables that are suspended until an operator acts.

@@ -59,7 +59,7 @@ extension PostgresCapture {
   }
 
   /// Continues with an existing slot, after a check that no change after the end of the trail is missing. The check
-  /// compares the cluster, timeline, slot, publication and place in the log.
+  /// compares what the trail has recorded with the server: cluster, timeline, slot, publication and place in the log.
   private func resume(copiesAgain: Bool) throws {
     let source = session.source
     let identity = try PostgresSource.identity(session.replication)

@@ -47,7 +47,7 @@ final class LookWriter {
   private var reader = JournalReader()
   private var refresher = TableRefresher()
   private var part: Part?
-  /// The layouts (recorded table shapes) with a requested copy whose start record is already in the trail.
+  /// The layouts for which a copy was requested, if the trail already has the record with which the copy starts.
   private var awaited: Set<Int64> = []
   /// The commit time in the next end-of-transaction row of the journal, which an application wrote, µs since 1970; nil
   /// if there is no such row. It is an upper limit for the commit times of the journal rows before that row.

@@ -1,6 +1,5 @@
-/// Decides whether a silent server is gone. Every five seconds capture asks the server for an answer. A server that
-/// sends nothing for nine seconds counts as silent until it sends something. This type does no I/O; `now` is monotonic
-/// time in ms.
+/// Decides whether the server of a capture counts as silent: it has sent nothing for nine seconds, although capture asks
+/// for an answer every five seconds. This type does no I/O; `now` is monotonic time in ms.
 struct ServerSilence {
   private static let silentMilliseconds: Int64 = 9000
   private var heardAt: Int64
