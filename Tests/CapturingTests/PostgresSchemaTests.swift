@@ -226,6 +226,23 @@ extension PostgresCapturing {
       try expectTrue(origin)
     }
 
+    @Test func `without the triggers, labels that took each other's names cost a copy`() throws {
+      let origin = try PostgresOrigin(
+        """
+        CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TABLE t(id int PRIMARY KEY, m mood, s mood[]);
+        INSERT INTO t VALUES (1, 'ok', '{sad}')
+        """)
+      try origin.take()
+      try origin.run(
+        """
+        DROP SCHEMA cairn_ddl CASCADE; BEGIN; ALTER TYPE mood RENAME VALUE 'ok' TO 'x';
+        ALTER TYPE mood RENAME VALUE 'sad' TO 'ok'; ALTER TYPE mood RENAME VALUE 'x' TO 'sad'; COMMIT
+        """)
+      let known = try origin.lastNumber
+      try origin.take()
+      #expect(try origin.lines(from: known).contains("row t id=1 m=sad s={ok}"))
+    }
+
     @Test func `what goes wrong in a trigger is not the program's business`() throws {
       let origin = try PostgresOrigin(Self.table)
       try origin.take()

@@ -265,6 +265,8 @@ extension TrailWriter {
   /// The memory that further schemas of the open transaction may take, in the bytes of ``TableSchema/memoryBytes``.
   /// Readers refuse a segment with more schemas than ``TableSchema/memoryMax``.
   package var schemaRoom: Int { options.schemaBytesMax - schemaBytes }
+  /// The part of a segment's room for schemas that a caller may keep for schemas that it does not foresee.
+  package var schemaSpare: Int { options.schemaBytesMax / 4 }
 
   private func tooManySchemas(_ schema: TableSchema) -> CairnError {
     CairnError(

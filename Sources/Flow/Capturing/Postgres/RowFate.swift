@@ -44,8 +44,8 @@ struct RowFate {
   }
 
   var keepsRows: Bool {
-    guard word.isExact, let origins = Self.origins(before, after) else { return hasSameColumns }
     guard keepsForms else { return false }
+    guard word.isExact, let origins = Self.origins(before, after) else { return hasSameColumns }
     var hasRetyped = false
     for (new, origin) in origins.enumerated() {
       guard let origin else {

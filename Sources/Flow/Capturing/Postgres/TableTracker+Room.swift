@@ -11,12 +11,13 @@ struct DefinitionRoom {
   /// The new tables that were left out since then. The stream may have had rows of them, so they are copied.
   private(set) var passedOver: Set<UInt32> = []
 
-  /// Returns whether definitions fit into a room of so many bytes. Once they do not, nothing fits any more.
+  /// Returns whether definitions fit into the room of the open transaction, with a quarter of a segment's room to spare.
+  /// Once they do not, nothing fits any more.
   ///
-  /// A table that gives up its name to another one is renamed first, which takes two more definitions.
-  mutating func takes(_ schemas: [TableSchema], room: Int) -> Bool {
-    let bytes = schemas.reduce(0) { $0 + $1.memoryBytes } * 2
-    isUsedUp = isUsedUp || bytes > room
+  /// The spare room is for tables that give up their names to another one: they are renamed first.
+  mutating func takes(_ schemas: [TableSchema], _ trail: TrailWriter) -> Bool {
+    let bytes = schemas.reduce(0) { $0 + $1.memoryBytes }
+    isUsedUp = isUsedUp || bytes > trail.schemaRoom - trail.schemaSpare
     return !isUsedUp
   }
 
@@ -33,17 +34,17 @@ extension TableTracker {
     try session.openTransaction()
     if session.incoming.isOpen {
       let wasUsedUp = room.isUsedUp
-      if room.takes(schemas, room: session.trail.schemaRoom) { return true }
+      if room.takes(schemas, session.trail) { return true }
       if !wasUsedUp {
         session.progress.tell(
           "a transaction alters more tables than a segment of the trail has room for: comparing all tables after it")
       }
     } else {
       var (here, next) = (DefinitionRoom(), DefinitionRoom())
-      if here.takes(schemas, room: session.trail.schemaRoom) { return true }
+      if here.takes(schemas, session.trail) { return true }
       try endAnnouncement()
       try session.openTransaction()
-      if next.takes(schemas, room: session.trail.schemaRoom) { return true }
+      if next.takes(schemas, session.trail) { return true }
     }
     session.catalog.want()
     return false
