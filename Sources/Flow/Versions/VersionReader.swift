@@ -36,7 +36,7 @@ package final class VersionReader {
   }
 
   private struct Transaction: Hashable {
-    let folder: String
+    let folder: NameKey
     let place: VersionPlace
   }
 
@@ -66,7 +66,7 @@ package final class VersionReader {
     _ row: RowName, at place: VersionPlace, folder: String,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
   ) throws -> [StoredVersion] {
-    let key = Transaction(folder: folder, place: place)
+    let key = Transaction(folder: folder.nameKey, place: place)
     var known = reads[key] ?? Reads()
     useCount += 1
     (known.count, known.lastUse) = (known.count + 1, useCount)
