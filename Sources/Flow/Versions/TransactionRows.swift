@@ -6,6 +6,8 @@ import Conflicts
 final class TransactionRows {
   private let file: SpillFile
   private var schemas: [TableSchema] = []
+  /// By schema id, the index of the id's last schema in `schemas`.
+  private var indexes: [UInt64: Int] = [:]
   private var bytes = ByteWriter(capacity: 4096)
 
   init() throws { file = try SpillFile() }
@@ -14,12 +16,17 @@ final class TransactionRows {
   ///
   /// - Parameter names: The names of the change's rows, the old one first if the change alters the key.
   func add(_ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows) throws {
-    if schemas.last != schema { schemas.append(schema) }
-    for (index, name) in names.enumerated() where !names.prefix(index).contains(name) {
+    var index = indexes[change.schemaID] ?? schemas.count
+    if index == schemas.count || schemas[index] != schema {
+      index = schemas.count
+      schemas.append(schema)
+      indexes[change.schemaID] = index
+    }
+    for (number, name) in names.enumerated() where !names.prefix(number).contains(name) {
       for step in try VersionFold.Step.all(change, schema, names, name) {
         bytes.removeAll()
         bytes.append(name.isReference ? 1 : 0)
-        bytes.appendVarint(UInt64(schemas.count - 1))
+        bytes.appendVarint(UInt64(index))
         step.append(to: &bytes)
         try file.append(hash: name.hash, bytes.bytes)
       }

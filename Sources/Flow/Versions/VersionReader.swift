@@ -61,6 +61,8 @@ package final class VersionReader {
   ///
   /// - Parameter rowNames: Returns the names of the rows that a change concerns, as for the version window. For a
   ///   changed key, the old name comes first: the change counts as a delete of one row and an insert of the other.
+  ///   It is not called again for a transaction in a temporary file. So it must return the same names whichever row is
+  ///   read, and have no other effect.
   /// - Throws: `checkpoint-foreign` if the trail does not have the version's transaction at that place.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,

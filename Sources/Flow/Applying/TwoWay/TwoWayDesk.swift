@@ -121,7 +121,11 @@ final class TwoWayDesk<Table: AnyObject> {
   }
 
   private func readVersions(_ row: RowName, at place: VersionPlace) throws -> [StoredVersion] {
-    try read(row, at: place, names.names).map { columns.version($0, own: shared.own.description) }
+    let admitted = admittedRows(of: place.stamp.origin)
+    return try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin)) { schema, change in
+      // The reader may keep the result for other rows: it must not depend on `row`.
+      admitted?.includes(schema) == false ? [] : try names.names(schema, change)
+    }.map { columns.version($0, own: shared.own.description) }
   }
 
   /// By trail name, the filter for those rows of the trail that are versions of this database's rows.
@@ -144,15 +148,6 @@ final class TwoWayDesk<Table: AnyObject> {
     names.parents(version.schema, row, from: admittedRows(of: version.stamp.origin))
   }
 
-  private func read(
-    _ row: RowName, at place: VersionPlace, _ rowNames: (TableSchema, ChangeView) throws -> ChangedRows
-  ) throws -> [StoredVersion] {
-    let admitted = admittedRows(of: place.stamp.origin)
-    return try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin)) { schema, change in
-      admitted?.includes(schema) == false ? [] : try rowNames(schema, change)
-    }
-  }
-
   private func forEachRow(
     at place: VersionPlace, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
   ) throws {
@@ -170,6 +165,7 @@ final class TwoWayDesk<Table: AnyObject> {
     let count = shared.shapeCount
     guard count != shapeCount else { return }
     (names.alternates, names.ownKeys, names.holders) = try keys()
+    reader.forgetTransactions()
     shapeCount = count
   }
 
@@ -406,9 +402,9 @@ final class TwoWayDesk<Table: AnyObject> {
     if parent.isByKey { return [KeyedRow(parent.name, parent.key)] }
     var rows: [KeyedRow] = []
     for place in try otherPlaces(parent.name) {
-      _ = try read(parent.name, at: place) { schema, change in
-        if try names.isAlternate(parent, schema, change) { rows += try names.keyed(schema, change) }
-        return []
+      try forEachRow(at: place) { schema, change, isCopied in
+        guard !isCopied, try names.isAlternate(parent, schema, change) else { return }
+        rows += try names.keyed(schema, change)
       }
     }
     return rows.reduce(into: []) { rows, row in if !rows.contains(where: row.isSame) { rows.append(row) } }
@@ -635,11 +631,11 @@ final class TwoWayDesk<Table: AnyObject> {
   private func leavers(at place: VersionPlace) throws -> [RowName: [RowName]] {
     if let known = leavers[place.stamp] { return known }
     var found: [RowName: [RowName]] = [:]
-    _ = try read(RowName(hash: 0), at: place) { schema, change in
+    try forEachRow(at: place) { schema, change, isCopied in
+      guard !isCopied else { return }
       for parent in try names.left(schema, change, from: admittedRows(of: place.stamp.origin)) {
         found[parent.name, default: []] += try names.names(schema, change).prefix(1) + names.alternates(schema, change)
       }
-      return []
     }
     if leavers.count >= 16 { leavers.removeAll() }
     leavers[place.stamp] = found
