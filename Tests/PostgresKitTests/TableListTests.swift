@@ -26,4 +26,20 @@ import Testing
     #expect(
       readable(Array(repeating: most, count: count + 3) + [100]) == Array(0..<UInt32(count - 1)) + [UInt32(count + 3)])
   }
+
+  @Test func `a long chain of domains ends no process`() throws {
+    func row(_ fields: [String?]) -> String {
+      "y\(fields.count);" + fields.map { $0.map { "\($0.utf8.count):\($0)" } ?? "-" }.joined()
+    }
+    let count = 30_000
+    let rows = (1...count).map { number in
+      row([
+        "\(number)", "public", "d\(number)", "d", "0", "\(number - 1)", "d\(number - 1)", "false", nil, nil, nil, "U",
+        nil,
+      ])
+    }
+    var types = TypeScript(try CatalogDocument(rows.joined()))
+    #expect(types.statements(for: "\(count)").count == TypeScript.depthMax)
+    #expect(types.statements(for: "150").count == 150)
+  }
 }

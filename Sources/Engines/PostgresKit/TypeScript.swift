@@ -6,6 +6,9 @@ struct TypeScript {
   private let document: CatalogDocument
   private let types: [NameKey: [String?]]
   private var seen: Set<NameKey> = []
+  /// The most types of which one depends on the next. A role that may create types can make a longer chain of domains.
+  static let depthMax = 200
+  private var depth = 0
 
   init(_ document: CatalogDocument) {
     self.document = document
@@ -13,8 +16,12 @@ struct TypeScript {
   }
 
   /// Returns the statements that create the type with an oid, in the order in which they must run. Empty for a built-in
-  /// type, and for a type whose statements an earlier call returned.
+  /// type, and for a type whose statements an earlier call returned. Types that a chain of ``depthMax`` types depends on
+  /// are left out.
   mutating func statements(for oid: String) -> [String] {
+    guard depth < Self.depthMax else { return [] }
+    depth += 1
+    defer { depth -= 1 }
     guard let row = types[oid], seen.insert(oid).inserted, let namespace = row[1], let name = row[2] else { return [] }
     let place = namespace == "public" ? [] : ["CREATE SCHEMA IF NOT EXISTS \(namespace.quotedName)"]
     if let extensionName = row[9] {
