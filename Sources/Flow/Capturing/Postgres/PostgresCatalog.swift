@@ -50,6 +50,9 @@ struct PostgresCatalog {
         UNION ALL SELECT concat_ws(' ', a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull,
           a.attidentity, a.attgenerated, a.atthasdef) FROM pg_attribute AS a JOIN t ON t.oid = a.attrelid
           WHERE a.attnum > 0 AND NOT a.attisdropped
+        UNION ALL SELECT concat_ws(' ', 'm', a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod)
+          FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+          WHERE c.relkind = 'c' AND a.attnum > 0 AND NOT a.attisdropped
         UNION ALL SELECT concat_ws(' ', 'p', i.inhparent, i.inhrelid, to_jsonb(i) ->> 'inhdetachpending',
           pg_relation_filenode(i.inhrelid)) FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
           WHERE c.relispartition AND c.relkind IN ('r', 'p', 'f')

@@ -45,7 +45,9 @@ struct RowFate {
 
   var keepsRows: Bool {
     guard keepsForms else { return false }
-    guard word.isExact, let origins = Self.origins(before, after) else { return hasSameColumns }
+    guard word.isExact, let origins = Self.origins(before, after) else {
+      return hasSameColumns && (!before.hasNumbers || !after.hasNumbers || before.numbers == after.numbers)
+    }
     var hasRetyped = false
     for (new, origin) in origins.enumerated() {
       guard let origin else {
@@ -118,4 +120,9 @@ struct RowFate {
     default: return false
     }
   }
+}
+
+extension PostgresRegistry.Table {
+  /// Whether the catalog's numbers of the columns are known. A column that was dropped and added again has another one.
+  fileprivate var hasNumbers: Bool { !numbers.isEmpty }
 }
