@@ -1,4 +1,5 @@
 import Changes
+
 /// The sizes and the compression that a writer uses for a trail. Readers do not need them.
 package struct TrailOptions: Sendable {
   /// The size of a segment's file, in bytes, at which the segment is finished: the next sync begins another one.

@@ -21,15 +21,11 @@ package final class SpillFile {
 
   package init() throws {
     (database, insert, update, find, all, get) = try Self.naming {
-      let database = try Database(path: "", mode: .create)
-      try database.executeScript(
+      let database = try Database.temporary(
+        cacheKiB: 8192,
         """
-        PRAGMA journal_mode = OFF;
-        PRAGMA synchronous = OFF;
-        PRAGMA cache_size = -8192;
         CREATE TABLE record(number INTEGER PRIMARY KEY, hash INTEGER NOT NULL, bytes BLOB NOT NULL);
-        CREATE INDEX record_hash ON record(hash);
-        BEGIN
+        CREATE INDEX record_hash ON record(hash)
         """)
       return (
         database, try database.prepare("INSERT INTO record VALUES (?, ?, ?)"),

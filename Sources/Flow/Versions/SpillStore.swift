@@ -16,17 +16,13 @@ final class SpillStore {
 
   init() throws {
     (database, insert, find, delete, first, rows) = try Self.naming {
-      let database = try Database(path: "", mode: .create)
-      try database.executeScript(
+      let database = try Database.temporary(
+        cacheKiB: 16384,
         """
-        PRAGMA journal_mode = OFF;
-        PRAGMA synchronous = OFF;
-        PRAGMA cache_size = -16384;
         CREATE TABLE version (
           row INTEGER, origin INTEGER, number INTEGER, clock INTEGER, segment INTEGER, place INTEGER,
           PRIMARY KEY (row, origin, number)) WITHOUT ROWID;
-        CREATE INDEX version_number ON version(origin, number);
-        BEGIN
+        CREATE INDEX version_number ON version(origin, number)
         """)
       return (
         database, try database.prepare("INSERT OR IGNORE INTO version VALUES (?, ?, ?, ?, ?, ?)"),

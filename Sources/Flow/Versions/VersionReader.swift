@@ -27,7 +27,7 @@ package final class VersionReader {
     var count = 0
     /// The number of the transaction's changes.
     var changes = 0
-    /// What the author of the transaction knew.
+    /// For each trail, by name, the last transaction that this transaction's author knew.
     var seen: [String: UInt64] = [:]
     /// The rows of the transaction by name; nil unless it is long and was read repeatedly.
     var rows: TransactionRows?
@@ -96,20 +96,19 @@ package final class VersionReader {
         }
       }
       known.rows = rows
+      if rows != nil { makeRoomForFile() }
     }
-    note(known, of: key)
+    if reads.count >= Self.readsMax, reads[key] == nil { reads = reads.filter { $0.value.rows != nil } }
+    reads[key] = known
     return folds.filter { $0.before != nil || $0.after != nil }.map {
       StoredVersion(
         stamp: place.stamp, seen: known.seen, schema: $0.schema, before: $0.before, after: $0.after)
     }
   }
 
-  /// Stores how a transaction was read. Of too many temporary files, deletes the one that was not used for the longest
-  /// time.
-  private func note(_ known: Reads, of key: Transaction) {
-    if reads.count >= Self.readsMax, reads[key] == nil { reads = reads.filter { $0.value.rows != nil } }
-    reads[key] = known
-    guard fileCount > Self.filesMax else { return }
+  /// If there are as many temporary files as allowed, deletes the one that was not used for the longest time.
+  private func makeRoomForFile() {
+    guard fileCount >= Self.filesMax else { return }
     let oldest = reads.filter { $0.value.rows != nil }.min { $0.value.lastUse < $1.value.lastUse }
     if let oldest { reads[oldest.key] = nil }
   }

@@ -126,6 +126,8 @@ extension Replication {
       } catch let error as CairnError where error.code == .trailBusy && Trail.exists(folder: folder) {
       } catch let error as CairnError where error.code == .sourceCaptured && options.joinsCapture {
         joinable.store(true, ordering: .releasing)
+        // Apply must not begin with the trail of this replication, which stays empty.
+        stop()
         throw error
       }
       if !isReading {
@@ -134,7 +136,9 @@ extension Replication {
         readySignal.set()
       }
       readers.touch(statePath)
-      if try isReached(journal, last), options.once, try !readers.hasRequest(of: statePath) { return try endOnce() }
+      // Read in this order: once a request is settled, the journal shows that its copy is still to be made.
+      let isRequesting = try readers.hasRequest(of: statePath)
+      if try isReached(journal, last), options.once, !isRequesting { return try endOnce() }
       _ = stopSignal.wait(milliseconds: Self.pollMilliseconds)
     }
   }

@@ -26,7 +26,8 @@ extension ByteWriter {
     text.withUTF8 { appendNumber(UnsafeRawBufferPointer($0)) }
   }
 
-  /// Appends the bytes that a text in the output format of `bytea` stands for; any other text is appended as text.
+  /// Appends the value of a `bytea` as a blob, given the text that PostgreSQL prints for it: `\x00ff`. Appends any other
+  /// text as text.
   mutating func appendBlob(printed bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= 2, bytes.count % 2 == 0, bytes[0] == UInt8(ascii: "\\"), bytes[1] == UInt8(ascii: "x") else {
       return appendText(bytes)

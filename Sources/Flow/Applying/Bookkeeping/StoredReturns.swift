@@ -8,8 +8,8 @@ import Trails
 /// An entry is written in the transaction that puts the row back. ``ReturnsFromWaiting`` uses the entries.
 struct StoredReturns {
   struct Entry {
-    /// The row that is back in its table. Nil: the entry stands for all rows whose own entries were deleted when there
-    /// were too many.
+    /// The row that is back in its table. Nil if this is the common entry of many rows. Their own entries were deleted
+    /// because there were too many.
     var row: ContestedRow?
     /// For each trail, the last transaction that this node had applied when the row came back to its table.
     var known: [TrailID: UInt64]

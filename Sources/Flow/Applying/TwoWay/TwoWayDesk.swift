@@ -75,6 +75,7 @@ final class TwoWayDesk<Table: AnyObject> {
     let (steps, count) = (shared.window.columnSteps + shared.arrivedSteps.withLock { $0.all }, shared.roots.count)
     guard steps != columns.steps || count != rootsCount else { return false }
     (columns.steps, rootsCount) = (steps, count)
+    reader.forgetTransactions()
     return true
   }
 
@@ -91,6 +92,7 @@ final class TwoWayDesk<Table: AnyObject> {
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
+    reader.forgetTransactions()
     let origins = TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
     guard let was = columns.mapped(before), let now = columns.mapped(after),
       let step = ColumnStep(

@@ -11,13 +11,10 @@ struct DefinitionRoom {
   /// The new tables that were left out since then. The stream may have had rows of them, so they are copied.
   private(set) var passedOver: Set<UInt32> = []
 
-  /// Returns whether definitions fit into the room of the open transaction, with a quarter of a segment's room to spare.
-  /// Once they do not, nothing fits any more.
-  ///
-  /// The spare room is for tables that give up their names to another one: they are renamed first.
-  mutating func takes(_ schemas: [TableSchema], _ trail: TrailWriter) -> Bool {
-    let bytes = schemas.reduce(0) { $0 + $1.memoryBytes }
-    isUsedUp = isUsedUp || bytes > trail.schemaRoom - trail.schemaSpare
+  /// Returns whether definitions of `bytes` fit into the room that a transaction of the source has left, also in bytes.
+  /// Once some did not fit, nothing fits any more.
+  mutating func takes(_ bytes: Int, of left: Int) -> Bool {
+    isUsedUp = isUsedUp || bytes > left
     return !isUsedUp
   }
 
@@ -31,22 +28,26 @@ extension TableTracker {
   /// too many. If a transaction of the source has no room left, the catalog is read after it. All tables are then
   /// compared with the trail, in as many transactions as that needs.
   func hasRoom(for schemas: [TableSchema]) throws -> Bool {
+    let bytes = schemas.reduce(0) { $0 + $1.memoryBytes }
     try session.openTransaction()
     if session.incoming.isOpen {
       let wasUsedUp = room.isUsedUp
-      if room.takes(schemas, session.trail) { return true }
+      if room.takes(bytes, of: definitionBytesLeft) { return true }
       if !wasUsedUp {
         session.progress.tell(
           "a transaction alters more tables than a segment of the trail has room for: comparing all tables after it")
       }
     } else {
-      var (here, next) = (DefinitionRoom(), DefinitionRoom())
-      if here.takes(schemas, session.trail) { return true }
+      if bytes <= definitionBytesLeft { return true }
       try endAnnouncement()
       try session.openTransaction()
-      if next.takes(schemas, session.trail) { return true }
+      if bytes <= definitionBytesLeft { return true }
     }
     session.catalog.want()
     return false
   }
+
+  /// The bytes of definitions that the open transaction of the trail may still get. A quarter of a segment's room stays
+  /// for tables that give up their names to another one: they are renamed first.
+  private var definitionBytesLeft: Int { session.trail.schemaRoom - session.trail.schemaSpare }
 }
