@@ -13,7 +13,7 @@ extension String {
   package static func == (a: String, b: String) -> Bool { a.hasSameBytes(as: b) }
   package static func != (a: String, b: String) -> Bool { !a.hasSameBytes(as: b) }
 
-  /// Returns whether a text comes before another one in the order of their bytes.
+  /// Returns whether a text comes before another one in the order of their bytes (UTF-8).
   package static func < (a: String, b: String) -> Bool { a.utf8.lexicographicallyPrecedes(b.utf8) }
   package static func > (a: String, b: String) -> Bool { b < a }
 
@@ -71,7 +71,7 @@ package protocol ByteComparable: Hashable {
   func hashBytes(into hasher: inout Hasher)
 }
 
-/// A property wrapper for a text in a type whose `==` Swift derives. It makes that `==` compare the text by its bytes.
+/// A property wrapper that makes the `==` of a type compare a text by its bytes, if Swift derives that `==`.
 ///
 ///     struct Table: Equatable {
 ///       @ByBytes var name: String

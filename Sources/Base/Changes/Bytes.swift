@@ -105,9 +105,9 @@ public struct ByteWriter: ~Copyable {
   }
 }
 
-/// The error thrown if bytes cannot be decoded as the expected record or value.
+/// The error thrown if bytes are not a valid encoding of the expected record or value.
 public struct DecodingError: Error, CustomStringConvertible {
-  /// The offset of the fault, in the bytes that were being decoded.
+  /// The offset of the invalid byte, counted from the first byte that was being decoded.
   public let offset: Int
   public let problem: String
   public init(offset: Int, problem: String) {
@@ -117,7 +117,7 @@ public struct DecodingError: Error, CustomStringConvertible {
   public var description: String { "\(problem) at byte \(offset)" }
 }
 
-/// Reads the values that ``ByteWriter`` wrote; every length is checked. A reader is valid only as long as its bytes
+/// Reads the values that ``ByteWriter`` wrote, and checks every length. A reader is valid only as long as its bytes
 /// are.
 public struct ByteReader {
   @usableFromInline let bytes: UnsafeRawBufferPointer
@@ -179,8 +179,7 @@ public struct ByteReader {
     return Int(value)
   }
 
-  /// Reads the number of items of a list, a varint. Throws if it exceeds the number of the following bytes, or `most`,
-  /// which limits the memory of the list.
+  /// Reads the number of items of a list. Throws if it exceeds `most` or the number of the bytes that follow.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()

@@ -1,16 +1,11 @@
-/// The one type of error that functions throw to other modules.
-///
-/// The message is in lower case and names the object and the value. The hint is the operator's next step. The code that
-/// throws the error chooses the remedy. Only a supervisor of workers acts on the remedy.
+/// The one type of error that functions throw to other modules. The message names what failed, the object and the
+/// value; the hint is the operator's next step.
 package struct CairnError: Error, Sendable, CustomStringConvertible {
   package enum Remedy: Sendable {
-    /// The action may work if it is tried again later: a lock or a lost connection prevented it.
+    /// A lock or a lost connection prevented the action. Another attempt may succeed.
     case retry
-    /// The worker stops until the operator has acted.
     case stop
-    /// The input is wrong: the command line, the conf or data.
     case badInput
-    /// The error is a bug in Cairn.
     case bug
   }
 
@@ -31,7 +26,7 @@ package struct CairnError: Error, Sendable, CustomStringConvertible {
     self.context = context
   }
 
-  /// Returns whether both errors have the same code, message and hint. If so, a log need not repeat the error.
+  /// Returns whether both errors have the same code, message and hint.
   package func isReported(as other: CairnError) -> Bool {
     code == other.code && message.hasSameBytes(as: other.message) && hint.hasSameBytes(as: other.hint)
   }

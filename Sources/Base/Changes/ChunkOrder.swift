@@ -1,15 +1,14 @@
-/// The order, by one key column, in which a refresh reads rows. It is the same in SQLite and PostgreSQL, whatever the
-/// collation.
+/// The order, by one key column, in which a refresh reads rows: the same in SQLite and PostgreSQL, whatever the
+/// column's collation.
 package enum ChunkOrder: Equatable, Sendable {
   /// The order in which PostgreSQL sorts the column's type.
   case native
   /// The order of a text's bytes (`COLLATE "C"`).
   case text
-  /// The order of the bytes that the output function of the column's type prints.
   case printed
 
-  /// Chooses the order for a column of a PostgreSQL table. Integers, floats, booleans, UUIDs and bytea get the native
-  /// order, which is the same in SQLite. All other values are texts in SQLite, and are ordered by bytes.
+  /// Chooses the order for a column. Integers, floats, booleans, UUIDs and bytea get the native order; all other types
+  /// are ordered by bytes.
   package init(_ column: TableSchema.Column) {
     let type = column.baseType.isEmpty ? column.declaredType : column.baseType
     let word = type.prefix { $0 != "(" && $0 != "[" }

@@ -9,7 +9,7 @@ package struct ConflictRow: Equatable, Sendable {
 
   package init(_ columns: [Column]) { self.columns = columns }
 
-  /// Creates a row from the names and values of columns. A nil value is unknown, and left out.
+  /// Creates a row from the names and values of columns. A column whose value is nil is left out.
   package init(_ names: [String], _ values: [Value?]) {
     columns = zip(names, values).compactMap { name, value in value.map { Column(name, $0) } }
   }
@@ -23,7 +23,7 @@ extension ConflictRow {
   package var json: String { JSONObject.text(.object(object)) }
   package var object: JSONObject { JSONObject(columns.map { ($0.name, $0.value.json) }) }
 
-  /// Reads a row from the JSON of the table `cairn_conflict`; nil if this version of Cairn did not write the text.
+  /// Reads a row from its JSON in the table `cairn_conflict`; nil for any other text.
   package init?(json: String) {
     guard case .object(let object)? = try? JSONReader.read(json) else { return nil }
     var columns: [Column] = []

@@ -1,9 +1,6 @@
 extension DDL {
   /// Returns, for each column of `after`, its index in `before`; nil for a new column. The whole list is nil if the
   /// indexes are unknown.
-  ///
-  /// If the record has no indexes, they are known only for an SQLite table that is not refreshed and whose column types
-  /// are unchanged. Each column then has its old index.
   package func origins(from before: TableSchema, to after: TableSchema) -> [Int?]? {
     if let origins { return origins }
     let isRenamedOnly =

@@ -1,5 +1,5 @@
-/// The codes of all errors that Cairn reports. A raw value never gets another meaning; `docs/reference/errors.md` lists
-/// it, and `cairn explain CODE` explains it.
+/// The codes of all errors that Cairn reports. `cairn explain CODE` explains each. A raw value never changes its
+/// meaning.
 package enum ErrorCode: String, CaseIterable, Sendable {
   // The command line and the databases
   case usage = "usage"

@@ -1,13 +1,12 @@
-/// One SQL statement as an application executed it, with everything needed to execute it again
-/// (`docs/trail-format.md`, statement). The changes that it caused follow in the trail, up to its
-/// ``StatementEnd``.
+/// One SQL statement as an application executed it, with everything needed to execute it again (`docs/trail-format.md`,
+/// statement).
 package struct ExecutedStatement: Equatable, Sendable {
-  /// The engine in whose SQL the statement is written.
   package var dialect: Engine
   @ByBytes package var text: String
   /// The bound values by parameter number, from 1; a parameter without a bound value is NULL.
   package var parameters: [Value]
-  /// The number of changed rows as the engine reports it: without rows that triggers and foreign key actions changed.
+  /// The number of changed rows as the engine reports it. Rows that triggers or foreign key actions changed do not
+  /// count.
   package var rowsAffected: UInt64
   /// The value of CURRENT_TIMESTAMP in the statement, µs since 1970 UTC; nil if the statement did not ask for the time.
   package var now: Int64?
@@ -16,13 +15,12 @@ package struct ExecutedStatement: Equatable, Sendable {
   package struct Flags: OptionSet, Sendable {
     package let rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
-    /// The flag of a record that has ``ExecutedStatement/now``.
     static let hasNow = Flags(rawValue: 1)
     /// The flag of a statement whose source cannot report whether the statement asked for the time, nor which time it
     /// got.
     package static let nowUnknown = Flags(rawValue: 2)
     /// The flag of a statement that touched tables which are not captured, so that the trail has only some of its
-    /// changes. It is recorded for readers and cannot be executed again.
+    /// changes.
     package static let isPartial = Flags(rawValue: 4)
   }
 
@@ -39,7 +37,7 @@ package struct ExecutedStatement: Equatable, Sendable {
   }
 }
 
-/// A statement record, read in place: valid only as long as the record's bytes.
+/// A statement record that is read without a copy, and is valid only as long as the record's bytes.
 package struct StatementView {
   package let dialect: Engine
   package let flags: ExecutedStatement.Flags
@@ -69,7 +67,6 @@ package struct StatementView {
     return try (0..<parameterCount).map { _ in try reader.readColumn().value ?? .null }
   }
 
-  /// Returns a copy of the whole statement.
   package func executed() throws -> ExecutedStatement {
     ExecutedStatement(
       dialect: dialect, text: String(decoding: text, as: UTF8.self), parameters: try parameters(),
@@ -79,7 +76,6 @@ package struct StatementView {
 
 /// The record after the last change that a statement caused.
 package struct StatementEnd: Equatable, Sendable {
-  /// The number of change records between the statement and this record.
   package var changes: UInt64
   package var digest: StatementDigest
   package init(changes: UInt64, digest: StatementDigest) {
@@ -100,7 +96,7 @@ extension ByteWriter {
     }
   }
 
-  /// Appends a statement record. `parameters` are the values of the parameters, encoded as in images.
+  /// Appends a statement record.
   package mutating func appendStatement(
     _ dialect: Engine, _ flags: ExecutedStatement.Flags, _ rowsAffected: UInt64, _ now: Int64?,
     text: UnsafeRawBufferPointer, parameterCount: Int, parameters: UnsafeRawBufferPointer

@@ -9,7 +9,6 @@ package struct JSONObject: Sendable {
     case object(JSONObject)
     case list([Value])
   }
-  /// The members in the order in which they were set.
   package private(set) var members: [(key: String, value: Value)] = []
 
   package init() {}
@@ -41,8 +40,7 @@ package struct JSONObject: Sendable {
     }
   }
 
-  /// Returns the text as a JSON string; control characters that a terminal would obey are escaped too. Source: RFC
-  /// 8259, section 7.
+  /// Control characters are escaped too, so that a terminal does not obey them (RFC 8259, section 7).
   private static func quote(_ text: String) -> String {
     var out = "\""
     for scalar in text.unicodeScalars {

@@ -1,4 +1,4 @@
-/// Reads one JSON value from a text, within limits, because peers are not trusted.
+/// Reads one JSON value from a text. Depth and size are limited, because peers are not trusted.
 ///
 /// Source: RFC 8259. Numbers with a fraction or an exponent, and those above 64 bits, become
 /// ``JSONObject/Value/real(_:)``.
@@ -15,7 +15,7 @@ package struct JSONReader {
 
   private init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-  /// Reads one value; the text may contain nothing else except blanks around it.
+  /// Reads one value. The text may contain nothing else except blanks around it.
   package static func read(_ bytes: [UInt8]) throws(Fault) -> JSONObject.Value {
     var reader = JSONReader(bytes)
     let value = try reader.value(depth: 0)

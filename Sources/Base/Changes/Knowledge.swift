@@ -1,14 +1,9 @@
-/// The knowledge of a database: for each other trail, the last transaction whose effects the database contains.
-///
-/// Capture reads the knowledge from the applied notes in the database. It writes the knowledge into the header of each
-/// transaction that it then appends to its trail (``TransactionHeader/dependencies``).
-///
-/// A new trail may have the name of an older one, but it has another id. Both trails then have an entry, because a node
-/// may still have the older trail.
+/// The knowledge of a database: for each other trail, the last transaction whose effects the database contains. Capture
+/// reads the knowledge from the applied notes in the database.
 package struct Knowledge: Equatable, Sendable {
   /// The last known transaction of one trail, with its clock.
   package struct Entry: Equatable, Sendable {
-    /// The id of the trail; nil if an earlier version of Cairn stored the entry.
+    /// The id of the trail; nil if a version of Cairn without trail ids stored the entry.
     package var id: TrailID?
     package var number: UInt64
     package var clock: UInt64
@@ -17,16 +12,13 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// The maximum number of entries for trails of one name. A further entry replaces the oldest one.
   private static let trailsMax = 4
-  /// The entries by trail name, `NODE.NAME`. If several trails have the same name, the entry that was stored last is
-  /// last in the list.
+  /// The entries by trail name, `NODE.NAME`.
   package private(set) var origins: [String: [Entry]] = [:]
 
   package init() {}
 
-  /// Stores the last known transaction of a trail. If the stored number or clock is greater, it stays: an apply that
-  /// has restarted may report an earlier transaction.
+  /// Stores the last known transaction of a trail. A stored number or clock that is greater stays.
   ///
   /// - Parameter id: The id of the trail; nil if an earlier version of Cairn reported the transaction.
   package mutating func note(_ origin: String, id: TrailID? = nil, number: UInt64, clock: UInt64) {
@@ -49,11 +41,9 @@ package struct Knowledge: Equatable, Sendable {
     note(applied.trail, id: applied.id, number: applied.number, clock: applied.clock)
   }
 
-  /// Whether an entry has no trail id, because an earlier version of Cairn stored it.
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Gives each entry without a trail id the id from the ``AppliedNote`` of its trail. If the number in the note is
-  /// lower, the entry gets that number too.
+  /// Gives each entry without a trail id the id from the ``AppliedNote`` of its trail.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -61,14 +51,12 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// Returns the number of the last known transaction of a trail, by the trail's name; 0 if there is none. If several
-  /// trails have the name, the entry that was stored last is used.
+  /// Returns the number of the last known transaction of a trail, by the trail's name; 0 if there is none.
   package func number(of origin: String) -> UInt64 { origins[origin]?.last?.number ?? 0 }
 
   /// The greatest clock of all known transactions; 0 if there is none.
   package var clock: UInt64 { origins.values.flatMap { $0 }.map(\.clock).max() ?? 0 }
 
-  /// The known transactions as dependencies for a header, sorted by trail name.
   package var dependencies: [TransactionHeader.Dependency] {
     origins.sorted { $0.key < $1.key }.flatMap { origin, entries in
       entries.map { .init(origin: origin, number: $0.number, id: $0.id) }
@@ -77,8 +65,7 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Stores the knowledge of the transaction's database in the header. Raises the transaction's clock above that of
-  /// every known transaction.
+  /// Stores the knowledge in the header, and raises the transaction's clock above that of every known transaction.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -87,7 +74,6 @@ extension TransactionHeader {
 }
 
 extension TransactionHeader {
-  /// The maximum number of dependencies in one header: one for each trail that is applied to the database.
   static let dependenciesMax = 10_000
 
   /// The transaction that the rows come from, if an apply wrote them; nil if applications wrote the rows.
@@ -123,7 +109,7 @@ extension ByteWriter {
 }
 
 extension ByteReader {
-  /// Reads encoded knowledge. `hasIDs` is false for data of an earlier version, which has no trail ids.
+  /// Reads encoded knowledge.
   package mutating func readKnowledge(hasIDs: Bool = true) throws -> Knowledge {
     var knowledge = Knowledge()
     for _ in 0..<(try readCount()) {
@@ -134,27 +120,21 @@ extension ByteReader {
   }
 }
 
-/// The note that apply writes into the same commit as the rows. It states the last transaction of a trail that the
-/// database contains.
-///
-/// If the number is 0, apply made the commit, but the commit contains no changes of the trail.
+/// The note that apply writes into the commit of its rows: the last transaction of a trail that the database contains.
+/// The number 0 states no transaction.
 package struct AppliedNote: Equatable, Sendable {
-  /// Returns the first word of a note's text, which encodes whether the note has ``origin`` and ``id``.
   private static func version(isRelayed: Bool, isNamed: Bool) -> String {
     isRelayed ? (isNamed ? "4" : "2") : (isNamed ? "3" : "1")
   }
 
-  /// The name of the trail, `NODE.NAME`.
   package var trail: String
-  /// The id of the trail, which distinguishes it from a later trail of the same name. Nil in a note of an earlier
-  /// version of Cairn, and in a note that states no transaction.
+  /// The id of the trail; nil if the note states no transaction, or comes from a version without trail ids.
   package var id: TrailID?
   package var number: UInt64
   package var clock: UInt64
-  /// The position, in the trail, of the transaction that the note states.
+  /// The position of the stated transaction in the trail.
   package var position: Position
-  /// The transaction that first wrote the rows. Nil if capture must leave the rows out of its trail, because they would
-  /// return to their origin.
+  /// The transaction that first wrote the rows; nil if capture must not append the rows to its trail.
   package var origin: TransactionHeader.Dependency?
 
   package init(
@@ -165,12 +145,11 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The additional time, in µs, by which a note's clock may be ahead of this node's clock. This node's clock may have
-  /// been set back after apply wrote the note.
+  // Additional µs: this node's clock may have been set back after apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
-  /// Lowers a clock that is too far in the future to the greatest one that apply accepts. Any application that can
-  /// write to the database can forge a note.
+  /// Lowers a clock that is too far in the future to the greatest one that apply accepts. Any application can forge a
+  /// note.
   ///
   /// - Parameters:
   ///   - now: The time, µs since 1970.
@@ -205,7 +184,7 @@ package struct AppliedNote: Equatable, Sendable {
   }
 
   /// The text of the note: `1 TRAIL NUMBER CLOCK POSITION`, or with an id `3 TRAIL NUMBER CLOCK POSITION ID`. With an
-  /// origin, the first word is 2 or 4, and ` ORIGIN NUMBER` follows at the end.
+  /// origin, the first word is 2 or 4, and ` ORIGIN NUMBER` follows.
   package var text: String {
     let version = Self.version(isRelayed: origin != nil, isNamed: id != nil)
     var text = "\(version) \(trail) \(number) \(clock) \(position)"
@@ -214,7 +193,7 @@ package struct AppliedNote: Equatable, Sendable {
     return text
   }
 
-  /// The same note without a trail id, for a capture of an earlier version of Cairn, which cannot read ids.
+  /// The same note without a trail id, for a version of capture that cannot read ids.
   package var withoutID: AppliedNote {
     var note = self
     note.id = nil

@@ -2,22 +2,18 @@
 extension StringProtocol {
   /// Returns whether two names have the same bytes, so that they are one name to a database.
   ///
-  /// Use it wherever code acts on a difference between two names. With `!=`, a rename to a canonically equivalent name
-  /// would be missed.
-  ///
   ///     "caf\u{e9}" == "cafe\u{301}"                // true
   ///     "caf\u{e9}".hasSameBytes(as: "cafe\u{301}")  // false
   package func hasSameBytes(as other: some StringProtocol) -> Bool {
     utf8.count == other.utf8.count && utf8.elementsEqual(other.utf8)
   }
 
-  /// The text with ASCII letters in lower case. Other letters stay, because neither SQLite nor PostgreSQL folds them.
+  /// The text with ASCII letters in lower case. Other letters stay.
   package var asciiLowercased: String {
     String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
   }
 
-  /// The text with ASCII letters in upper case. Other letters stay: to Swift's `uppercased()`, `in\u{17f}ert` is
-  /// `INSERT`.
+  /// The text with ASCII letters in upper case. Other letters stay.
   package var asciiUppercased: String {
     String(decoding: utf8.map { (0x61...0x7a).contains($0) ? $0 - 0x20 : $0 }, as: UTF8.self)
   }
@@ -67,7 +63,7 @@ extension String {
 }
 
 extension Optional where Wrapped: StringProtocol {
-  /// Returns whether two optional texts have the same bytes, as `hasSameBytes(as:)` of texts; nil equals nil.
+  /// Returns whether two optional texts have the same bytes. Two nils are equal.
   package func hasSameBytes(as other: Wrapped?) -> Bool {
     switch (self, other) {
     case (let one?, let other?): one.hasSameBytes(as: other)
@@ -84,10 +80,7 @@ extension Sequence<String> {
   }
 }
 
-/// Writes several names into one text, from which each name can be read back unchanged.
-///
-/// The unit separator (U+001F) separates the names. In a name, the separator and the escape (U+0010) are escaped. All
-/// other text is unchanged, so that texts of earlier versions can still be read.
+/// Writes several names into one text, and reads them back unchanged. The character U+001F separates the names.
 ///
 ///     NameList.text(["a", "b"])        // "a\u{1f}b"
 ///     NameList.names("a\u{10}1\u{1f}b")  // ["a\u{1f}", "b"]

@@ -1,13 +1,11 @@
 /// A name as a database compares it, by its bytes, for use as a key of dictionaries and sets.
 ///
-/// A `String` key would treat `caf\u{e9}` and `cafe\u{301}`, which are two names, as one.
-///
 ///     var tables: [NameKey: Table] = [:]
 ///     tables["Items".sqliteKey] = table
 ///     tables["ITEMS".sqliteKey]     // table
 ///     tables[schema.name.nameKey]   // nil: PostgreSQL distinguishes upper and lower case
 package struct NameKey: Hashable, Comparable, Sendable {
-  /// The text that is compared: the name, or for SQLite the name in lower case.
+  /// The name; for SQLite, the name in lower case.
   package let text: String
 
   package init(_ text: some StringProtocol) { self.text = String(text) }
@@ -41,7 +39,7 @@ extension StringProtocol {
 }
 
 extension Dictionary where Key == NameKey {
-  /// The value whose key has the same bytes as `name`; nil if there is none. Setting nil removes the entry.
+  /// The value whose key has the same bytes as `name`; nil if there is none.
   package subscript(name: String) -> Value? {
     get { self[NameKey(name)] }
     set { self[NameKey(name)] = newValue }

@@ -1,8 +1,8 @@
 extension String {
-  /// Returns the word in `words` that is fewest edits away from this one, for "did you mean"; nil if none is near.
+  /// Returns the word in `words` that is most similar to this one, for "did you mean"; nil if none is similar.
   package func nearest(in words: [String]) -> String? { nearest(in: words, atMost: Swift.max(2, count / 3)) }
 
-  /// Returns the nearest word in `words`, if at most `most` letters are added, missing or different; else nil.
+  /// Returns the most similar word in `words`; nil if more than `most` letters are added, missing or different.
   package func nearest(in words: [String], atMost most: Int) -> String? {
     let letters = Array(self)
     let scored = words.map { ($0, Self.distance(letters, Array($0))) }

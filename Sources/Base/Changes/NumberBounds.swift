@@ -1,22 +1,17 @@
-/// The bounds of numbers that come from a trail, a message or a file.
-///
-/// A decoder rejects a number outside of the bounds. Within the bounds, `+ 1`, `- 1` and a conversion to a signed
-/// number cannot overflow. So a peer cannot crash the daemon with an extreme number.
+/// The bounds of numbers that come from a trail, a message or a file. Within the bounds, `+ 1`, `- 1` and a conversion
+/// to a signed number cannot overflow.
 ///
 ///     NumberBounds.isSegment(0xffff_ffff_ffff_ffff)  // false
 package enum NumberBounds {
-  /// The upper bound of segment numbers, not included: 2^48. At one segment per millisecond, a trail would reach it
-  /// after 8,900 years.
+  /// The upper bound of segment numbers, not included: 2^48.
   package static let segments: UInt64 = 1 << 48
-  /// The upper bound of numbers of transactions, counts and offsets, not included: 2^62.
+  /// The upper bound of transaction numbers, counts and offsets, not included: 2^62.
   package static let numbers: UInt64 = 1 << 62
   /// The upper bound of clocks, not included: 2^62 µs.
   package static let clocks: UInt64 = 1 << 62
   /// The greatest clock of another node to which this node raises its own clock: 2^61 µs, the year 75,000.
-  ///
-  /// A node that follows a greater clock would soon write transactions that no reader accepts.
   package static let followedClock: UInt64 = 1 << 61
-  /// The accepted times, µs since 1970 UTC: the years -9999 to 9999.
+  /// The accepted times: the years -9999 to 9999, in µs since 1970 UTC.
   package static let times: ClosedRange<Int64> = -377_705_116_800_000_000...253_402_300_799_999_999
 
   package static func isSegment(_ number: UInt64) -> Bool { number > 0 && number < segments }
@@ -46,7 +41,7 @@ extension NumberBounds {
 }
 
 extension ByteReader {
-  /// Reads a varint below ``NumberBounds/numbers``. Throws ``DecodingError`` that names `what` for a greater one.
+  /// Reads a varint below ``NumberBounds/numbers``. Throws ``DecodingError`` for a greater one.
   package mutating func readNumber(_ what: StaticString) throws -> UInt64 {
     let at = offset
     let number = try readVarint()

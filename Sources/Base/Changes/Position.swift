@@ -1,4 +1,4 @@
-/// A place in a trail: segment number and offset in that segment's uncompressed content. Printed `00000003:0001a2c0`.
+/// A place in a trail: the number of a segment, and a byte in its uncompressed content. Printed `00000003:0001a2c0`.
 package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible {
   package var segment: UInt64
   package var offset: UInt64
@@ -8,7 +8,7 @@ package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible
     self.offset = offset
   }
 
-  /// Reads a position from its text; nil if `text` is no position, or if a number is outside ``NumberBounds``.
+  /// Reads a position from its text; nil for any other text, or if a number is out of bounds.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1], radix: 16),
@@ -65,8 +65,8 @@ package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
   package var description: String { bytes.hex }
 }
 
-/// The place up to which a reader has durably processed a trail: the trail's id, the position after a commit, and the
-/// chain hash there.
+/// The place up to which a reader has durably processed a trail, always after a commit, with the trail's chain hash
+/// there.
 package struct Checkpoint: Hashable, Sendable {
   package var trail: TrailID
   package var position: Position
@@ -78,7 +78,7 @@ package struct Checkpoint: Hashable, Sendable {
   }
 }
 
-/// The name of a trail: the node and the name of the capture that writes it. Printed `NODE.NAME`.
+/// The name of a trail: the node, and the name of the capture that writes it. Printed `NODE.NAME`.
 package struct TrailName: Hashable, Sendable, CustomStringConvertible {
   package let origin: String
   package let name: String
@@ -88,8 +88,7 @@ package struct TrailName: Hashable, Sendable, CustomStringConvertible {
     self.name = name
   }
 
-  /// Reads a name from `NODE.NAME`; nil for other text. The node's name ends at the first dot. Both names have only
-  /// ASCII letters, digits, `-` and `_`.
+  /// Reads a name from `NODE.NAME`; nil for other text. The node's name ends at the first dot.
   package init?(_ text: String) {
     guard let dot = text.firstIndex(of: ".") else { return nil }
     let origin = String(text[..<dot])

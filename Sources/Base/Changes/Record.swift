@@ -1,4 +1,4 @@
-/// The kinds of record (`docs/trail-format.md`, Records). A reader skips unknown kinds that are 0x80 or greater.
+/// The kinds of record (`docs/trail-format.md`, Records). A reader skips an unknown kind from 0x80 on.
 package enum RecordKind {
   package static let begin: UInt8 = 0x01
   package static let commit: UInt8 = 0x02
@@ -6,7 +6,7 @@ package enum RecordKind {
   package static let change: UInt8 = 0x04
   package static let refresh: UInt8 = 0x05
   package static let refreshRow: UInt8 = 0x06
-  /// The kind that was reserved for statements before they got the kind 0x8d. It is never written.
+  /// The kind that was reserved for statements before they got the kind 0x8d.
   package static let reserved: UInt8 = 0x07
   package static let ddl: UInt8 = 0x08
   package static let progress: UInt8 = 0x8a
@@ -17,7 +17,7 @@ package enum RecordKind {
   package static let waitingRow: UInt8 = 0x8f
   package static let optional: UInt8 = 0x80
 
-  /// Returns whether this version can read or skip records of a kind. A record of any other kind is an error.
+  /// Returns whether this version can read or skip records of a kind.
   package static func isReadable(_ kind: UInt8) -> Bool { kind >= optional || (begin...ddl).contains(kind) }
 }
 
@@ -26,31 +26,33 @@ package struct TransactionHeader: Equatable, Sendable {
   package struct Flags: OptionSet, Sendable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }
-    /// The flag of several whole transactions stored as one, because the source does not report where each ends.
+    /// The flag of several whole transactions stored as one, because the source does not report where each one ends.
     package static let group = Flags(rawValue: 1)
-    /// The flag of a transaction whose source gives no commit time. It has the time at which capture read it.
+    /// The flag of a transaction whose source gives no commit time. The commit time is then the time of the reading.
     package static let late = Flags(rawValue: 2)
-    /// The flag of a transaction whose rows an apply wrote; the first dependency is the transaction they come from.
+    /// The flag of a transaction whose rows an apply wrote. The first dependency is the transaction that the rows come
+    /// from.
     package static let relayed = Flags(rawValue: 4)
   }
   /// The last transaction of another trail that the database had applied when this transaction was committed.
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
-    /// The id of the trail. It may be nil in data of an earlier version, and for the origin of a relayed transaction.
+    /// The id of the trail; nil in data of a version without trail ids, and for the origin of a relayed transaction.
     package var id: TrailID?
     package init(origin: String, number: UInt64, id: TrailID? = nil) {
       (self.origin, self.number, self.id) = (origin, number, id)
     }
   }
-  /// The number of the transaction in its trail, from 1, without gaps; the trail's writer assigns it.
+  /// The number of the transaction in its trail, from 1, without gaps.
   package var number: UInt64
   /// The time of the commit at the source, µs since 1970 UTC.
   package var commitTime: Int64
-  /// The hybrid logical time, µs. The trail's writer assigns it so that it strictly increases.
+  /// The hybrid logical time of the transaction, µs. Each transaction of a trail has a greater one than the transaction
+  /// before.
   package var clock: UInt64
   package var flags: Flags
-  /// The position of capture in the source after the transaction. Only capture can read these bytes.
+  /// The position in the source from which capture continues after the transaction, in capture's own encoding.
   package var sourcePosition: [UInt8]
   package var dependencies: [Dependency]
 
@@ -79,7 +81,7 @@ public struct ChangeFlags: OptionSet, Sendable {
   @inlinable public init(rawValue: UInt8) { self.rawValue = rawValue }
   @inlinable public static var before: ChangeFlags { ChangeFlags(rawValue: 1) }
   @inlinable public static var after: ChangeFlags { ChangeFlags(rawValue: 2) }
-  /// The flag of a delete that the engine made for a REPLACE. The row may be missing at the target already.
+  /// The flag of a delete that the engine made for a REPLACE. The target may not have the row.
   @inlinable public static var implied: ChangeFlags { ChangeFlags(rawValue: 4) }
   @inlinable public static var replacedVersion: ChangeFlags { ChangeFlags(rawValue: 8) }
 }
@@ -94,19 +96,17 @@ package struct Version: Equatable, Sendable {
   }
 }
 
-/// One row change of a record, read in place: valid only as long as the record's bytes.
+/// One row change of a record, read without a copy. The view is valid only as long as the record's bytes.
 public struct ChangeView {
   public var operation: Operation
   public var flags: ChangeFlags
   public var schemaID: UInt64
-  /// The encoded ``Version`` of the row that the change replaces; nil if the trail has none.
   var replacedBytes: UnsafeRawBufferPointer?
   public var before: ImageView?
   public var after: ImageView?
-  /// The flags that an apply's rule gives the change, such as `tolerant`. They are not stored in a trail.
+  /// The flags that a rule of the target gives the change, and that the trail does not store.
   package var treatment: ChangeTreatment = []
 
-  /// Creates a change that is not from a trail.
   package init(
     _ operation: Operation, schemaID: UInt64, before: ImageView? = nil, after: ImageView? = nil,
     isImplied: Bool = false, treatment: ChangeTreatment = []
@@ -140,24 +140,21 @@ package struct Refresh: Equatable, Sendable {
     case lostChanges = 2
     case schemaChange = 3
     case asked = 4
-    /// The refresh repairs rows in which a compare found differences.
     case repair = 5
   }
   package enum Method: UInt8, Sendable {
     case byKey = 1
     case whole = 2
-    /// Only the rows in the ranges of the chunks are refreshed; all other rows stay.
     case rows = 3
   }
   package enum Range: Equatable, Sendable {
     case nullKeys
-    /// Rows after the key `after`, through the key `through`; nil: no bound. Each key has a value for every column of
-    /// the table, nil for columns outside of the key.
+    /// Rows after the key `after`, through the key `through`; nil: no bound.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
-    /// The row with this key, if it exists. The key has a value for each column; nil outside of the key.
+    /// The row with this key, if it exists. The key has a value for each column of the table, nil outside of the key.
     case row([Value?])
-    /// Only the rows in the records after this one. The target finds each by its key, and keeps all other rows.
+    /// Only the rows in the records after this one. The target keeps all other rows.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -172,7 +169,7 @@ package struct Refresh: Equatable, Sendable {
     self.event = event
   }
 
-  /// The keys that the record contains, each with a value for every column of the table.
+  /// The keys that bound the range, each with a value for every column of the table.
   package var bounds: [[Value?]] {
     switch event {
     case .chunk(.keys(let after, let through)): [after, through].compactMap(\.self)
@@ -190,14 +187,13 @@ package struct DDL: Equatable, Sendable {
     case reshape = 4
   }
   package var action: Action
-  /// The id, in this segment, of the table's schema record before the change; 0 if there was no table.
+  /// The id of the table's schema record before the change; 0 for a new table.
   package var before: UInt64
   package var after: UInt64
   @ByBytes package var text: String
-  /// Whether a refresh of the table follows. Until it ends, rows at the target may differ from the source.
+  /// Whether a refresh of the table follows the change.
   package var isRefreshed: Bool
-  /// For each column after the change, its index before; nil if the column is new. The whole list is nil if the source
-  /// does not report the indexes.
+  /// For each column after the change, its index before; nil if the column is new. The whole list is nil if unknown.
   package var origins: [Int?]?
   /// The trail, `NODE.NAME`, whose apply made the change at the source; empty if an application made it there.
   package var applied = ""
@@ -213,7 +209,7 @@ package struct DDL: Equatable, Sendable {
   }
 }
 
-/// A decoded record of a trail. Its images and payloads point into the reader's block.
+/// A decoded record of a trail, which is valid only as long as the reader's block.
 package enum Record {
   case begin(TransactionHeader)
   case commit(number: UInt64, changes: UInt64)
@@ -225,16 +221,11 @@ package enum Record {
   case progress(sourcePosition: [UInt8], time: Int64)
   case marker(kind: UInt8, text: String)
   case sequence(SequenceState)
-  /// A statement that an application executed; the changes that the statement caused follow.
   case statement(StatementView)
-  /// The end of the changes that the last ``statement(_:)`` caused.
   case statementEnd(StatementEnd)
-  /// A waiting row of the source at the time when the preceding chunk was read.
   case waitingRow(WaitingRow)
-  /// A record of a kind that format 1 reserves without defining its content.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)
 
-  /// Whether the record may change a database when it is applied.
   package var isOfChanges: Bool {
     switch self {
     case .change, .refresh, .refreshRow, .waitingRow, .ddl, .reserved: true
@@ -242,7 +233,7 @@ package enum Record {
     }
   }
 
-  /// The id of the table whose rows the record changes or copies; nil for all other records.
+  /// The id of the schema of the table whose rows the record changes or copies; nil for all other records.
   package var schemaID: UInt64? {
     switch self {
     case .change(let change): change.schemaID
@@ -253,7 +244,8 @@ package enum Record {
     }
   }
 
-  /// Decodes the payload of a record of a kind; nil for an optional kind that is unknown. A schema takes at most `room`.
+  /// Decodes the payload of a record. Returns nil if the kind is unknown but may be skipped. A schema takes at most
+  /// `room` bytes.
   package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer, room: Int = .max) throws -> Record? {
     var r = ByteReader(payload)
     switch kind {
@@ -320,7 +312,6 @@ extension ByteWriter {
     for dependency in header.dependencies { append(dependency.id) }
   }
 
-  /// Appends an optional id: a byte 0, or a byte 1 and the 16 bytes of the id.
   mutating func append(_ id: TrailID?) {
     append(id == nil ? 0 : 1)
     if let id { append(id.bytes) }

@@ -1,10 +1,5 @@
-/// Writes names and texts as SQL. Only this file quotes in Cairn; `QuotingLintTests` searches for other places.
-///
-/// SQL ends a name at the byte 0x22 and a text at the byte 0x27. Swift's `Character` may contain that byte together
-/// with its neighbors, so no code here may split or compare by characters.
-///
-/// A NUL in a name or text is left unchanged, because SQL cannot quote it. The execution of a statement with a NUL
-/// throws.
+/// Quoting of names and texts for SQL. No other file of Cairn may quote. The code works on bytes, because a Swift
+/// `Character` can hold a quote and the marks after it.
 extension String {
   /// The name as an SQL identifier in double quotes.
   ///
@@ -14,15 +9,12 @@ extension String {
   /// The name as an SQLite identifier in back quotes, as some applications write it.
   package var backQuotedName: String { quoted(UInt8(ascii: "`")) }
 
-  /// The text as a literal of standard SQL, for SQLite and PostgreSQL's replication protocol. A backslash has no
-  /// special meaning in it.
-  ///
-  /// In a statement for PostgreSQL use ``postgresLiteral`` instead.
+  /// The text as a literal of standard SQL, for SQLite and the replication protocol. For a PostgreSQL statement use
+  /// ``postgresLiteral``.
   package var quotedText: String { quoted(UInt8(ascii: "'")) }
 
-  /// The text as a PostgreSQL literal that means the same under any `standard_conforming_strings`.
-  ///
-  /// If a word precedes the literal, a space must separate them.
+  /// The text as a PostgreSQL literal, valid under any `standard_conforming_strings`. A space must separate it from a
+  /// word before it.
   ///
   ///     #"a\'b"#.postgresLiteral  // E'a\\''b'
   ///
@@ -77,7 +69,6 @@ extension String {
     "-- " + String(decoding: utf8.map { $0 < 0x20 ? 0x20 : $0 }, as: UTF8.self)
   }
 
-  /// Returns the text between two quote marks, with each mark inside it doubled; with `escape`, each backslash too.
   private func quoted(_ mark: UInt8, escape: Bool = false) -> String {
     func isDoubled(_ byte: UInt8) -> Bool { byte == mark || (escape && byte == UInt8(ascii: "\\")) }
     let count = utf8.count + 2 + utf8.count(where: isDoubled)
@@ -97,7 +88,7 @@ extension String {
     }
   }
 
-  /// Reads a quoted name or text, given without its outer quotes: each doubled mark becomes one.
+  /// Reads a quoted name or text without its outer quotes. Each doubled quote mark becomes one.
   ///
   /// - Parameter escape: Whether doubled backslashes become one too, as in literals `E'...'` that PostgreSQL prints.
   package init(undoubling content: some Sequence<UInt8>, _ mark: UInt8, escape: Bool = false) {
@@ -116,7 +107,7 @@ extension String {
 }
 
 extension Sequence<String> {
-  /// Returns the first two elements with canonically equivalent keys: equal to Swift, but two names to a database.
+  /// Returns the first two elements whose keys are equal to Swift but have different bytes; nil if there are none.
   ///
   ///     ["e\u{301}", "\u{e9}"].firstAlike { $0 }  // both
   package func firstAlike(by key: (String) -> String) -> (String, String)? {

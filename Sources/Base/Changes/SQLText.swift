@@ -1,8 +1,8 @@
-/// A reader of SQL text that splits statements at commas, parentheses and keywords. It respects quotes and comments.
+/// A reader of SQL text that splits statements at commas, parentheses and keywords, but not inside quotes and comments.
 package enum SQLText {
   package struct Token: Equatable {
     package let range: Range<Int>
-    /// The word of the token in upper case; empty for quoted names, literals and other tokens that are not words.
+    /// The word in upper case; empty for quoted names, literals and punctuation.
     @ByBytes package private(set) var word: String
     package let symbol: UInt8
   }

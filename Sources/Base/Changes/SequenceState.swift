@@ -1,9 +1,8 @@
-/// The state of a sequence at the source: `last` is the last value that the sequence has given out.
+/// The state of a sequence at the source. `last` is the last value that the sequence has given out.
 package struct SequenceState: Equatable, Sendable {
   @ByBytes package var namespace: String
   @ByBytes package var name: String
   package var last: Int64
-  /// The increment; negative for a sequence that counts down.
   package var increment: Int64
   package init(namespace: String, name: String, last: Int64, increment: Int64) {
     self.namespace = namespace

@@ -1,13 +1,10 @@
 /// Makes text from databases, peers and files safe to show in a terminal, a log or a page of metrics.
 ///
-/// Such text may contain sequences that a terminal obeys: escape sequences, C1 controls, and marks that change the
-/// direction of writing.
-///
 /// ```swift
 /// "a\u{1b}[31m\nb".oneLine  // "a\x1b[31m b"
 /// ```
 extension String {
-  /// The text on one line: line breaks and tabs become spaces, other control characters their codes.
+  /// The text on one line. Line breaks and tabs become spaces, other control characters become their codes.
   package var oneLine: String { isPlain ? self : cleaned(keepsBreaks: false) }
 
   /// The text with its line breaks; other control characters become their codes.
@@ -16,7 +13,6 @@ extension String {
   /// The text up to its first line feed.
   package var firstLine: String { String(unicodeScalars.prefix { $0 != "\n" }) }
 
-  /// Whether the text has only printable ASCII.
   private var isPlain: Bool { utf8.allSatisfy { (0x20..<0x7f).contains($0) } }
 
   private func cleaned(keepsBreaks: Bool) -> String {
@@ -34,8 +30,8 @@ extension String {
 }
 
 extension Unicode.Scalar {
-  /// Whether a terminal obeys the character instead of showing it. This is true for C0 and C1 controls, DEL, line and
-  /// paragraph separators, and marks that change the direction of writing. Source: UAX #9, table 4.
+  /// Whether a terminal obeys the character instead of showing it, as with a control character or a mark of text
+  /// direction (UAX #9, table 4).
   package var isObeyed: Bool {
     switch value {
     case 0..<0x20, 0x7f..<0xa0, 0x61c, 0x200e, 0x200f, 0x2028...0x202e, 0x2066...0x2069, 0xfff9...0xfffb: true

@@ -1,6 +1,5 @@
 extension String {
-  /// The text as one word of a shell command, in single quotes. Hints contain names from databases: a quote in a name
-  /// must not end the word when an operator copies the hint.
+  /// The text as one word of a shell command, in single quotes.
   ///
   ///     "it's".shellWord   // 'it'\''s'
   package var shellWord: String { enclosed("'") { $0 == UInt8(ascii: "'") ? Array("'\\''".utf8) : nil } }
@@ -42,7 +41,7 @@ extension BinaryInteger {
 }
 
 extension [String] {
-  /// The setting that excludes the tables with these names, for the conf and for the command line.
+  /// The setting that excludes the tables with these names, as written in the conf and on a command line.
   ///
   /// ```swift
   /// ["note"].leftOut  // tables = ["*", "!note"] (--tables '*,!note')

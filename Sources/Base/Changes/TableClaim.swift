@@ -1,18 +1,15 @@
-/// The rows of a target's table that belong to one trail. A copy or a truncate in the trail may delete any of them, so
-/// the claims of two trails must not overlap.
+/// The rows of a target's table that belong to one trail. The claims of two trails must not overlap.
 package struct TableClaim: Equatable, Sendable {
   private static let history = "history"
 
-  /// The claim of a table that was suspended before its first row arrived: no rows.
+  /// The claim of a suspended table that has no rows yet.
   package static let none = TableClaim(text: "-")
 
-  /// The claim in the form in which the target stores it.
   @ByBytes package private(set) var text: String
 
   package init(text: String) { self.text = text }
 
-  /// Creates the claim of a table from the table's rule. The claim is all rows, the rows with constant values in some
-  /// columns, or the rows of a history table.
+  /// Creates the claim of a table from the table's rule.
   package init(_ schema: TableSchema) {
     let treatment = schema.treatment ?? .init()
     if treatment.isHistory {
@@ -24,8 +21,6 @@ package struct TableClaim: Equatable, Sendable {
 
   package var isOfHistory: Bool { text == Self.history }
 
-  /// The constant values of the claim by column name, both as bytes. The text is split by bytes, because in Swift an
-  /// equals sign and a combining mark after it are one character.
   private var shares: [[UInt8]: [UInt8]] {
     var shares: [[UInt8]: [UInt8]] = [:]
     for part in NameList.names(text).map({ Array($0.utf8) }) {
@@ -35,20 +30,16 @@ package struct TableClaim: Equatable, Sendable {
     return shares
   }
 
-  /// Returns whether no row can belong to both claims. That is so if one column has different constants in them, or if
-  /// both tables are histories, which only add rows.
+  /// Returns whether no row can belong to both claims.
   package func isApart(from other: TableClaim) -> Bool {
     if text == Self.history || other.text == Self.history { return text == other.text }
     let theirs = other.shares
     return shares.contains { column, value in theirs[column].map { $0 != value } ?? false }
   }
 
-  /// Whether rows of another trail whose claim is unknown may be in the same table. True for a history table, and for a
-  /// claim with constant values.
   private var mayBeShared: Bool { text == Self.history || !shares.isEmpty }
 
-  /// Another trail with rows in the same table of the target. The claim is nil if an earlier version of Cairn did not
-  /// store it.
+  /// Another trail with rows in the same table of the target, and its claim; nil if the target stores no claim.
   package typealias Feeder = (trail: String, claim: TableClaim?)
 
   /// Returns an error if the claim of another trail on the same table may overlap with this claim; otherwise nil.

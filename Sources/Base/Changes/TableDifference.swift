@@ -1,5 +1,4 @@
-/// The changes that turn one shape of a table into another one, for SQLite and PostgreSQL alike. Column indexes in the
-/// changes are those of `before` and `after`.
+/// The changes that turn one shape of a table into another one. Column indexes are those of `before` and `after`.
 package struct TableDifference: Equatable, Sendable {
   package enum Change: Equatable, Sendable {
     case renameTable
@@ -10,14 +9,13 @@ package struct TableDifference: Equatable, Sendable {
     case requireColumn(Int, to: Int)
     case defaultOfColumn(Int, to: Int)
     case identityOfColumn(Int, to: Int)
-    /// The columns of the key, or their order, have changed.
     case key
     case uniques
     case addForeignKey(Int)
     case dropForeignKey(Int)
     case addIndex(NameKey)
     case dropIndex(NameKey)
-    /// The kind of table has changed: WITHOUT ROWID, STRICT, AUTOINCREMENT and the like.
+    /// A property of the table itself has changed, such as WITHOUT ROWID, STRICT or AUTOINCREMENT.
     case kind
   }
 
@@ -25,8 +23,7 @@ package struct TableDifference: Equatable, Sendable {
   package let after: TableSchema
   /// For each column of `after`, its index in `before`; nil if the column is new.
   package let origins: [Int?]
-  /// The changes, in an order in which they can be executed: renames, drops, additions, other changes, then keys and
-  /// indexes.
+  /// The changes, in an order in which they can be executed.
   package private(set) var changes: [Change] = []
 
   /// Compares two shapes of a table.
@@ -43,23 +40,21 @@ package struct TableDifference: Equatable, Sendable {
     findChanges()
   }
 
-  /// Whether the shapes are equal, except perhaps in the text that creates the table: a CHECK, a comment, a space.
+  /// Whether the shapes are equal, except perhaps in the text that creates the table, such as a CHECK or a comment.
   package var isEmpty: Bool { changes.isEmpty }
 
-  /// Whether `after` differs from `before` only by new columns.
   package var onlyAddsColumns: Bool {
     !isEmpty && changes.allSatisfy { if case .addColumn = $0 { true } else { false } }
   }
 
-  /// The columns that got another name: (name before, name after).
+  /// The columns that got another name, each with the name before and after.
   package var renamedColumns: [(String, String)] {
     changes.compactMap {
       if case .renameColumn(let old, let new) = $0 { (before.columns[old].name, after.columns[new].name) } else { nil }
     }
   }
 
-  /// Whether a column has a name that another column had before, for example after a swap of two names. The columns of
-  /// the two shapes then cannot be matched by name.
+  /// Whether a column has a name that another column had before. Columns then cannot be matched by name.
   package var reusesNames: Bool {
     let places = Self.places(before)
     return zip(after.columns, origins).contains { column, origin in
@@ -67,9 +62,7 @@ package struct TableDifference: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the columns still have to be renamed in a table that has these column names. For each rename, the
-  /// table must have the old name. It must not have the new name, unless a column of `before` had it too. Names are in
-  /// the form of ``Swift/String/key(in:)``.
+  /// Returns whether the renames of columns are still to be done in a table that has these column names.
   package func isOpen(in names: Set<NameKey>) -> Bool {
     let places = Self.places(before)
     return renamedColumns.allSatisfy { old, new in
@@ -133,7 +126,6 @@ package struct TableDifference: Equatable, Sendable {
     if before.flags.intersection(kinds) != after.flags.intersection(kinds) { changes.append(.kind) }
   }
 
-  /// Returns the indexes in `before` of columns of `after`; nil if one of the columns is new.
   private func moved(_ columns: [Int]) -> [Int]? {
     let found = columns.compactMap { origins[$0] }
     return found.count == columns.count ? found : nil
@@ -148,7 +140,7 @@ package struct TableDifference: Equatable, Sendable {
 
   // MARK: For people
 
-  /// One short phrase for each change, such as `add column note text`, for messages.
+  /// One short phrase for each change, for messages, such as `add column note text`.
   package var phrases: [String] { changes.map(phrase) }
 
   private func phrase(_ change: Change) -> String {

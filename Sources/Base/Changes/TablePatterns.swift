@@ -1,23 +1,19 @@
 /// A list of tables: patterns with `*` and `?`, and `!` before a pattern that excludes. The last pattern that matches a
 /// table decides whether the list includes it.
 ///
-/// Names are matched without regard to the case of ASCII letters, as SQLite compares them. An excluding pattern also
-/// ignores the case of all other letters, so that no table escapes it by such a letter.
-///
 ///     TablePatterns(["k"]).includes("K")          // true
 ///     TablePatterns(["k"]).includes("\u{212a}")  // false: the sign of Kelvin, whose lower case is k
 ///     TablePatterns(["!\u{c4}rzte"]).includes("\u{e4}rzte")  // false
 package struct TablePatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
-  /// Further lists of patterns. A table is also included if one of these lists includes it.
   private var others: [TablePatterns] = []
 
-  /// Creates a list from patterns. If no pattern includes tables, the list has all tables except the excluded ones.
+  /// Creates a list from patterns. If every pattern excludes, the list includes all other tables.
   package init(_ patterns: [String] = ["*"]) {
     self.patterns = patterns.allSatisfy { Self.parts($0).excludes } ? ["*"] + patterns : patterns
   }
 
-  /// Creates a list of the tables that at least one of several lists includes; of all tables if there are no lists.
+  /// Creates a list of the tables that at least one of the lists includes. No lists include all tables.
   ///
   ///     TablePatterns(anyOf: [TablePatterns(["a"]), TablePatterns(["*", "!a"])]).includes("a")  // true
   package init(anyOf lists: [TablePatterns]) {
@@ -27,13 +23,9 @@ package struct TablePatterns: Equatable, Sendable {
     if !takesAll { others = Array(distinct.dropFirst()) }
   }
 
-  /// Parses the lists from their ``text``.
   package init(text: String) { self.init(anyOf: (Self.lists(json: text) ?? Self.lists(plain: text)).map { Self($0) }) }
 
-  /// The lists as text, from which ``init(text:)`` reads them back, whatever the names contain.
-  ///
-  /// There is one list per line, with commas between its patterns, as earlier versions wrote and read them. If a name
-  /// could not be read back from that, the text is JSON.
+  /// The lists as text, from which ``init(text:)`` reads them back. Names with commas or line breaks need JSON.
   ///
   ///     TablePatterns(["a*", "!ab"]).text  // a*,!ab
   ///     TablePatterns(["k,m"]).text        // [["k,m"]]
@@ -49,7 +41,6 @@ package struct TablePatterns: Equatable, Sendable {
       .map { String(decoding: $0, as: UTF8.self).split(at: ",") }
   }
 
-  /// Returns the lists in a JSON text; nil for other text.
   private static func lists(json text: String) -> [[String]]? {
     guard text.hasPrefix("[["), case .list(let lists)? = try? JSONReader.read(text) else { return nil }
     var found: [[String]] = []
@@ -66,16 +57,14 @@ package struct TablePatterns: Equatable, Sendable {
     return [first] + others
   }
 
-  /// Whether the last pattern is `*`, in this list or in one of the further lists. The list then includes every table.
+  /// Whether the last pattern of a list is `*`, which includes every table.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
-  /// Returns whether this list certainly includes every table that another list includes. If the result is false, it
-  /// may still do so.
+  /// Returns true if this list surely includes every table of another list. False may mean that this is unknown.
   package func covers(_ list: TablePatterns) -> Bool {
     takesAll || list.alternatives.allSatisfy(alternatives.contains)
   }
 
-  /// Returns whether a pattern excludes tables, and its text without the `!`.
   package static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {
     let scalars = pattern.unicodeScalars
     return scalars.first == "!" ? (true, String(scalars.dropFirst())) : (false, pattern)
@@ -96,8 +85,7 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// Returns whether the list can include some table of a PostgreSQL schema (namespace). An excluding pattern has no
-  /// effect unless it excludes all tables of the schema.
+  /// Returns whether the list can include some table of a PostgreSQL schema (namespace).
   ///
   ///     TablePatterns(["sales.o*"]).includesTables(of: "sales")         // true
   ///     TablePatterns(["*", "!sales.*"]).includesTables(of: "sales")    // false
@@ -111,7 +99,7 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Whether the list can include a table that is named without a schema (namespace).
+  /// Whether the list can include a table whose name has no schema (namespace).
   package var includesPlainTables: Bool { includesSome("") { !$0.contains(".") } }
 
   private func includesSome(_ start: String, _ isMatch: (Substring.UnicodeScalarView) -> Bool) -> Bool {
@@ -124,12 +112,8 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the list of an apply lets it write to a table of a PostgreSQL target. The last pattern that
-  /// matches the table decides.
-  ///
-  /// This is stricter than the list of a capture. A pattern without a dot includes only tables of `public`, except `*`,
-  /// which includes all tables. An excluding pattern without a dot excludes tables of that name in every schema
-  /// (namespace).
+  /// Returns whether the list lets an apply write to a PostgreSQL table. An including pattern without a dot means the
+  /// schema `public`, except `*`.
   ///
   ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
   ///
@@ -154,15 +138,13 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// A name in a list, such as a misspelled one, that no table has.
+  /// A table name in the list that no existing table has, such as a misspelled one.
   package struct Unmatched: Equatable, Sendable {
     @ByBytes package var name: String
-    /// The existing table with the most similar name, to suggest to the operator; nil if none is similar.
+    /// The existing table with the most similar name; nil if none is similar.
     @ByBytes package var nearest: String? = nil
-    /// Whether the name is in an excluding pattern.
     package var isExclusion: Bool
-    /// Whether the name is an error to report. A name in an excluding pattern is an error only if a table has a similar
-    /// name.
+    /// Whether to report the name as an error. A name that only excludes is an error if a table has a similar name.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 

@@ -1,14 +1,11 @@
 extension TableSchema {
-  /// The most memory that the table definitions in one segment of a trail may take, as ``memoryBytes`` counts: 256 MiB.
-  ///
-  /// A few bytes of a compressed block can become many definitions, and a reader keeps the definitions of its segment.
+  /// The most memory that the table definitions in one segment of a trail may take: 256 MiB.
   package static let memoryMax = 256 << 20
 
   static let refusalOfMemory =
     "the definitions of tables in this segment take more than \(memoryMax >> 20) MiB of memory"
 
-  /// The memory that the definition takes in a reader, in bytes, by the rule in `docs/trail-format.md` (Records,
-  /// schema).
+  /// The memory that the definition takes in a reader, in bytes (`docs/trail-format.md`, Records, schema).
   package var memoryBytes: Int {
     var bytes = frameBytes + createText.memoryBytes
     for column in columns { bytes += column.memoryBytes }
@@ -18,7 +15,6 @@ extension TableSchema {
     return bytes + (original?.memoryBytes ?? 0)
   }
 
-  /// The part of ``memoryBytes`` for the definition's names and fixed fields.
   var frameBytes: Int { 1024 + namespace.memoryBytes + name.memoryBytes }
 
   static func memoryBytes(ofUnique columns: [Int]) -> Int { 128 + 16 * columns.count }
@@ -44,6 +40,6 @@ extension TableSchema.Object {
 }
 
 extension String {
-  /// The memory that the text takes beside its place in a list. A text of up to 15 bytes is in that place.
+  // Swift stores a text of up to 15 bytes in place, without memory of its own.
   var memoryBytes: Int { utf8.count > 15 ? utf8.count + 48 : 0 }
 }

@@ -11,6 +11,5 @@ extension TableSchema {
 }
 
 extension TablePatterns {
-  /// Returns whether a text is a pattern that may match several tables, and not a plain name.
   package static func isPattern(_ text: String) -> Bool { text.unicodeScalars.contains { $0 == "*" || $0 == "?" } }
 }

@@ -4,12 +4,10 @@ package enum Engine: UInt8, Sendable {
 }
 
 /// The shape of a table between two schema changes: the names, order and types of the values in its images.
-///
-/// Two shapes are equal if all their texts have the same bytes and all else is equal.
 package struct TableSchema: Equatable, Sendable {
   package struct Column: Equatable, Sendable {
     package var name: String
-    /// The type of the column as declared in the engine's language; may be empty in SQLite.
+    /// The type of the column as declared; may be empty in SQLite.
     package var declaredType: String
     package var isNotNull: Bool
     /// The place of the column in the table's key, from 1; 0 if the column is not part of the key.
@@ -17,8 +15,8 @@ package struct TableSchema: Equatable, Sendable {
     /// The collation of the column; empty for the engine's default.
     package var collation: String
     package var defaultText: String?
-    /// The base type of a domain, or the kind of another PostgreSQL type that is not built in: `enum`, `record`,
-    /// `range`, `multirange` or `array`. Empty for a built-in type, and in SQLite.
+    /// The base type of a domain, or the kind of a user-defined PostgreSQL type, such as `enum` or `range`. Empty for a
+    /// built-in type and in SQLite.
     package var baseType: String
     package var identity: Identity
 
@@ -79,13 +77,12 @@ package struct TableSchema: Equatable, Sendable {
         && a.references.hasSameBytes(as: b.references)
     }
 
-    /// The moment at which a foreign key is checked.
     package enum Timing: UInt8, Sendable {
       case immediate = 0
       case deferrable = 1
       case deferred = 2
 
-      /// The clause for the moment in a PostgreSQL statement, such as ` DEFERRABLE`; empty for the default.
+      /// The clause in PostgreSQL's language, such as ` DEFERRABLE`; empty for the default.
       package var clause: String {
         switch self {
         case .immediate: ""
@@ -96,7 +93,6 @@ package struct TableSchema: Equatable, Sendable {
     }
   }
 
-  /// An index of the table, with the statement that creates it.
   package struct Object: Equatable, Sendable {
     package var name: String
     package var text: String
@@ -115,13 +111,12 @@ package struct TableSchema: Equatable, Sendable {
     package init(rawValue: UInt64) { self.rawValue = rawValue }
     package static let withoutRowid = Flags(rawValue: 1)
     package static let strict = Flags(rawValue: 2)
-    /// The flag of a table without a usable key: the whole row is its identity.
+    /// The flag of a table without a usable key. The whole row identifies a row.
     package static let wholeRow = Flags(rawValue: 4)
-    /// The flag of a table whose key may contain NULL: a row with NULL in the key is identified by the whole row.
+    /// The flag of a table whose key may contain NULL. A row with NULL in the key is identified by all its values.
     package static let nullableKey = Flags(rawValue: 8)
     package static let autoincrement = Flags(rawValue: 16)
-    /// The flag of a partitioned table in PostgreSQL. Attaching or detaching a partition adds or removes rows without
-    /// change records, so Cairn copies the table again afterwards.
+    /// The flag of a partitioned table in PostgreSQL.
     package static let partitioned = Flags(rawValue: 32)
   }
 
@@ -133,16 +128,15 @@ package struct TableSchema: Equatable, Sendable {
   package var columns: [Column]
   package var uniques: [[Int]]
   package var foreignKeys: [ForeignKey]
-  /// The statements that create the table in its engine's language, with the types and sequences that it needs.
+  /// The statements that create the table, with its types and sequences, in the language of its engine.
   package var createText: String
   package var objects: [Object]
-  /// The parts of an apply's rule that do not concern the table's shape; nil if there is no rule. A trail does not
-  /// contain them.
+  /// The parts of the target's rule that do not concern the shape; nil without a rule. Trails do not contain such
+  /// parts.
   package var treatment: TableTreatment?
   private var originals: [TableSchema] = []
 
-  /// The shape of the table of the other database engine from which Cairn created this table; nil if Cairn did not
-  /// create it.
+  /// The shape of the other engine's table from which Cairn created this table; nil if Cairn did not create it.
   package var original: TableSchema? {
     get { originals.first }
     set { originals = newValue.map { [$0] } ?? [] }
@@ -171,31 +165,28 @@ package struct TableSchema: Equatable, Sendable {
       && a.treatment == b.treatment && a.originals == b.originals
   }
 
-  /// The name of the table for messages, with the schema if there is one: `sales.orders`, `orders`.
+  /// The table's name with its schema (namespace), if there is one: `sales.orders`, `orders`.
   package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
 
-  /// The name of the table for look-ups: in lower case, without the schema if that is `public`.
+  /// The table's name for look-ups: in lower case, without the schema `public`.
   package var plainName: String { (namespace == "public" ? name : fullName).asciiLowercased }
 
   /// Two columns whose names differ only in the case of ASCII letters; nil if there are no such columns.
   package var likeColumns: (String, String)? { columns.map(\.name).firstAlike { $0.asciiLowercased } }
 
-  /// Returns the reason why a table with such columns (``likeColumns``) cannot be replicated in both directions.
+  /// Returns the reason why a table with two column names that differ only in case cannot be replicated two-way.
   package static func likeColumnsReason(_ one: String, _ other: String) -> String {
     "its columns \(one.quotedName) and \(other.quotedName) differ only in the case of ASCII letters, which two-way replication does not distinguish"
   }
 
-  /// The indexes of the key columns, in key order; empty if the whole row is the identity.
+  /// The indexes of the key columns, in key order; empty if the whole row identifies a row.
   package var key: [Int] {
     columns.indices.filter { columns[$0].keyOrdinal > 0 }.sorted { columns[$0].keyOrdinal < columns[$1].keyOrdinal }
   }
 }
 
 extension ByteWriter {
-  /// Appends the payload of a schema record, except the id at its start.
-  ///
-  /// Keys and indexes above the limits of a reader are left out. So the owner of a table cannot make the whole trail
-  /// unreadable.
+  /// Appends the payload of a schema record, except its id. Keys and indexes above the limits of a reader are left out.
   package mutating func append(_ schema: TableSchema) {
     var schema = schema
     schema.uniques = Array(schema.uniques.prefix(TableSchema.keysMax))
@@ -251,16 +242,16 @@ extension ByteWriter {
 }
 
 extension TableSchema {
-  /// The most columns that SQLite can be built for; PostgreSQL has 1600.
+  // The most columns that SQLite can be built for; PostgreSQL has 1600.
   static let columnsMax = 32_767
   static let keysMax = 1000
-  /// The most columns of one key. SQLite's usual limit is 2000; PostgreSQL has 32.
+  // SQLite's usual limit is 2000 columns; PostgreSQL has 32.
   static let keyColumnsMax = 2000
   static let objectsMax = 10_000
 }
 
 extension ByteReader {
-  /// Reads the schema of a table from the payload of a schema record, after the id at its start.
+  /// Reads the schema of a table from the payload of a schema record, after its id.
   ///
   /// - Parameter room: The most memory that the schema may take, as ``TableSchema/memoryBytes`` counts.
   /// - Throws: ``DecodingError``, also for a table with more columns or keys than any engine or program gives one.

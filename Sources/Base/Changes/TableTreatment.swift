@@ -1,13 +1,11 @@
-/// The parts of an apply's rule that do not concern the shape of a table, for example whether it applies deletes. A
-/// trail does not contain them, so the reader of the trail adds them to the schema.
+/// The parts of a target's rule that do not concern the shape of a table, for example whether deletes are applied. A
+/// trail does not contain them.
 package struct TableTreatment: Equatable, Sendable {
   /// The effect at the target of a delete at the source.
   package enum Removal: Equatable, Sendable {
-    /// The rows are deleted at the target too.
     case applied
-    /// The rows stay at the target, unchanged.
     case kept
-    /// The rows stay at the target, and this column gets the time of the commit that deleted them at the source.
+    /// The rows stay, and this column of the target gets the time at which they were deleted at the source.
     case marked(column: String)
 
     package static func == (a: Removal, b: Removal) -> Bool {
@@ -19,14 +17,14 @@ package struct TableTreatment: Equatable, Sendable {
     }
   }
 
-  /// A column that has one value in all rows of this trail. Rows with another value belong to other trails.
+  /// A column that has the same value in all rows of this trail. Rows with another value belong to other trails.
   package struct Share: Equatable, Sendable {
     @ByBytes package var column: String
     package var value: Value
     package init(column: String, value: Value) { (self.column, self.value) = (column, value) }
   }
 
-  /// The message and the hint for the operator if an apply's rule cannot be applied to the present shape of the table.
+  /// The message and the hint for the operator if a rule cannot be applied to the shape of the table.
   package struct Refusal: Equatable, Sendable {
     @ByBytes package var message: String
     @ByBytes package var hint: String
@@ -35,7 +33,6 @@ package struct TableTreatment: Equatable, Sendable {
 
   package var removal = Removal.applied
   package var shares: [Share] = []
-  /// Whether the table is a history: each change at the source adds a row.
   package var isHistory = false
   package var refusal: Refusal?
   package init() {}
@@ -49,19 +46,16 @@ extension TableSchema {
   }
 }
 
-/// The flags that an apply's rule sets for one change of a row. A trail does not contain them.
+/// The flags that a target's rule sets for one change of a row. A trail does not contain them.
 package struct ChangeTreatment: OptionSet, Sendable {
   package let rawValue: UInt8
   package init(rawValue: UInt8) { self.rawValue = rawValue }
-  /// The flag of a change that may be applied even if its row is missing at the target or differs from the before
-  /// image.
+  /// The flag of a change that is applied even if its row is missing at the target or has other values.
   package static let tolerant = ChangeTreatment(rawValue: 1)
-  /// The flag of a change that cannot be computed from the data that the source sends. `Reshaper.refusal` has the
-  /// reason.
+  /// The flag of a change that the target cannot apply, because the source sends too few values for the rule.
   package static let refused = ChangeTreatment(rawValue: 2)
-  /// The flag of a change with too few values to insert its row, if the target lacks the row. `Reshaper.refusal` has
-  /// the reason.
+  /// The flag of a change with too few values to insert its row, if the target lacks the row.
   package static let incomplete = ChangeTreatment(rawValue: 4)
-  /// The flag of a row that a refresh copied, in contrast to a row that an application changed.
+  /// The flag of a row that a refresh copied.
   package static let copied = ChangeTreatment(rawValue: 8)
 }

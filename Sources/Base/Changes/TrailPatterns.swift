@@ -1,10 +1,9 @@
 /// A list of trails: patterns of `NODE.NAME` with `*` and `?`, and `!` before a pattern that excludes. The last pattern
-/// that matches a trail decides whether the list includes it. Case counts, as in the names of trails.
+/// that matches a trail decides whether the list includes it.
 package struct TrailPatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
 
-  /// Creates a list from patterns. Without patterns, it includes no trail; if all patterns exclude, it includes all
-  /// other trails.
+  /// Creates a list from patterns. No patterns include no trail; only excluding patterns include all other trails.
   package init(_ patterns: [String]) {
     self.patterns = !patterns.isEmpty && patterns.allSatisfy { $0.hasPrefix("!") } ? ["*"] + patterns : patterns
   }
@@ -21,11 +20,11 @@ package struct TrailPatterns: Equatable, Sendable {
 
   package func includes(_ trail: String) -> Bool { TrailName(trail).map(includes) ?? false }
 
-  /// The patterns without `*`, `?` and `!`, which each name exactly one trail.
+  /// The plain names in the list, without patterns that have `*`, `?` or `!`.
   package var names: [String] { patterns.filter { !$0.hasPrefix("!") && !Self.isPattern($0) } }
 
   package static func isPattern(_ text: String) -> Bool { text.unicodeScalars.contains { $0 == "*" || $0 == "?" } }
 
-  /// The one trail that the list names, if its only pattern is a plain name; nil otherwise.
+  /// The trail that the list names, if its only pattern is a plain name; nil otherwise.
   package var only: TrailName? { patterns.count == 1 ? TrailName(patterns[0]) : nil }
 }

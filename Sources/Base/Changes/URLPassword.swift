@@ -1,8 +1,7 @@
-/// The search for passwords in libpq URIs and connection strings, to hide them in text. A password is never shown.
+/// The search for passwords in libpq URIs and connection strings, to hide them in texts.
 ///
 /// Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
 package enum URLPassword {
-  /// The options of a URI, after the question mark, whose values are passwords.
   private static let options = ["password", "sslpassword"]
 
   /// Returns whether a URI has a password before the host or after the question mark.
@@ -15,10 +14,8 @@ package enum URLPassword {
     }
   }
 
-  /// Returns the text with `…` in place of every password, for display. The text may also be a message that contains a
-  /// URI, or libpq's form `key=value`.
-  ///
-  /// The function hides too much rather than too little: a password may hold a `/`, `?` or `@` not written with `%`.
+  /// Returns the text with `…` in place of every password in a URI or in libpq's `key=value` form. When in doubt, the
+  /// text is hidden.
   ///
   ///     URLPassword.hidden(in: "postgresql://ann:a/b@c@db.example/shop")  // postgresql://ann:…@db.example/shop
   package static func hidden(in text: String) -> String {
@@ -27,14 +24,14 @@ package enum URLPassword {
     return withoutOptions(String(decoding: withoutUnknown(shown), as: UTF8.self))
   }
 
-  /// Returns whether a file path ends with options such as `?password=x`, which only a server's URI has.
+  /// Returns whether a file path ends with options such as `?password=x`, which only the URI of a server has.
   package static func hasOptions(path: String) -> Bool {
     guard let (_, query) = path.cut(atLast: "?"), let (name, _) = query.cut(at: "=") else { return false }
     return !name.isEmpty && !name.has("/")
   }
 
-  /// Returns the error in the spelling of a URI's user, password or port; nil if there is none. With such an error,
-  /// libpq would read part of the password as the host, the port or the database.
+  /// Returns the error in the user, password or port of a URI; nil if there is none. libpq would take part of such a
+  /// password as the host.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
     guard let start = end(of: "://", in: bytes) else { return nil }
@@ -49,7 +46,6 @@ package enum URLPassword {
     return hosts.split(separator: UInt8(ascii: ",")).allSatisfy { isPort(Array($0)) } ? nil : "its port is not a number"
   }
 
-  /// Returns whether the port in `host:port` is a number, or is missing.
   private static func isPort(_ host: [UInt8]) -> Bool {
     // The colons of an IPv6 address are in brackets.
     let name = host.first == UInt8(ascii: "[") ? host.firstIndex(of: UInt8(ascii: "]")) ?? 0 : 0
@@ -57,7 +53,7 @@ package enum URLPassword {
     return host[(colon + 1)...].allSatisfy { (0x30...0x39).contains($0) }
   }
 
-  /// Returns the range of bytes before the host that is, or may be, a password; nil if there is none.
+  /// The range of bytes before the host that may be a password; nil if there is none.
   private static func secret(in bytes: [UInt8]) -> Range<Int>? {
     guard let start = end(of: "://", in: bytes) ?? userStart(in: bytes) else { return nil }
     var last = bytes.endIndex
@@ -80,8 +76,7 @@ package enum URLPassword {
     return first + 1..<hosts.endIndex
   }
 
-  /// Returns the index at which the word with the last @ starts, in a text without a scheme:
-  /// `ann:secret@db.example/shop`. Nil if there is no @, and for an SQLite URL.
+  /// Returns where the word with the last @ starts, in a URI without a scheme such as `ann:secret@db.example/shop`.
   private static func userStart(in bytes: [UInt8]) -> Int? {
     guard let at = bytes.lastIndex(of: UInt8(ascii: "@")), !bytes.starts(with: "sqlite:".utf8) else { return nil }
     return bytes[..<at].lastIndex { $0 <= 0x20 || $0 == UInt8(ascii: "'") }.map { $0 + 1 } ?? 0
@@ -95,9 +90,6 @@ package enum URLPassword {
   }
 
   /// Returns the text without the values of password options: `?password=…` and `password = '…'`.
-  ///
-  /// A value is removed up to the next option with a known name, or up to its closing quote. A password may contain any
-  /// character.
   private static func withoutOptions(_ text: String) -> String {
     let bytes = Array(text.utf8)
     var shown: [UInt8] = []
@@ -114,7 +106,7 @@ package enum URLPassword {
     return String(decoding: shown, as: UTF8.self)
   }
 
-  /// Returns the range of a password option's value, if such an option's name begins at index `start`; nil otherwise.
+  /// Returns the range of a password's value, if a password option begins at index `start`; nil otherwise.
   private static func secretValue(in bytes: [UInt8], at start: Int) -> Range<Int>? {
     func isName(_ byte: UInt8) -> Bool {
       (0x61...0x7a).contains(byte | 0x20) || (0x30...0x39).contains(byte) || byte == UInt8(ascii: "_")
@@ -140,8 +132,7 @@ package enum URLPassword {
     return first..<at
   }
 
-  /// Returns a URL without the values of options whose names are not known, because one may be a misspelt `password`.
-  /// An option without a value is hidden as a whole.
+  /// Returns a URL without the values of unknown options, because one may be a misspelled `password`.
   private static func withoutUnknown(_ bytes: [UInt8]) -> [UInt8] {
     let (server, file) = (end(of: "://", in: bytes), end(of: "sqlite:", in: bytes))
     guard let start = server ?? file else { return bytes }

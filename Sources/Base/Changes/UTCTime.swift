@@ -2,8 +2,7 @@
 package struct UTCTime: CustomStringConvertible {
   private let microseconds: Int64
 
-  /// Creates a time from µs since 1970 UTC. A time before the year -9999 or after 9999 is shown as the first or last
-  /// moment of that range.
+  /// Creates a time from µs since 1970 UTC. The year is limited to -9999 to 9999.
   package init(_ microseconds: Int64) {
     self.microseconds = min(max(microseconds, NumberBounds.times.lowerBound), NumberBounds.times.upperBound)
   }
@@ -25,9 +24,8 @@ package struct UTCTime: CustomStringConvertible {
     return ((n - remainder) / divisor, remainder)
   }
 
-  /// Returns year, month and day in the Gregorian calendar for a number of days since 1970-01-01. The calendar's cycle
-  /// of 400 years has 146,097 days. Cycles start on March 1st of the year 0, so that a leap day is the last of its
-  /// year.
+  /// Returns the Gregorian date of a number of days since 1970-01-01. Years are counted from March 1st, so that a leap
+  /// day is the last one.
   private static func date(ofDay day: Int64) -> (Int64, Int64, Int64) {
     let (cycle, dayOfCycle) = floored(day + 719_468, 146_097)
     let year = (dayOfCycle - dayOfCycle / 1460 + dayOfCycle / 36_524 - dayOfCycle / 146_096) / 365

@@ -1,18 +1,17 @@
-/// One value of a column in SQLite or PostgreSQL. Code for large numbers of rows uses encoded bytes instead
-/// (``ImageView``).
+/// One value of a column in SQLite or PostgreSQL.
 package enum Value: Hashable, Sendable {
   case null
   case integer(Int64)
   case real(Double)
   case text([UInt8])
   case blob([UInt8])
-  /// A value in the exact text form that PostgreSQL prints for the column's declared type.
+  /// A value in the text form that PostgreSQL prints for the column's type.
   case exact([UInt8])
 
   package static func text(_ text: String) -> Value { .text(Array(text.utf8)) }
 }
 
-/// One value of an image, read in place: its pointers are valid only as long as the record's bytes.
+/// One value of an image, read without a copy. The pointers are valid only as long as the record's bytes.
 @frozen public enum ColumnView {
   case unchanged
   case null
@@ -22,7 +21,7 @@ package enum Value: Hashable, Sendable {
   case blob(UnsafeRawBufferPointer)
   case exact(UnsafeRawBufferPointer)
 
-  /// A copy of the value, which outlives the record; nil for an unchanged column.
+  /// A copy of the value; nil for an unchanged column.
   package var value: Value? {
     switch self {
     case .unchanged: nil
@@ -39,7 +38,7 @@ package enum Value: Hashable, Sendable {
   @inlinable public var isUnchanged: Bool { if case .unchanged = self { true } else { false } }
 }
 
-/// The tags that begin values in images (`docs/trail-format.md`, change).
+/// The bytes that begin each value in an image (`docs/trail-format.md`, change).
 package enum ValueTag {
   package static let unchanged: UInt8 = 0
   package static let null: UInt8 = 1
@@ -87,7 +86,7 @@ extension ByteWriter {
     }
   }
 
-  /// Appends an image: its length in bytes, then `values`, one for each column (nil: unchanged).
+  /// Appends an image: its length in bytes, then a value for each column, nil if unchanged.
   package mutating func appendImage(_ values: [Value?]) {
     var inner = ByteWriter(capacity: 256)
     for value in values { inner.append(value) }
@@ -113,12 +112,11 @@ extension ByteReader {
   @inlinable public mutating func readImage() throws -> ImageView { ImageView(bytes: try readCounted()) }
 }
 
-/// The encoded values of one row, in the order of the schema's columns; valid only as long as the record's bytes.
+/// The encoded values of one row, in the order of the schema's columns, valid only as long as the record's bytes.
 @frozen public struct ImageView {
   public let bytes: UnsafeRawBufferPointer
   @inlinable public init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
-  /// Returns the number of values. Throws ``DecodingError`` if one cannot be read.
   package func columnCount() throws -> Int {
     var reader = ByteReader(bytes)
     var count = 0
@@ -139,13 +137,11 @@ extension ByteReader {
 }
 
 extension Value {
-  /// The content of a text value as a string; empty for any other value.
   package var string: String { if case .text(let bytes) = self { String(decoding: bytes, as: UTF8.self) } else { "" } }
 }
 
 extension Value {
-  /// Calls `body` with the value as a ``ColumnView``, the form of the values in images. The view is valid only in the
-  /// call.
+  /// Calls `body` with the value as a ``ColumnView``, which is valid only during the call.
   package func withView<T>(_ body: (ColumnView) -> T) -> T {
     switch self {
     case .null: body(.null)
@@ -157,7 +153,7 @@ extension Value {
     }
   }
 
-  /// The value in a short form for messages.
+  /// The value in at most 40 bytes, for messages.
   package var shown: String { shown(max: 40) }
 
   /// Returns the value as text for messages: at most `max` bytes, from byte `start` on.
@@ -184,8 +180,6 @@ extension Value {
     }
   }
 
-  /// Returns a text with control characters and invalid UTF-8 as escapes. If the text was cut, a partial character at
-  /// its end is left out.
   private static func escaped(_ bytes: ArraySlice<UInt8>, isCut: Bool) -> String {
     var text = ""
     var parser = Unicode.UTF8.ForwardParser()

@@ -1,6 +1,4 @@
-/// A waiting row of a two-way database, in the form in which a refresh sends it through a trail.
-///
-/// The table at the source lacks the row, because another row of higher rank has one of its unique values.
+/// A waiting row of a two-way database, as a refresh sends it through a trail.
 ///
 ///     var writer = ByteWriter()
 ///     writer.appendWaitingRow(schema: 1, [.integer(4), .text(name)], clock: 9, origin: "till-7.pos", number: 2)
@@ -8,7 +6,7 @@ package struct WaitingRow {
   package var schemaID: UInt64
   package var image: ImageView
   /// The clock, the trail and the number of the transaction that wrote the row last. The trail is empty if the source
-  /// no longer stored the transaction.
+  /// no longer knows the transaction.
   package var clock: UInt64
   package var origin: String
   package var number: UInt64

@@ -1,4 +1,4 @@
-/// A matcher for patterns in which `*` is any number of Unicode scalars and `?` is one.
+/// A matcher of patterns, in which `*` stands for any characters and `?` for one.
 enum Wildcard {
   static func matches(_ pattern: String, _ name: String) -> Bool {
     let (pattern, name) = (Array(pattern.unicodeScalars), Array(name.unicodeScalars))

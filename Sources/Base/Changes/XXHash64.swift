@@ -1,4 +1,4 @@
-/// The hash function XXH64: fast and of good quality, but not resistant to deliberate collisions.
+/// The hash function XXH64, which is not resistant to deliberate collisions.
 ///
 /// Source: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 package enum XXHash64 {
