@@ -2,8 +2,7 @@ import CShims
 
 /// The checksum CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
 package enum CRC32C {
-  /// Returns the checksum of `bytes`. If other bytes precede `bytes`, `before` is the checksum of those bytes, and the
-  /// result is the checksum of both.
+  /// Returns the checksum of `bytes`, continued from `before`, the checksum of the bytes before them.
   package static func of(_ bytes: UnsafeRawBufferPointer, continuing before: UInt32 = 0) -> UInt32 {
     cairn_crc32c(before, bytes.baseAddress, bytes.count)
   }

@@ -1,7 +1,6 @@
 import Glibc
 
-/// Returns `count` bytes from the kernel's random number generator: getentropy(3). Stops the process if the generator
-/// fails, because no identity could be trusted then.
+/// Returns `count` bytes from the kernel's random number generator. Stops the process if the generator fails.
 package func randomBytes(_ count: Int) -> [UInt8] {
   var bytes = [UInt8](repeating: 0, count: count)
   bytes.withUnsafeMutableBytes { buffer in

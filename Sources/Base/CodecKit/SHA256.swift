@@ -1,7 +1,7 @@
 import CCrypto
 import Changes
 
-/// A reusable SHA-256 hasher over libcrypto. Not Sendable.
+/// A reusable SHA-256 hasher over libcrypto, for one thread.
 package final class SHA256 {
   private let context: OpaquePointer
   private let copy: OpaquePointer
@@ -43,8 +43,7 @@ package final class SHA256 {
     return digest(copy)
   }
 
-  /// Returns SHA-256(before ‖ content): the chain hash after a block (`docs/trail-format.md`, Chain hash).
-  /// The hasher must have no pending data.
+  /// Returns SHA-256(before ‖ content): the chain hash after a block. The hasher must have no pending data.
   package func chain(before: ChainHash, content: UnsafeRawBufferPointer) -> ChainHash {
     update(before.bytes)
     update(content)
@@ -59,8 +58,7 @@ package final class SHA256 {
     }
   }
 
-  /// Stops the process if libcrypto reports an error. After a successful init, calls of libcrypto fail only if memory
-  /// has run out or the context is misused.
+  // After a successful init, calls of libcrypto fail only if memory has run out or the context is misused.
   private func must(_ result: Int32) { precondition(result == 1, "libcrypto failed to compute SHA-256") }
 
   private static var unavailable: CairnError {

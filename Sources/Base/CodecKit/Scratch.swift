@@ -1,10 +1,8 @@
 import Glibc
 
-/// Reusable memory for one value at a time; it grows as needed.
-///
-/// Memory above 1 MiB is mapped on its own, so releasing it returns it to the system at once.
+/// Reusable memory for one value at a time, which grows as needed.
 package struct Scratch: ~Copyable {
-  /// The size in bytes above which memory is mapped instead of taken from malloc(3), which might keep released memory.
+  // Memory above this size is mapped, because malloc(3) might keep what is released.
   private static let mappedAbove = 1 << 20
 
   private var base: UnsafeMutableRawPointer
@@ -17,14 +15,13 @@ package struct Scratch: ~Copyable {
 
   deinit { Self.deallocate(base, capacity) }
 
-  /// Returns the first `count` bytes. If the memory has to grow, its content is lost and pointers from earlier calls
-  /// are invalid.
+  /// Returns the first `count` bytes. If the memory grows, its content is lost and earlier pointers are invalid.
   package mutating func bytes(_ count: Int) -> UnsafeMutableRawBufferPointer {
     if count > capacity { replace(max(count, min(capacity * 2, 1 << 20))) }
     return UnsafeMutableRawBufferPointer(start: base, count: count)
   }
 
-  /// Reduces the memory to `bytes` bytes, if it is larger; pointers from earlier calls are then invalid.
+  /// Reduces the memory to `bytes` bytes, if it is larger. Earlier pointers are then invalid.
   package mutating func shrink(above bytes: Int) { if capacity > bytes { replace(bytes) } }
 
   private mutating func replace(_ bytes: Int) {

@@ -1,6 +1,6 @@
 import CZstd
 
-/// zstd compression with contexts that are created once and reused. Not Sendable.
+/// zstd compression with reused contexts, for one thread.
 package final class Zstd {
   private var compressor: OpaquePointer?
   private var decompressor: OpaquePointer?
@@ -12,7 +12,7 @@ package final class Zstd {
     ZSTD_freeDCtx(decompressor)
   }
 
-  /// Compresses at level 1 into one frame. Returns the length of the frame; nil if it does not fit into `buffer`.
+  /// Compresses at level 1 into one frame. Returns its length; nil if the frame does not fit into `buffer`.
   package func compress(_ bytes: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer) -> Int? {
     if compressor == nil { compressor = ZSTD_createCCtx() }
     guard let compressor else { return nil }

@@ -5,18 +5,14 @@ import SystemKit
 /// The content of a new certificate.
 package struct CertificateTerms: Sendable {
   package enum Purpose: Sendable {
-    /// A certificate of an authority, which signs other certificates.
     case authority
-    /// A certificate of a node that listens under these names and addresses. The node may also use it to dial other
-    /// nodes.
+    /// A certificate of a node that listens under these host names and addresses.
     case server(names: [String])
-    /// A certificate of a node that only dials other nodes.
     case client
   }
 
   package var commonName: String
   package var purpose: Purpose
-  /// The start of the validity, in µs since 1970 UTC.
   package var notBefore: Int64
   package var notAfter: Int64
 
@@ -27,7 +23,6 @@ package struct CertificateTerms: Sendable {
 }
 
 extension Certificate {
-  /// Returns a self-signed certificate.
   package static func selfSigned(_ terms: CertificateTerms, key: PrivateKey) throws -> Certificate {
     let certificate = try Certificate()
     try GnuTLSError.check(gnutls_x509_crt_set_key(certificate.handle, key.handle))
@@ -35,8 +30,8 @@ extension Certificate {
     return try certificate.sign(by: certificate, key: key)
   }
 
-  /// Returns a certificate for the public key in a request, signed by an authority. Nothing but the key is taken from
-  /// the request.
+  /// Returns a certificate for the public key in a request, signed by an authority. Nothing else of the request is
+  /// used.
   package static func issue(
     _ terms: CertificateTerms, for request: CertificateRequest, by authority: Certificate, key: PrivateKey
   ) throws -> Certificate {
@@ -84,7 +79,6 @@ extension Certificate {
     }
   }
 
-  /// Adds a host name, an IPv4 address or an IPv6 address to the names of the certificate.
   private func addName(_ name: String) throws {
     var bytes = [UInt8](repeating: 0, count: 16)
     let type: gnutls_x509_subject_alt_name_t

@@ -1,7 +1,7 @@
 import CTLS
 import Glibc
 
-/// An X.509 certificate. Not Sendable: it belongs to one thread.
+/// An X.509 certificate, for use by one thread.
 package final class Certificate {
   let handle: gnutls_x509_crt_t
 
@@ -59,13 +59,11 @@ package final class Certificate {
     return code >= 0 ? hexadecimal(bytes.prefix(count)) : ""
   }
 
-  /// The SHA-256 of the public key, 32 bytes. A client without an authority recognizes a server by this hash, which
-  /// ``ClientTLS/pin`` has in Base64.
+  /// The SHA-256 of the public key, 32 bytes.
   package var keyDigest: [UInt8] {
     keyID { gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }
 
-  /// The start of the validity, in µs since 1970 UTC.
   package var notBefore: Int64 { Int64(gnutls_x509_crt_get_activation_time(handle)) * 1_000_000 }
   package var notAfter: Int64 { Int64(gnutls_x509_crt_get_expiration_time(handle)) * 1_000_000 }
 
@@ -82,7 +80,6 @@ package final class Certificate {
     gnutls_x509_crt_check_issuer(handle, authority.handle) == 1
   }
 
-  /// Whether the certificate may sign others.
   package var isAuthority: Bool {
     var (critical, isAuthority, length): (UInt32, UInt32, Int32) = (0, 0, 0)
     return gnutls_x509_crt_get_basic_constraints(handle, &critical, &isAuthority, &length) >= 0 && isAuthority != 0

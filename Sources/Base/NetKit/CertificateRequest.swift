@@ -1,6 +1,6 @@
 import CTLS
 
-/// A request for a certificate: a name and a public key, signed with its private key. Source: RFC 2986.
+/// A request for a certificate: a name and a public key, signed with the private key (RFC 2986).
 package final class CertificateRequest {
   let handle: gnutls_x509_crq_t
 
@@ -25,7 +25,7 @@ package final class CertificateRequest {
     try GnuTLSError.check(gnutls_x509_crq_sign2(handle, key.handle, GNUTLS_DIG_SHA256, 0))
   }
 
-  /// Reads a request. Throws unless its signature proves that its maker has the private key.
+  /// Reads a request. Throws if its signature does not match its public key.
   package convenience init(pem: String) throws {
     try self.init(empty: ())
     try Array(pem.utf8).asDatum { try GnuTLSError.check(gnutls_x509_crq_import(handle, $0, GNUTLS_X509_FMT_PEM)) }
@@ -40,13 +40,13 @@ package final class CertificateRequest {
     }
   }
 
-  /// SHA-256 of the public key, as ``Certificate/keyDigest``.
+  /// The SHA-256 of the public key, 32 bytes.
   package var keyDigest: [UInt8] {
     keyID { gnutls_x509_crq_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }
 
-  /// The reason why a key of this kind gets no certificate. Nil for ECDSA from 256 bits, Ed25519, and RSA of 2048 to
-  /// 8192 bits.
+  /// The reason why a public key of this kind gets no certificate. Nil for ECDSA from 256 bits, Ed25519, and RSA of
+  /// 2048 to 8192 bits.
   package var keyProblem: String? {
     var bits: UInt32 = 0
     let code = gnutls_x509_crq_get_pk_algorithm(handle, &bits)

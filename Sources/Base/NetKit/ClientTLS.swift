@@ -1,15 +1,14 @@
-/// The certificate that a client shows, and the authorities that it trusts. The files are read with each new
-/// connection.
+/// The certificate that a client shows, and the authorities that it trusts. Each new connection reads the files again.
 package struct ClientTLS: Sendable, Equatable {
   /// The path of the file with the certificate, in PEM; nil if the client shows none.
   package var certificate: String?
   package var key: String?
-  /// The path of the file with the trusted authorities; nil: the authorities of the system.
+  /// The path of the file with the trusted authorities; nil for those of the system.
   package var authorities: String?
-  /// The name that the server's certificate must be for, instead of the URL's host.
+  /// The host name that the server's certificate must have; nil for the URL's host.
   package var name: String?
-  /// The server's public key: `sha256//` and the Base64 of its SHA-256. The client verifies the server by this key,
-  /// instead of by an authority and a name.
+  /// The server's public key, as `sha256//` and the Base64 of its SHA-256, by which the client verifies the server
+  /// without an authority.
   package var pin: String?
 
   package init(

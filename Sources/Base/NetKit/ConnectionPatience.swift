@@ -1,22 +1,20 @@
-/// The time limits of a listener for one connection. Times are milliseconds on a clock that never jumps.
+/// The time limits of a listener for one connection. Times are in ms on a monotonic clock.
 struct ConnectionPatience: Equatable, Sendable {
   enum Phase: Equatable, Sendable {
-    /// The connection waits for a request; the first wait includes the handshake.
+    /// The connection waits for a request. The first wait includes the TLS handshake.
     case waiting(isFirst: Bool)
-    /// The handler answers the request. There is no time limit.
+    /// The server computes its answer. There is no time limit.
     case handling
-    /// The connection receives a body or sends an answer.
     case moving
-    /// The connection receives a body that the server drops.
+    /// The connection receives a body that the server ignores.
     case dropping
-    /// The connection receives a body from a client that has not proved its identity.
+    /// The connection receives a body from a client that has not shown a valid certificate.
     case receivingFromStranger
   }
 
   private(set) var phase: Phase
   private var since: Int64
   private var moved: UInt64 = 0
-  /// The time at which the body of a client without a proven identity began; nil if there is none.
   private var bodyBegun: Int64?
 
   init(now: Int64) { (phase, since) = (.waiting(isFirst: true), now) }
@@ -31,10 +29,8 @@ struct ConnectionPatience: Equatable, Sendable {
     (self.phase, since, bodyBegun) = (phase, begun, begun)
   }
 
-  /// Returns whether the connection has exceeded a time limit and must be ended.
-  ///
-  /// `moved` is the number of bytes that the peer has sent and received in all. New bytes restart the time limit of a
-  /// body or an answer, but not that of a request's head.
+  /// Returns whether the connection has exceeded a time limit and must be ended. `moved` counts the bytes sent and
+  /// received so far.
   mutating func isOver(now: Int64, moved: UInt64, _ limits: HTTPLimits) -> Bool {
     let seconds: Int
     switch phase {

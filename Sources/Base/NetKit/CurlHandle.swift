@@ -4,10 +4,10 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Owns one easy handle of libcurl and the multi handle that drives it, so that a stop signal ends a wait.
+/// One libcurl easy handle and the multi handle that drives it, so that a stop signal can end a wait.
 final class CurlHandle {
   private static let isReady: Bool = curl_global_init(Int(CURL_GLOBAL_ALL)) == CURLE_OK
-  /// The interval, in milliseconds, at which a waiting request calls ``Pulse/beat()`` to show that its thread is alive.
+  // A request that waits reports at this interval that its thread is alive.
   private static let beatMilliseconds: Int32 = 1000
 
   private let easy: UnsafeMutableRawPointer
@@ -35,13 +35,12 @@ final class CurlHandle {
   func set(_ option: CURLoption, _ value: Int) { _ = cairn_curl_set_long(easy, option, value) }
   func set(_ option: CURLoption, offset: Int64) { _ = cairn_curl_set_offset(easy, option, curl_off_t(offset)) }
   func set(_ option: CURLoption, pointer: UnsafeRawPointer?) { _ = cairn_curl_set_pointer(easy, option, pointer) }
-  /// Sets an option of the handle to a text, which libcurl copies.
   func set(_ option: CURLoption, text: String?) {
     guard let text else { return set(option, pointer: nil) }
     _ = text.withCString { cairn_curl_set_pointer(easy, option, $0) }
   }
 
-  /// Makes the kernel probe the connection, also while it is idle, so that a dead link is detected.
+  /// Makes the kernel probe an idle connection, so that a dead link is detected.
   func watchConnection() {
     _ = cairn_curl_set_socket(easy, CURLOPT_SOCKOPTFUNCTION) { _, descriptor, _ in
       cairn_tcp_watch(descriptor, Int32(HTTPLimits.linkSeconds))
@@ -61,14 +60,13 @@ final class CurlHandle {
 
   var errorText: String { String(cString: errorBuffer) }
 
-  /// Whether the last request had a connection that was ready to send it.
   var wasConnected: Bool {
     var microseconds: curl_off_t = 0
     _ = cairn_curl_get_pointer(easy, CURLINFO_PRETRANSFER_TIME_T, &microseconds)
     return microseconds > 0
   }
 
-  /// The system's error number of the last failed attempt to connect.
+  /// The `errno` of the last failed attempt to connect.
   var systemCode: Int32 {
     var code = 0
     _ = cairn_curl_get_long(easy, CURLINFO_OS_ERRNO, &code)
@@ -93,7 +91,7 @@ final class CurlHandle {
     }
   }
 
-  /// Returns the certificate that a server shows, trusted or not. No request is sent to the server.
+  /// Returns the certificate that a server shows, trusted or not. No HTTP request is sent.
   func serverCertificate(_ url: String, connectTo: String?, seconds: Int) throws -> Certificate {
     setConnectTo(connectTo)
     set(CURLOPT_URL, text: url)
@@ -118,12 +116,11 @@ final class CurlHandle {
   }
 }
 
-/// A list of header lines. libcurl does not copy the list, so the object must exist as long as libcurl uses it.
+/// A list of header lines. libcurl does not copy it, so the object must outlive the request.
 final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 
-  /// Creates the list. If two headers have the same name, the first one is sent. A header with an empty value is not
-  /// sent, even if libcurl would send it by default.
+  /// Creates the list. Of two headers with the same name, the first is sent. An empty value suppresses a header.
   init(_ headers: [(String, String)], unless given: [String]) {
     var names: Set<String> = []
     for (name, value) in headers where names.insert(name.asciiLowercased).inserted {

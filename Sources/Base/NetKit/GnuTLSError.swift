@@ -1,18 +1,15 @@
 import CTLS
 
-/// An error that GnuTLS reported.
 struct GnuTLSError: Error, CustomStringConvertible {
   let code: Int32
   var description: String { gnutls_strerror(code).map { String(cString: $0) } ?? "error \(code)" }
 
-  /// Throws if a result code of GnuTLS is an error.
   static func check(_ code: Int32) throws(GnuTLSError) {
     if code < 0 { throw GnuTLSError(code: code) }
   }
 }
 
 extension [UInt8] {
-  /// Calls `body` with these bytes as a datum of GnuTLS, which does not change them.
   func asDatum<T>(_ body: (UnsafePointer<gnutls_datum_t>) throws -> T) rethrows -> T {
     try withUnsafeBufferPointer { bytes in
       var datum = gnutls_datum_t(
@@ -22,18 +19,17 @@ extension [UInt8] {
   }
 }
 
-/// Returns a copy of the bytes that GnuTLS has allocated, and frees them.
+/// Returns a copy of bytes that GnuTLS has allocated, and frees them.
 func take(_ datum: gnutls_datum_t) -> [UInt8] {
   defer { cairn_tls_free(datum.data) }
   return Array(UnsafeBufferPointer(start: datum.data, count: Int(datum.size)))
 }
 
-/// Returns bytes as hexadecimal digits, in lower case.
 package func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
   bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
 }
 
-/// Returns bytes in Base64. Source: RFC 4648, section 4.
+/// Returns bytes in Base64 (RFC 4648, section 4).
 package func base64(_ bytes: [UInt8]) -> String {
   bytes.asDatum { datum in
     var text = gnutls_datum_t()

@@ -1,12 +1,12 @@
 /// The address of a listener: scheme, host and port of a URL.
 package struct HTTPBase: Equatable, Sendable {
   package let isTLS: Bool
-  /// A name, an IPv4 address, or an IPv6 address without brackets.
+  /// A host name, an IPv4 address, or an IPv6 address without brackets.
   package let host: String
   package let port: UInt16
 
-  /// Reads `https://host:port` or `http://host:port`, with 443 and 80 if there is no port. Nil for anything else, and
-  /// if there is a path, a query or a user.
+  /// Reads `https://host:port` or `http://host:port`. The default ports are 443 and 80. Nil for any other text, such as
+  /// a URL with a path.
   package init?(_ text: String) {
     var rest = Substring(text)
     if rest.hasPrefix("https://") {
@@ -40,7 +40,7 @@ package struct HTTPBase: Equatable, Sendable {
     }
   }
 
-  /// The host in the form for a URL: an IPv6 address has brackets.
+  /// The host as a URL has it: an IPv6 address is in brackets.
   package var hostInURL: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host }
   package var address: String { "\(hostInURL):\(port)" }
   package var url: String { "\(isTLS ? "https" : "http")://\(address)" }

@@ -6,10 +6,9 @@ import SystemKit
 /// The answer of a server to one HTTP request, as the client receives it.
 package struct HTTPReply: Sendable {
   package let status: Int
-  /// The headers of the answer by name; the names are in lower case.
+  /// The headers of the answer; the names are in lower case.
   package let headers: [String: String]
-  /// The part of the body that was not passed to the sink. It is the whole body if there was no sink, or if the status
-  /// is not a success.
+  /// The body of the answer; empty if a sink has received it.
   package let body: [UInt8]
 
   package init(status: Int, headers: [String: String] = [:], body: [UInt8] = []) {
@@ -17,15 +16,14 @@ package struct HTTPReply: Sendable {
   }
 }
 
-/// A client of one listener, over one connection that stays open between requests. It belongs to one thread. Source:
-/// libcurl(3).
+/// A client of one HTTP server, over one connection that stays open between requests. Only one thread may use the
+/// client.
 package final class HTTPClient {
   package struct Options: Sendable {
     package var connectSeconds: Int
-    /// The number of seconds without a byte in either direction after which a request fails. It is greater than the
-    /// longest time for which a request asks the peer to wait.
+    /// The number of seconds without a byte in either direction after which a request fails.
     package var silenceSeconds: Int
-    /// The limit on bytes per second. Clients with the same object share the limit.
+    /// The limit on bytes per second. Clients with the same object share it.
     package var rate: RateLimit?
     /// The name of this node, sent in `Cairn-Node`.
     package var node: String?
@@ -41,7 +39,7 @@ package final class HTTPClient {
     }
   }
 
-  /// The error for a request that was in progress when the stop signal was set.
+  /// The error of a request that the stop signal interrupted.
   package struct Stopped: Error {
     package init() {}
   }
@@ -52,7 +50,7 @@ package final class HTTPClient {
   private let stop: StopSignal
   private let curl: CurlHandle
 
-  /// Creates a client. It connects with the first request.
+  /// Creates a client.
   ///
   /// - Throws: `bad-url` if `base` is not `https://host:port` or `http://host:port`.
   package init(base: String, tls: ClientTLS? = nil, options: Options = Options(), stop: StopSignal) throws {
@@ -67,10 +65,8 @@ package final class HTTPClient {
     configure()
   }
 
-  /// Sends a request and waits for all of the answer; `target` is path and query, escaped.
-  ///
-  /// The body of a success goes to `sink`, if there is one, while it arrives. If `body` is nil, the body of the request
-  /// is read from `source`. After an error, the next request opens a new connection.
+  /// Sends a request and waits for the whole answer. `target` is the escaped path and query. The body of a success goes
+  /// to `sink`, if there is one.
   ///
   /// - Throws: ``Stopped``; `peer-unreachable` and `peer-untrusted`, after which the caller may try again; the errors
   ///   of `sink` and `source`.
@@ -132,8 +128,7 @@ package final class HTTPClient {
 
   // MARK: Set once
 
-  /// The base of the URLs. It has the name that the server's certificate must be for; ``connectTo`` has the address to
-  /// dial.
+  /// The URL has the host name that the server's certificate must have, not the address to dial.
   private var urlBase: String {
     guard base.isTLS, let name = tls?.name else { return base.url }
     return "https://\(name):\(base.port)"

@@ -3,13 +3,13 @@ import Glibc
 import SystemKit
 import Synchronization
 
-/// The connection of one peer at a listener, from accept to close.
+/// The connection of one client to a listener, from accept to close.
 final class HTTPConnection: Sendable {
   enum Excess: Sendable { case none, total, address }
 
   private let descriptor: Int32
   let remote: String
-  /// The limit that this connection exceeds: the limit on all connections, the limit on those of its address, or none.
+  /// The limit on connections that this connection exceeds; none if it is accepted.
   let excess: Excess
   private let patience: Mutex<ConnectionPatience>
   private let verdict = Mutex<PeerVerdict?>(nil)
@@ -28,8 +28,7 @@ final class HTTPConnection: Sendable {
     patience.withLock { $0.enter(phase, now: now) }
   }
 
-  /// Returns the verdict on the peer's certificate. `judge` is called once for each connection, when the verdict is
-  /// first needed.
+  /// Returns the verdict on the certificate that the client showed. `judge` is called once for each connection.
   func peer(_ judge: () -> PeerVerdict) -> PeerVerdict {
     verdict.withLock { known in
       let verdict = known ?? judge()
@@ -38,31 +37,28 @@ final class HTTPConnection: Sendable {
     }
   }
 
-  /// The request that is being answered; nil between two requests, and while a request is being refused.
+  /// The request that is being answered; nil between two requests and while a request is refused.
   var underWay: HTTPRequest? {
     get { request.withLock { $0 } }
     set { request.withLock { $0 = newValue } }
   }
 
-  /// Whether the client has not proved its identity yet. Without TLS: whether it has not sent a request yet.
+  /// Whether the client has not shown a valid certificate yet; without TLS, whether it has sent no request yet.
   var isStranger: Bool {
     get { stranger.load(ordering: .relaxed) }
     set { stranger.store(newValue, ordering: .relaxed) }
   }
-  /// The certificate names under which the listener counts this connection, usually one. The number of connections of
-  /// each name is limited.
+  /// The certificate names, usually one, under which the limit of connections per name counts this connection.
   var names: Set<String> { counted.withLock { $0 } }
   func countsFor(_ name: String) { _ = counted.withLock { $0.insert(name) } }
   var isEnded: Bool { ended.load(ordering: .relaxed) }
 
-  /// Ends the connection by shutting down its socket, so that the thread that serves it stops. Call it only while the
-  /// descriptor is known to be open.
+  /// Shuts the socket down, so that the thread that serves it stops. The descriptor must still be open.
   func end() {
     ended.store(true, ordering: .relaxed)
     shutdown(descriptor, Int32(SHUT_RDWR))
   }
 
-  /// Ends the connection if it has exceeded its time limit; see ``end()``.
   func endWhenOver(now: Int64, _ limits: HTTPLimits) {
     let moved = cairn_tcp_moved(descriptor)
     if patience.withLock({ $0.isOver(now: now, moved: moved, limits) }) { end() }

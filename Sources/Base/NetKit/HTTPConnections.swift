@@ -5,10 +5,9 @@ import Synchronization
 final class HTTPConnections: Sendable {
   private struct State {
     var all: [ObjectIdentifier: HTTPConnection] = [:]
-    /// The connections whose clients had not proved their identity at the last check, oldest first.
+    /// The connections whose clients have not shown a valid certificate yet, oldest first.
     var strangers: [HTTPConnection] = []
     var perAddress: [String: Int] = [:]
-    /// The connections that have shown a certificate, by the name in the certificate.
     var perPeer: [String: Set<ObjectIdentifier>] = [:]
   }
 
@@ -34,8 +33,7 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends the oldest connection whose client has not proved its identity, to make room for a new one. So clients that
-  /// hold many connections open cannot keep peers out. Returns false if all connections belong to peers.
+  /// Ends the oldest connection whose client has shown no valid certificate. Returns false if there is none.
   private static func endStranger(_ state: inout State) -> Bool {
     state.strangers.removeAll { !$0.isStranger || $0.isEnded }
     guard let oldest = state.strangers.first else { return false }
@@ -43,8 +41,7 @@ final class HTTPConnections: Sendable {
     return true
   }
 
-  /// Counts a connection for the name in its certificate. Returns whether the number of connections of the name is
-  /// within the limit.
+  /// Counts a connection for the name in its certificate. Returns false if that name has too many connections.
   func admit(_ connection: HTTPConnection, _ name: String) -> Bool {
     state.withLock { state in
       let those = state.perPeer[name, default: []]
@@ -57,7 +54,6 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Removes a connection, before its descriptor is closed.
   func close(_ connection: HTTPConnection) {
     state.withLock { state in
       state.all[ObjectIdentifier(connection)] = nil
@@ -71,8 +67,7 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends each connection whose request in progress may not continue. An idle connection is checked at its next
-  /// request.
+  /// Ends each connection whose request in progress may not continue.
   ///
   /// - Parameter counts: Returns whether a certificate is still valid. It is called once for each certificate.
   /// - Parameter mayGoOn: Returns whether a request may still be answered.
@@ -96,7 +91,6 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends the connections that have exceeded their time limits.
   func endOverdue() {
     let now = Clock.monotonicMilliseconds
     // This is done under the lock: a connection is removed under it before its descriptor is closed.

@@ -1,10 +1,8 @@
 import CHTTP
 import Glibc
 
-/// A request and its answer: the state between libmicrohttpd's calls.
-///
-/// An answer is queued only after the whole body has arrived: libmicrohttpd closes the connection if it is queued
-/// earlier. So a refused body is read to its end, within limits.
+/// A request and its answer, between the calls of libmicrohttpd. An answer is queued only after the whole body has
+/// arrived; earlier, libmicrohttpd would close the connection.
 final class HTTPExchange {
   private enum Stage {
     case head
@@ -23,7 +21,6 @@ final class HTTPExchange {
     (self.target, self.server, self.connection) = (target, server, connection)
   }
 
-  /// Ends the exchange, after the answer was sent or the connection broke.
   func end() {
     switch stage {
     case .receiving(let sink): sink.abandon()
@@ -120,8 +117,8 @@ final class HTTPExchange {
 }
 
 extension HTTPResponse {
-  /// Returns the answer as a response object of libmicrohttpd, which then owns the answer's memory or descriptor. If
-  /// the object cannot be created, frees the memory or the descriptor, and returns nil.
+  /// The response object of libmicrohttpd then owns the answer's memory or descriptor. Returns nil, and frees them, if
+  /// it cannot be created.
   fileprivate func make() -> OpaquePointer? {
     let made: OpaquePointer?
     switch body {

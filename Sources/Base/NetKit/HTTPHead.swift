@@ -1,13 +1,11 @@
 import CHTTP
 
-/// The head of a request as received, checked before the request is carried out.
+/// The head of a request, checked for limits and form.
 struct HTTPHead {
   private let target: HTTPTarget?
   private let headers: [(String, String)]
-  /// The length of the body; nil if it is not known in advance.
   let contentLength: UInt64?
-  /// The answer to a head that is refused: above a limit, ambiguous, malformed, or of another version of HTTP; else
-  /// nil.
+  /// The error answer to a malformed or too large head; nil if the head is accepted.
   let fault: HTTPResponse?
 
   init(
@@ -53,7 +51,6 @@ struct HTTPHead {
       headers: headers)
   }
 
-  /// The answer to a peer that has more connections than the limit for the name in its certificate.
   static var tooManyOfPeer: HTTPResponse {
     fault(429, "busy", "there are too many connections of this peer", "end some, or try later")
   }

@@ -1,24 +1,21 @@
 /// The limits of a listener on connections, waits and bytes.
 package struct HTTPLimits: Sendable {
-  /// The seconds without a reply from the peer's kernel after which a link counts as dead, whichever side dialled.
+  /// The seconds without a sign from the peer's kernel after which a connection counts as dead.
   static let linkSeconds = 10
 
-  /// The maximum number of simultaneous connections. Further ones are answered with 503, unless a connection without a
-  /// proven identity can be ended instead.
+  /// The maximum number of connections at a time. A further one gets the status 503.
   package var connections: Int
-  /// The maximum number of simultaneous connections of one address; by default, half of all. Further ones are answered
-  /// with 429.
+  /// The maximum number of connections from one address; by default, half of all. A further one gets the status 429.
   package var perAddress: Int
-  /// The maximum number of simultaneous connections with one certificate name; by default, a quarter of all. Further
-  /// ones are answered with 429.
+  /// The maximum number of connections with one certificate name; by default, a quarter of all. A further one gets the
+  /// status 429.
   package var perPeer: Int
   /// The seconds after which a connection is ended if it neither sends a request nor transfers bytes.
   package var idleSeconds: Int
-  /// The seconds from the start of a connection to the end of its first request's head. It is also the time for the
-  /// whole body of a client that has not proved its identity.
+  /// The seconds from the accept to the end of the first request's head.
   package var handshakeSeconds: Int
   package var headerBytes: Int
-  /// The number of bytes of a refused body that are read before the connection is closed.
+  /// The number of bytes of a refused body that the server reads before it closes the connection.
   package var unwantedBytes: UInt64
 
   package init(

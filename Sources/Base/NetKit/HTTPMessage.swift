@@ -1,18 +1,16 @@
 import Glibc
 
-/// A request, as given by its head. Its body, if any, goes to a sink.
+/// The head of a request. An ``HTTPBodySink`` receives the body, if any.
 package struct HTTPRequest: Sendable {
   package let method: String
   /// The decoded path, without the query.
   package let path: String
   package let query: [String: String]
-  /// The address of the client, without port.
   package let remote: String
   package let isTLS: Bool
-  /// The peer that sends the request. Nil over plain HTTP, and if the peer sent no certificate or one that is not
-  /// accepted.
+  /// The certificate of the client; nil over plain HTTP, or if the certificate is missing or not accepted.
   package let peer: PeerCertificate?
-  /// The reason why the certificate of the peer is not accepted.
+  /// The reason why the client's certificate is not accepted; nil if it is accepted or missing.
   package let peerProblem: String?
   /// The length of the body; nil if it is not known in advance, 0 without a body.
   package let contentLength: UInt64?
@@ -28,7 +26,7 @@ package struct HTTPRequest: Sendable {
     self.headers = headers.map { (name: $0.0.asciiLowercased, value: $0.1) }
   }
 
-  /// Returns the first value of a header, whose name is compared without regard to case.
+  /// Returns the first value of a header. The case of the name is ignored.
   package func header(_ name: String) -> String? {
     let name = name.asciiLowercased
     return headers.first { $0.name == name }?.value
@@ -40,9 +38,9 @@ package struct HTTPResponse {
   package enum Body {
     case none
     case bytes([UInt8])
-    /// Memory of malloc(3), which is sent as it is; the response owns it.
+    /// Memory of malloc(3). The response owns it.
     case memory(UnsafeMutableRawBufferPointer)
-    /// A piece of a file; the response owns the descriptor.
+    /// A part of a file. The response owns the descriptor.
     case file(descriptor: Int32, offset: UInt64, count: UInt64)
   }
 
@@ -56,14 +54,12 @@ package struct HTTPResponse {
     (self.status, self.headers, self.body, self.closes) = (status, headers, body, closes)
   }
 
-  /// Makes an answer with a text in UTF-8.
   package init(status: UInt32, type: String, text: String, closes: Bool = false) {
     self.init(
       status: status, headers: [("Content-Type", type), ("Cache-Control", "no-store")], body: .bytes(Array(text.utf8)),
       closes: closes)
   }
 
-  /// Frees the memory or the descriptor of an answer that is not sent.
   func discard() {
     switch body {
     case .none, .bytes: break
@@ -73,29 +69,27 @@ package struct HTTPResponse {
   }
 }
 
-/// The decision on a request when its head has arrived.
+/// The decision of the handler after the head of a request has arrived.
 package enum HTTPAction {
   case answer(HTTPResponse)
   case receive(any HTTPBodySink)
 }
 
-/// A receiver of the body of one request, on the thread of its connection. Either `finish` or `abandon` is called,
-/// once.
+/// A receiver for the body of one request. Either `finish` or `abandon` is called, once.
 package protocol HTTPBodySink: AnyObject {
-  /// Takes the next bytes, which are valid during the call. If it returns an answer, the rest of the body is refused:
-  /// the server drops it or closes the connection.
+  /// Takes the next bytes, which are valid during the call. An answer other than nil refuses the rest of the body.
   func receive(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse?
   /// Returns the answer to the request, after the whole body has arrived.
   func finish() -> HTTPResponse
-  /// Ends the receiver without an answer: the connection broke, or the body was refused.
+  /// Ends the receiver without an answer, because the connection broke or the body was refused.
   func abandon()
 }
 
-/// A handler that answers requests. It is called on the connection's own thread, so it may wait.
+/// A handler that answers requests, on the thread of the connection, so that a wait is allowed.
 package protocol HTTPHandler: Sendable {
   func begin(_ request: HTTPRequest) -> HTTPAction
-  /// Returns whether a request in progress may continue. It is called several times a second, because a grant or
-  /// certificate may be revoked meanwhile. If it returns false, the connection is ended.
+  /// Returns whether a request in progress may continue. The listener calls this several times a second, and ends the
+  /// connection after false.
   func mayGoOn(_ request: HTTPRequest) -> Bool
 }
 

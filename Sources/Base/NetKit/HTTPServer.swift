@@ -5,12 +5,9 @@ import Glibc
 import Synchronization
 import SystemKit
 
-/// A listener for HTTP/1.1 on one address, with a thread for each connection. Source: libmicrohttpd(3).
-///
-/// Memory is bounded by the number of connections: 64 KiB for head and body of each, besides the memory of its handler
-/// and of TLS. Slow and silent connections are ended (``HTTPLimits``).
+/// An HTTP/1.1 server on one address, with a thread for each connection, over libmicrohttpd(3). Slow and silent
+/// connections are ended (``HTTPLimits``).
 package final class HTTPServer: Sendable {
-  /// The objects that the threads of connections share.
   final class Core: Sendable {
     let handler: any HTTPHandler
     let tls: ServerTLS?
@@ -28,20 +25,19 @@ package final class HTTPServer: Sendable {
     let core: Unmanaged<Core>
   }
 
-  /// The number of connections above the limit that the listener accepts only to send them a refusal.
+  // The number of connections above the limit that the listener accepts only to send them a refusal.
   private static let spareConnections = 16
   private static let connectionBytes = 65536
-  /// The pause in milliseconds between two checks of the requests in progress. A revoked certificate or grant ends a
-  /// request within that time.
+  // A revoked certificate or grant ends a request in progress within this time.
   private static let lookMilliseconds: Int32 = 250
   private static let stackBytes = 512 << 10
 
-  /// The port on which the server listens. If port 0 was asked for, it is the port that the kernel chose.
+  /// The port on which the server listens. If the caller passed 0, the kernel has chosen it.
   package let port: UInt16
   private let stopping = StopSignal()
   private let running: Mutex<Running?>
 
-  /// Creates a server, which listens already when the call returns.
+  /// Creates a server, which accepts connections when the call returns.
   ///
   /// - Throws: `io-failed` if the address cannot be bound or no thread can be started, `usage` if it is not an address,
   ///   `conf-value` if the certificate and the key cannot be used.
@@ -77,8 +73,7 @@ package final class HTTPServer: Sendable {
 
   deinit { stop() }
 
-  /// Stops the server, and returns when all handlers have ended. Before the call, the caller must end handlers that
-  /// wait. Later calls do nothing.
+  /// Stops the server, and returns when all handlers have ended. Later calls do nothing.
   package func stop() {
     stopping.set()
     guard let running = running.withLock({ $0.take() }) else { return }

@@ -1,13 +1,12 @@
-/// The path and query of a request, decoded. A text that could be read in two ways is invalid.
+/// The path and query of a request, decoded.
 ///
 /// Source: RFC 3986, sections 2.1, 3.3 and 3.4.
 package struct HTTPTarget: Equatable, Sendable {
   package let path: String
   package let query: [String: String]
 
-  /// Parses a text. The text must begin with `/`, have only complete escapes, and be UTF-8 without control characters
-  /// when decoded. Its path may have no empty, `.` or `..` parts, and no escaped slashes. If a query has a name twice,
-  /// the first value counts. Returns nil for any other text.
+  /// Parses an escaped path and query. Nil if the text is ambiguous: for example with an empty, `.` or `..` part, or an
+  /// escaped slash.
   package init?(_ text: String) {
     let halves = text.utf8.split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
     guard let first = halves.first, first.first == UInt8(ascii: "/") else { return nil }
@@ -32,7 +31,7 @@ package struct HTTPTarget: Equatable, Sendable {
     self.query = query
   }
 
-  /// Returns a text with every byte escaped that is not allowed in a path or query.
+  /// Returns a text in which every byte that a path or query may not have is escaped.
   package static func escape(_ text: String) -> String {
     var escaped = ""
     for byte in text.utf8 {

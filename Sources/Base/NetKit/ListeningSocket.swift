@@ -1,12 +1,12 @@
 import Changes
 import Glibc
 
-/// A TCP socket that listens. The caller that takes the descriptor closes it.
+/// A TCP socket that listens. The caller closes its descriptor.
 struct ListeningSocket {
   let descriptor: Int32
   let port: UInt16
 
-  /// Opens the socket. `::` listens on IPv4, too. Port 0 selects a free port.
+  /// Opens the socket. The host `::` listens on IPv4 too. Port 0 selects a free port.
   ///
   /// - Throws: `usage` if `host` is no address, `io-failed` if it cannot be bound.
   init(host: String, port: UInt16) throws {

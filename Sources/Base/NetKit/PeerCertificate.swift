@@ -1,4 +1,4 @@
-/// The facts in a certificate that a peer has shown.
+/// The facts in a certificate that a client has shown.
 package struct PeerCertificate: Equatable, Sendable {
   package let commonName: String
   /// SHA-256 of the certificate, in lower-case hexadecimal.

@@ -1,14 +1,13 @@
 import CTLS
 
-/// A listener's verdict on the certificate that a connection has shown, or on its absence.
+/// The decision whether a listener accepts a client's certificate; also for a client without one.
 struct PeerVerdict: Sendable, Equatable {
   private(set) var peer: PeerCertificate?
-  /// The reason why the certificate of the peer is not accepted.
+  /// The reason why the certificate is not accepted; nil if it is accepted or missing.
   private(set) var problem: String?
 
   static let none = PeerVerdict(peer: nil, problem: nil)
 
-  /// Judges the certificate that the peer sent in the handshake of a session of GnuTLS.
   static func judge(_ session: UnsafeMutableRawPointer?) -> PeerVerdict {
     guard let session else { return .none }
     let handle = OpaquePointer(session)
@@ -30,8 +29,7 @@ struct PeerVerdict: Sendable, Equatable {
     return PeerVerdict(peer: facts, problem: nil)
   }
 
-  /// Returns the verdict at the time `now`: the certificate may have expired or been revoked while the connection was
-  /// open.
+  /// Returns the verdict for the time `now`. The certificate may have expired or been revoked after the handshake.
   func now(_ now: Int64, revoked: (PeerCertificate) -> Bool) -> PeerVerdict {
     guard let peer else { return self }
     if peer.notAfter < now { return PeerVerdict(peer: nil, problem: "\(Self.named(peer)) has expired") }
@@ -43,7 +41,6 @@ struct PeerVerdict: Sendable, Equatable {
     "the certificate \(facts.fingerprint.prefix(16))… of '\(facts.commonName)'"
   }
 
-  /// Returns the fault of a certificate in words, from the status bits of its verification by GnuTLS.
   static func words(_ status: UInt32) -> String {
     let bits: [(gnutls_certificate_status_t, String)] = [
       (GNUTLS_CERT_REVOKED, "was revoked"), (GNUTLS_CERT_EXPIRED, "has expired"),

@@ -1,6 +1,6 @@
 import CTLS
 
-/// A private key. Not Sendable: it belongs to one thread.
+/// A private key, for use by one thread.
 package final class PrivateKey {
   let handle: gnutls_x509_privkey_t
 
@@ -13,7 +13,7 @@ package final class PrivateKey {
 
   deinit { gnutls_x509_privkey_deinit(handle) }
 
-  /// Generates an ECDSA key over P-256, which every program with TLS 1.3 supports.
+  /// Generates an ECDSA key over P-256.
   package convenience init() throws {
     try self.init(empty: ())
     let bits = UInt32(1) << 31 | GNUTLS_ECC_CURVE_SECP256R1.rawValue
@@ -27,7 +27,7 @@ package final class PrivateKey {
     }
   }
 
-  /// The private key as PKCS #8 in PEM, not encrypted.
+  /// The private key in PEM (PKCS #8), not encrypted.
   package var pem: String {
     get throws {
       var datum = gnutls_datum_t()
@@ -37,7 +37,7 @@ package final class PrivateKey {
     }
   }
 
-  /// The SHA-256 of the public key, equal to ``Certificate/keyDigest`` of its certificates.
+  /// The SHA-256 of the public key, 32 bytes.
   package var digest: [UInt8] {
     keyID { gnutls_x509_privkey_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }

@@ -1,11 +1,12 @@
-/// The certificate that a listener shows, and the authorities that it trusts. The files are read when it starts.
+/// The certificate that a listener shows, and the authorities that it trusts. The files are read when the listener
+/// starts.
 package struct ServerTLS: Sendable {
   /// The path of the file with the certificate, in PEM.
   package var certificate: String
   package var key: String
-  /// The path of the file with the authorities that must have signed the certificates of peers.
+  /// The path of the file with the authorities that sign the certificates of clients.
   package var authorities: String
-  /// Returns whether a certificate is revoked; called for each request.
+  /// Returns whether a certificate is revoked. The listener calls this for each request.
   package var revoked: @Sendable (PeerCertificate) -> Bool
 
   package init(
@@ -16,6 +17,5 @@ package struct ServerTLS: Sendable {
     self.revoked = revoked
   }
 
-  /// The GnuTLS priority string that allows TLS 1.3 only.
   static let priorities = "NORMAL:-VERS-ALL:+VERS-TLS1.3"
 }

@@ -1,7 +1,7 @@
 import Changes
 import SystemKit
 
-/// The content of the files of a listener: texts in PEM.
+/// The certificate, key and authorities of a listener, as texts in PEM.
 struct TLSFiles {
   let certificate: String
   let key: String

@@ -6,14 +6,12 @@ final class Transfer {
   private(set) var status = 0
   private(set) var headers: [String: String] = [:]
   private(set) var body: [UInt8] = []
-  /// The number of bytes of the answer's body that have been received so far.
   private(set) var received = 0
-  /// The error that the receiver of the answer's body or the source of the request's body threw.
+  /// The error that the sink of the answer or the source of the request's body threw.
   private(set) var error: (any Error)?
   private let sink: ((UnsafeRawBufferPointer) throws -> Void)?
   private let bodyBytesMax: Int
   private let source: (any HTTPBodySource)?
-  /// The number of bytes of the request's body that have been read from its ``HTTPBodySource``.
   private(set) var read = 0
 
   init(
@@ -92,9 +90,9 @@ final class Transfer {
   }
 }
 
-/// A body of a request that is read while it is sent.
+/// A request body that is produced while it is sent.
 package protocol HTTPBodySource: AnyObject {
   var count: Int { get }
-  /// Fills `buffer` with the bytes at `offset`. The same bytes may be asked for twice.
+  /// Fills `buffer` with the bytes of the body at `offset`. The same bytes may be asked for twice.
   func read(from offset: Int, into buffer: UnsafeMutableRawBufferPointer) throws
 }

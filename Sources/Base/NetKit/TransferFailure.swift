@@ -2,24 +2,23 @@ import CCurl
 import Changes
 import Glibc
 
-/// The reason why a request failed: the message of libcurl, and the error of Cairn that is made from it.
+/// A failed HTTP request: the message of libcurl, from which an error of Cairn is made.
 struct TransferFailure {
   let code: CURLcode
   let text: String
   let base: HTTPBase
-  /// The host name or address that the server's certificate must be for.
+  /// The host name or address that the server's certificate must have.
   let name: String
   let wasConnected: Bool
   let options: HTTPClient.Options
   let systemCode: Int32
 
-  /// Whether the connection failed because the server's certificate was not accepted. Then ``error(shown:)`` finds the
-  /// reason in the certificate.
+  /// Whether the server's certificate was not accepted.
   var isAboutTrust: Bool { code == CURLE_PEER_FAILED_VERIFICATION }
 
   var error: CairnError { error(shown: nil) }
 
-  /// Returns the error.
+  /// Returns the error for the operator.
   ///
   /// - Parameter shown: The certificate that the server presented; nil if it is not known.
   func error(shown: Certificate?) -> CairnError {

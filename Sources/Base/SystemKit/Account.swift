@@ -11,13 +11,13 @@ package struct Account: Equatable, Sendable {
     (self.name, self.user, self.groups) = (name, user, groups)
   }
 
-  /// Looks up a user by name: getpwnam(3). Nil if there is none.
+  /// Looks up a user by name; nil if there is none: getpwnam(3).
   package init?(named name: String) {
     guard let entry = getpwnam(name) else { return nil }
     self.init(entry.pointee)
   }
 
-  /// Looks up a user by number: getpwuid(3). Nil if the number has no name.
+  /// Looks up a user by number; nil if the number has no name: getpwuid(3).
   package init?(user: UInt32) {
     guard let entry = getpwuid(user) else { return nil }
     self.init(entry.pointee)
@@ -32,8 +32,7 @@ package struct Account: Equatable, Sendable {
     groups = Set(list.prefix(Int(max(0, min(count, 256))))).union([entry.pw_gid])
   }
 
-  /// Gives this process the rights of the account permanently: initgroups(3), setgid(2), setuid(2). Returns false if
-  /// the kernel does not allow it; it allows it only to root.
+  /// Gives this process the rights of the account for ever: setuid(2). Returns false if the process is not root.
   package func become() -> Bool {
     guard let entry = getpwnam(name) else { return false }
     let group = entry.pointee.pw_gid
@@ -53,11 +52,9 @@ package struct FileRights: OptionSet, Sendable {
 
   package static let read = FileRights(rawValue: 4)
   package static let write = FileRights(rawValue: 2)
-  /// The right to enter a folder and reach the files in it.
   package static let enter = FileRights(rawValue: 1)
 
-  /// Returns whether the mode of a file gives an account all of these rights. User 0 has all rights. For other users,
-  /// the first class that the account belongs to decides, as in the kernel: owner, group or others.
+  /// Returns whether the mode of a file gives an account all of these rights. User 0 has all rights.
   ///
   /// Source: path_resolution(7)
   package func areGiven(by mode: UInt32, owner: UInt32, group: UInt32, to account: Account) -> Bool {
@@ -67,7 +64,7 @@ package struct FileRights: OptionSet, Sendable {
   }
 
   /// Returns the file or folder on the way to `path` that denies the account these rights; nil if there is none. Access
-  /// control lists are not read: a file with one counts as accessible.
+  /// control lists are ignored.
   package func obstacle(at path: String, for account: Account) -> String? {
     var folders: [String] = []
     var folder = Folder.parent(of: path)
@@ -87,13 +84,13 @@ package struct FileRights: OptionSet, Sendable {
 }
 
 extension Folder {
-  /// Returns the owner of a file or folder, and its mode: stat(2). Nil if there is none.
+  /// Returns the owner and the mode of a file or folder; nil if there is none: stat(2).
   package static func owner(_ path: String) -> (user: UInt32, mode: UInt32)? {
     var info = stat()
     return stat(path, &info) == 0 ? (info.st_uid, info.st_mode & 0o7777) : nil
   }
 
-  /// Returns the bytes that are free for users on the file system of a path: statvfs(3). Nil if that is unknown.
+  /// Returns the bytes that users can still write to the file system of a path; nil if unknown: statvfs(3).
   package static func freeBytes(_ path: String) -> Int64? {
     var info = statvfs()
     return statvfs(path, &info) == 0 ? Int64(clamping: UInt64(info.f_bavail) * UInt64(info.f_frsize)) : nil
@@ -101,9 +98,8 @@ extension Folder {
 }
 
 extension Account {
-  /// Runs `body` with the rights of the user that a file or folder belongs to, if this process is root. Created files
-  /// then belong to that user, and links of that user cannot mislead root. The program must have only one thread:
-  /// seteuid(2).
+  /// Runs `body` with the rights of a file's owner, if this process is root: seteuid(2). The process must have only one
+  /// thread.
   package static func asOwner<T, E: Error>(of path: String, _ body: () throws(E) -> T) throws(E) -> T {
     var info = stat()
     guard geteuid() == 0, stat(path, &info) == 0, info.st_uid != 0 else { return try body() }
@@ -112,7 +108,7 @@ extension Account {
     return try body()
   }
 
-  /// Runs `body`, inside a call of ``asOwner(of:_:)``, with the rights that the process had before that call.
+  /// Runs `body` with the process's first rights again, inside a call of ``asOwner(of:_:)``.
   package static func asSelf<T, E: Error>(_ body: () throws(E) -> T) throws(E) -> T {
     let (user, group) = (geteuid(), getegid())
     guard becomeSelf() else { return try body() }

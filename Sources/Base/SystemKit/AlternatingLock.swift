@@ -1,9 +1,7 @@
 import Synchronization
 
-/// A lock for two parties. A party that releases the lock lets the other one go first, if that one has asked for the
-/// lock.
-///
-/// No call waits. A party that does not get the lock must ask again soon, or it loses its turn.
+/// A lock for two parties, which get it in turn if both ask for it. No call waits. A party that does not ask again soon
+/// loses its turn.
 ///
 ///     let turns = AlternatingLock()
 ///     turns.tryLock(.reader)    // true
@@ -15,20 +13,17 @@ package final class AlternatingLock: Sendable {
 
   private struct State {
     var holder: Party?
-    /// The party that had the lock last.
     var last: Party?
-    /// The party that asked for the lock and did not get it. It loses its turn at `until`, in ms of a monotonic clock,
-    /// unless it asks again.
+    /// The party that gets the lock next, unless it does not ask again before `until`, in ms of a monotonic clock.
     var asking: (party: Party, until: Int64)?
   }
 
-  /// The time in milliseconds after which a party that does not ask again loses its turn.
   private static let patienceMilliseconds: Int64 = 100
   private let state = Mutex(State())
 
   package init() {}
 
-  /// Takes the lock. Returns false if a party has it already, or if it is the other party's turn.
+  /// Takes the lock. Returns false if it is held, or if it is the other party's turn.
   ///
   /// - Parameter now: The time of a clock that never jumps, in ms.
   package func tryLock(_ party: Party, now: Int64 = Clock.monotonicMilliseconds) -> Bool {
@@ -46,6 +41,5 @@ package final class AlternatingLock: Sendable {
     }
   }
 
-  /// Gives the lock back. Does nothing if the party does not have it.
   package func unlock(_ party: Party) { state.withLock { if $0.holder == party { $0.holder = nil } } }
 }

@@ -27,8 +27,7 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     lock.deallocate()
   }
 
-  /// Appends an element. If the queue is full, waits for room first. If the queue is closed, drops the element and
-  /// returns false.
+  /// Appends an element, and first waits for room in a full queue. Returns false if the queue is closed.
   @discardableResult package func append(_ element: Element) -> Bool {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }
@@ -67,7 +66,7 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     return !elements.isEmpty || isClosed
   }
 
-  /// Closes the queue. No element can be appended; those in it may still be taken.
+  /// Closes the queue. Elements in it can still be taken.
   package func close() {
     pthread_mutex_lock(lock)
     isClosed = true

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A source of the time, which is passed to code that needs the time. A test can pass another clock.
+/// A source of the time. A test can pass another one.
 package struct Clock: Sendable {
   /// The time, µs since 1970 UTC.
   package var microseconds: @Sendable () -> Int64
@@ -12,14 +12,14 @@ package struct Clock: Sendable {
     return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
   }
 
-  /// The time of a clock that never jumps, µs; only differences are meaningful.
+  /// The time of a monotonic clock, µs. Only differences are meaningful.
   package static var monotonicMicroseconds: Int64 {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)
     return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
   }
 
-  /// The time of a clock that never jumps, ms; only differences are meaningful.
+  /// The time of a monotonic clock, ms. Only differences are meaningful.
   package static var monotonicMilliseconds: Int64 {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

@@ -19,8 +19,7 @@ package final class Condition: @unchecked Sendable {
 
   package func lock() { pthread_mutex_lock(mutex) }
   package func unlock() { pthread_mutex_unlock(mutex) }
-  /// Releases the lock and waits until a thread calls ``tell()``. Spurious wake-ups are possible. Holds the lock again
-  /// at return.
+  /// Releases the lock, waits for a call of ``tell()``, and takes the lock again. Spurious wake-ups are possible.
   package func wait() { pthread_cond_wait(changed, mutex) }
   /// Wakes all threads that wait.
   package func tell() { pthread_cond_broadcast(changed) }

@@ -17,8 +17,7 @@ extension File {
     return String(decoding: UnsafeRawBufferPointer(buffer).prefix(count), as: UTF8.self)
   }
 
-  /// Replaces the content of a file with a text, as ``replace(_:with:)``. The new file gets `permissions`, less the
-  /// umask.
+  /// Replaces the content of a file with a text, atomically. A new file gets `permissions`, less the umask.
   package static func replace(_ path: String, text: String, permissions: UInt32) throws(FileError) {
     let fresh = path + ".new"
     if Folder.exists(fresh) { try Folder.remove(fresh) }

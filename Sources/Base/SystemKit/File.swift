@@ -1,9 +1,8 @@
 import CShims
 import Glibc
 
-/// An open file that is read and written at offsets. It owns the descriptor, and `deinit` closes it at the latest.
-///
-/// Interrupted system calls are repeated. Not Sendable: a file belongs to one thread.
+/// An open file that is read and written at offsets, by one thread. This object owns the descriptor; `deinit` closes
+/// it.
 package final class File {
   package enum Mode: Sendable {
     case read
@@ -27,7 +26,7 @@ package final class File {
   private var descriptor: Int32
   private var isLocked = false
 
-  /// Opens a file: open(2). A new file gets these permissions, less the umask; its entry in the folder is not synced.
+  /// Opens a file: open(2). A new file gets `permissions`, less the umask. The new entry in the folder is not synced.
   package init(_ path: String, _ mode: Mode, permissions: UInt32 = 0o640) throws(FileError) {
     self.path = path
     descriptor = open(path, mode.flags | O_CLOEXEC, permissions)
@@ -40,17 +39,16 @@ package final class File {
     _ = Glibc.close(descriptor)
   }
 
-  /// The size in bytes: fstat(2).
   package var size: UInt64 {
     get throws(FileError) { UInt64(clamping: try status().st_size) }
   }
 
-  /// The bytes that the file occupies on the disk, including those allocated ahead: `st_blocks` of fstat(2).
+  /// The bytes that the file occupies on the disk: `st_blocks` of fstat(2).
   package var allocated: UInt64 {
     get throws(FileError) { UInt64(clamping: try status().st_blocks) * 512 }
   }
 
-  /// The time of the last write to its content, µs since 1970 UTC: `st_mtim` of fstat(2).
+  /// The time of the last write to the file, µs since 1970 UTC: `st_mtim` of fstat(2).
   package var writtenAt: Int64 {
     get throws(FileError) {
       let time = try status().st_mtim
@@ -58,13 +56,12 @@ package final class File {
     }
   }
 
-  /// Whether the file still has a name in some folder: fstat(2).
+  /// Whether the file still has a name in a folder: fstat(2).
   package var isLinked: Bool {
     get throws(FileError) { try status().st_nlink > 0 }
   }
 
-  /// Whether the file's path still leads to this file. The file may have been removed, moved, or replaced by another
-  /// one.
+  /// Whether the path still leads to this file. False if the file was removed, moved or replaced.
   package var isInPlace: Bool {
     get throws(FileError) {
       let own = try status()
@@ -77,8 +74,7 @@ package final class File {
     }
   }
 
-  /// Fills `buffer` from `offset`: pread(2). Returns the number of bytes read; fewer than asked for only at the end of
-  /// the file.
+  /// Fills `buffer` from `offset`: pread(2). Returns the number of bytes, which is smaller only at the end of the file.
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(FileError) -> Int {
     guard let base = buffer.baseAddress else { return 0 }
     var done = 0
@@ -94,7 +90,7 @@ package final class File {
     return done
   }
 
-  /// Writes all of `bytes` at `offset`: pwrite(2). After an error an unknown part of them has been written.
+  /// Writes all of `bytes` at `offset`: pwrite(2). After an error, an unknown part has been written.
   package func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(FileError) {
     guard let base = bytes.baseAddress else { return }
     var done = 0
@@ -108,13 +104,13 @@ package final class File {
     }
   }
 
-  /// Starts to write the range to the disk, without waiting: sync_file_range(2). This makes nothing durable, and the
-  /// next sync reports errors.
+  /// Starts to write the range to the disk, without waiting: sync_file_range(2). Nothing is durable after it.
   package func beginWriting(from offset: UInt64, count: UInt64) {
     cairn_begin_writing(descriptor, offset, count)
   }
 
-  /// Makes content and size durable: fdatasync(2). After an error the content on disk is unknown: do not try again.
+  /// Makes content and size durable: fdatasync(2). After an error, the content on disk is unknown, and another call
+  /// does not help.
   package func syncData() throws(FileError) {
     while fdatasync(descriptor) < 0 { if errno != EINTR { throw failure("fdatasync") } }
   }
@@ -129,8 +125,7 @@ package final class File {
     while ftruncate(descriptor, off_t(clamping: size)) < 0 { if errno != EINTR { throw failure("ftruncate") } }
   }
 
-  /// Allocates room for the range, so that writing to it cannot fail for lack of space: posix_fallocate(3). New bytes
-  /// are zero; existing ones stay.
+  /// Allocates disk space for the range, so that a later write cannot lack space: posix_fallocate(3).
   package func allocate(from offset: UInt64, count: UInt64) throws(FileError) {
     while true {
       let code = posix_fallocate(descriptor, off_t(clamping: offset), off_t(clamping: count))
@@ -139,8 +134,8 @@ package final class File {
     }
   }
 
-  /// Replaces the content of a file. It writes another file, whose name ends in `.new`, and renames it. After a crash
-  /// the file has all of the old or all of the new content.
+  /// Replaces the content of a file atomically, through a file named `.new` at the end. After a crash the file has its
+  /// old or its new content.
   package static func replace(_ path: String, with bytes: UnsafeRawBufferPointer) throws(FileError) {
     let fresh = path + ".new"
     let file = try File(fresh, .openOrCreate)
@@ -152,8 +147,7 @@ package final class File {
     try Folder.sync(Folder.parent(of: path))
   }
 
-  /// Takes an exclusive lock without waiting: flock(2). Returns false if another open file has the lock. Closing the
-  /// file releases the lock.
+  /// Takes an exclusive lock without waiting: flock(2). Returns false if another open file has the lock.
   package func tryLock() throws(FileError) -> Bool {
     while flock(descriptor, LOCK_EX | LOCK_NB) < 0 {
       if errno == EWOULDBLOCK { return false }
@@ -163,7 +157,7 @@ package final class File {
     return true
   }
 
-  /// Closes the file and throws the error of close(2). The descriptor is gone in any case; later calls fail with EBADF.
+  /// Closes the file, and throws the error of close(2). The descriptor is closed in any case.
   package func close() throws(FileError) {
     guard descriptor >= 0 else { return }
     unlock()
@@ -174,8 +168,7 @@ package final class File {
     if result < 0, code != EINTR { throw FileError(code: code, operation: "close", path: path) }
   }
 
-  /// Releases the lock. Closing alone does not release it while a child process has the descriptor, between fork and
-  /// exec.
+  /// Closing alone does not release the lock while a child process has the descriptor, between fork and exec.
   private func unlock() {
     if isLocked { _ = flock(descriptor, LOCK_UN) }
     isLocked = false

@@ -3,7 +3,6 @@ import Glibc
 
 /// The error of a system call on a file or folder.
 package struct FileError: Error, Sendable, CustomStringConvertible {
-  /// The error number, as in errno(3).
   package let code: Int32
   /// The system call, for example `pwrite`.
   package let operation: String
@@ -19,7 +18,7 @@ package struct FileError: Error, Sendable, CustomStringConvertible {
 
   package var description: String { "\(operation) \(path): \(String(cString: strerror(code)))" }
 
-  /// Returns the error as a ``CairnError``, the only type of error that functions throw to other modules.
+  /// Returns the error as a ``CairnError``.
   ///
   /// - Parameters:
   ///   - doing: The words that complete "cannot …".

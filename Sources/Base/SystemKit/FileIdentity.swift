@@ -1,14 +1,14 @@
 import Glibc
 
-/// The identity of the file at a path: two paths with one identity lead to one file, through any links.
+/// The identity of the file at a path. Two paths of one file have equal identities.
 package struct FileIdentity: Hashable, Sendable {
   let device: UInt64
   let inode: UInt64
-  /// The user that the file belongs to. Comparisons of identities ignore it.
+  /// The user that owns the file. Comparisons of identities ignore it.
   package let owner: UInt32
 
-  /// Reads the identity of the file at a path; nil if there is no file. Without `followsLink`, a link has its own
-  /// identity.
+  /// Reads the identity of the file at a path; nil if there is no file. Without `followsLink`, a link is a file of its
+  /// own.
   package init?(path: String, followsLink: Bool = true) {
     var info = stat()
     guard (followsLink ? stat(path, &info) : lstat(path, &info)) == 0 else { return nil }
@@ -26,7 +26,7 @@ package struct FileIdentity: Hashable, Sendable {
     hasher.combine(inode)
   }
 
-  /// Returns the path without symbolic links and dots. Parts of the path that do not exist stay unchanged.
+  /// Returns the path without symbolic links, `.` and `..`. Parts that do not exist stay unchanged.
   package static func canonical(_ path: String) -> String {
     if let buffer = realpath(path, nil) {
       defer { free(buffer) }
@@ -36,8 +36,7 @@ package struct FileIdentity: Hashable, Sendable {
     return canonical(String(path[..<slash])) + path[slash...]
   }
 
-  /// Returns the path without symbolic links and dots in its folder. The last part of the path stays, even if it is a
-  /// link.
+  /// Returns the path without symbolic links, `.` and `..` in its folder. The last part stays, even if it is a link.
   package static func canonicalFolder(of path: String) -> String {
     let name = Folder.lastName(of: path)
     guard path.hasSuffix(name), !["", ".", ".."].contains(name) else { return canonical(path) }

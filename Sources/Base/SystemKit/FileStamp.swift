@@ -1,7 +1,6 @@
 import Glibc
 
-/// The device, inode, size and modification time of a file. Two values for one path differ if the file was replaced or
-/// written in between.
+/// The device, inode, size and modification time of a file, which differ after the file was replaced or written.
 package struct FileStamp: Equatable, Sendable {
   private let device: UInt64
   private let inode: UInt64
@@ -9,8 +8,7 @@ package struct FileStamp: Equatable, Sendable {
   private let seconds: Int
   private let nanoseconds: Int
 
-  /// Reads the present ``FileStamp`` of the file at a path; nil if there is no file or it cannot be examined. See
-  /// ``look(at:)``.
+  /// Reads the present ``FileStamp`` of the file at a path; nil if there is none or it cannot be examined.
   package init?(path: String) {
     guard let stamp = try? Self.look(at: path) else { return nil }
     self = stamp

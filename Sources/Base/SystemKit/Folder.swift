@@ -1,10 +1,9 @@
 import CShims
 import Glibc
 
-/// Functions on whole folders, and on the names in them.
+/// Functions on folders and on the names in them.
 package enum Folder {
-  /// Creates the folder and its missing parents, with mode 0750 less the umask: mkdir(2). New entries are synced. An
-  /// existing folder is no error.
+  /// Creates the folder and its missing parents, with mode 0750 less the umask: mkdir(2). The new entries are durable.
   package static func create(_ path: String) throws(FileError) {
     if isFolder(path) { return }
     let parent = parent(of: path)
@@ -36,7 +35,7 @@ package enum Folder {
     return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
   }
 
-  /// Returns whether a file or folder of this path exists and may be examined: stat(2).
+  /// Returns whether a file or folder exists and may be examined: stat(2).
   package static func exists(_ path: String) -> Bool {
     var status = stat()
     return stat(path, &status) == 0
@@ -47,8 +46,7 @@ package enum Folder {
     return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
   }
 
-  /// Returns whether a path leads, without links, to a folder of this process's user into which no other user may
-  /// write: lstat(2).
+  /// Returns whether a path is a folder, not a link, that belongs to this user and that no other user may write.
   package static func isPrivate(_ path: String) -> Bool {
     var status = stat()
     return path.utf8.first == UInt8(ascii: "/") && FileIdentity.canonical(path).utf8.elementsEqual(path.utf8)
@@ -56,7 +54,7 @@ package enum Folder {
       && status.st_mode & 0o022 == 0
   }
 
-  /// Sets the time of the last write to a file to now: utimensat(2). Does nothing if the file does not exist.
+  /// Sets the modification time of a file to now: utimensat(2). A missing file is no error.
   package static func touch(_ path: String) { _ = utimensat(AT_FDCWD, path, nil, 0) }
 
   /// Removes a file or an empty folder: remove(3). The change of the folder is not synced.
@@ -69,8 +67,7 @@ package enum Folder {
     if Glibc.rename(path, other) < 0 { throw FileError(code: errno, operation: "rename", path: path) }
   }
 
-  /// Replaces the folder `other` by the folder `path` in one step, and removes the old `other`: renameat2(2). The
-  /// change is durable at return; after a crash `other` is whole, either old or new.
+  /// Replaces the folder `other` by the folder `path` in one durable step, and removes the old one: renameat2(2).
   package static func replace(_ other: String, by path: String) throws(FileError) {
     if exists(other) {
       let code = cairn_exchange(path, other)
@@ -90,7 +87,7 @@ package enum Folder {
     try remove(path)
   }
 
-  /// Makes the entries of a folder durable, so that created, renamed and removed files stay so: fsync(2).
+  /// Makes the entries of a folder durable: fsync(2).
   package static func sync(_ path: String) throws(FileError) {
     let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     if descriptor < 0 { throw FileError(code: errno, operation: "open", path: path) }

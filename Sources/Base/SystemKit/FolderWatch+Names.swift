@@ -1,8 +1,8 @@
 import Glibc
 
 extension FolderWatch {
-  /// Forgets the changes so far, as ``drain()``. Returns true if `isMeant` accepts the file name of one of the changes,
-  /// or if a change has no file name.
+  /// Clears the reported changes. Returns true if `isMeant` accepts the file name of a change, or if a change has no
+  /// name.
   package func drain(where isMeant: (String) -> Bool) -> Bool {
     var seen = false
     let headerBytes = MemoryLayout<inotify_event>.size

@@ -1,13 +1,12 @@
 import Glibc
 
-/// Reports changes of a file, or of anything in a folder: inotify(7). It does not see changes that another host makes
-/// through a network file system.
+/// Reports changes of a file, or of anything in a folder: inotify(7). Changes from other hosts are not seen.
 package final class FolderWatch {
   package let path: String
-  /// The descriptor for poll(2): readable when something has changed since the last ``drain()``. The watch owns it.
+  /// The descriptor for poll(2), readable if something changed since the last ``drain()``. The watch owns it.
   package let descriptor: Int32
 
-  /// Starts to watch. The watch sees changes from now on only, so examine the state again after this call.
+  /// Starts to watch. Earlier changes are not reported, so examine the file or folder after this call.
   package init(_ path: String) throws(FileError) {
     self.path = path
     descriptor = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))
@@ -21,8 +20,7 @@ package final class FolderWatch {
 
   deinit { close(descriptor) }
 
-  /// Forgets the changes so far; returns true if there were any. Never waits. A later change makes ``descriptor``
-  /// readable again.
+  /// Clears the reported changes, without waiting. Returns whether there were any.
   @discardableResult
   package func drain() -> Bool {
     var seen = false

@@ -3,15 +3,12 @@ import Glibc
 /// A listening Unix socket in the file system.
 package final class LocalListener {
   package let path: String
-  /// The descriptor for poll(2): readable when a client connects.
+  /// The descriptor for poll(2), readable when a client connects.
   package let descriptor: Int32
   private let inode: UInt64
 
-  /// Begins to listen. Replaces the file of a listener that is gone. If another listener answers, the call fails with
-  /// `EADDRINUSE`.
-  ///
-  /// The file has the mode 0660 before any client can connect. It belongs to `group` if one is given (EPERM if this
-  /// user is not in it, ENOENT if it does not exist).
+  /// Begins to listen. Throws `EADDRINUSE` if another listener answers. The file has the mode 0660 and belongs to
+  /// `group`, if one is given.
   package init(_ path: String, group: String?) throws(FileError) {
     self.path = path
     try Self.removeStale(path)
@@ -34,14 +31,12 @@ package final class LocalListener {
     self.descriptor = descriptor
   }
 
-  /// Removes the file, unless another listener has replaced it.
   deinit {
     if Self.inode(path) == inode { unlink(path) }
     Glibc.close(descriptor)
   }
 
-  /// Accepts the next client; nil if no client is waiting. A later read or write of the client's socket fails if it
-  /// takes longer than `seconds`.
+  /// Accepts the next client; nil if none is waiting. Reads and writes of the client fail after `seconds`.
   package func accept(seconds: Int) -> LocalSocket? {
     let peer = Glibc.accept(descriptor, nil, nil)
     if peer >= 0 { _ = fcntl(peer, F_SETFD, FD_CLOEXEC) }

@@ -18,7 +18,6 @@ package final class LocalSocket {
 
   deinit { Glibc.close(descriptor) }
 
-  /// Connects to a listener: connect(2).
   package static func connect(_ path: String, seconds: Int) throws(FileError) -> LocalSocket {
     let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
     guard descriptor >= 0 else { throw FileError(code: errno, operation: "socket", path: path) }
@@ -28,7 +27,7 @@ package final class LocalSocket {
     return made
   }
 
-  /// Calls `body` with the address of a path. Throws ENAMETOOLONG for a path of more than 107 bytes.
+  /// Throws ENAMETOOLONG for a path of more than 107 bytes.
   static func withAddress<T>(
     _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> T
   ) throws(FileError) -> T {
@@ -44,14 +43,13 @@ package final class LocalSocket {
     }
   }
 
-  /// The user and the process of the peer; nil if the kernel does not report them.
+  /// The user and the process at the other end; nil if the kernel does not report them.
   package var peer: (user: UInt32, process: Int32)? {
     var (user, process): (UInt32, Int32) = (0, 0)
     return cairn_peer_user(descriptor, &user, &process) == 0 ? (user, process) : nil
   }
 
-  /// Ends the connection in both directions: reads and writes that wait on this socket end at once. Any thread may call
-  /// it while it holds a reference to the socket.
+  /// Ends the connection in both directions, so that waiting reads and writes end at once. Any thread may call it.
   package func cut() { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
   /// Returns the next line without its end; nil if the peer has closed.
@@ -83,7 +81,6 @@ package final class LocalSocket {
     }
   }
 
-  /// Waits until bytes can be read or written. Throws EAGAIN at the deadline, in ms of a monotonic clock.
   private func wait(_ events: Int16, until deadline: Int64) throws(FileError) {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     let left = Int32(clamping: max(0, deadline - Clock.monotonicMilliseconds))

@@ -1,11 +1,7 @@
 import Glibc
 import Synchronization
 
-/// The sign of life of one thread: a number that grows whenever the thread makes progress, or waits for an event
-/// without a time limit.
-///
-/// A supervisor attaches a pulse to a thread. Code that loops or waits calls ``beat()`` without knowing whether there
-/// is a supervisor. On a thread without a pulse, ``beat()`` does nothing.
+/// The sign of life of one thread: a number that grows when the thread makes progress or starts to wait.
 package final class Pulse: Sendable {
   private let count = Atomic<UInt64>(0)
   private let inStatement = Atomic<Bool>(false)
@@ -20,18 +16,17 @@ package final class Pulse: Sendable {
 
   package var value: UInt64 { count.load(ordering: .relaxed) }
 
-  /// Whether the thread is inside a statement of SQLite, see ``inStatement(_:)``.
+  /// Whether the thread is executing a statement of SQLite.
   package var isInStatement: Bool { inStatement.load(ordering: .relaxed) }
 
-  /// Runs `body` with this as the pulse of the calling thread.
+  /// Runs `body` with this pulse for the calling thread.
   package func attached<T>(_ body: () throws -> T) rethrows -> T {
     pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
     defer { pthread_setspecific(Self.key, nil) }
     return try withExtendedLifetime(self) { try body() }
   }
 
-  /// Runs `body`, in which SQLite executes a statement. If the thread makes no progress meanwhile, the cause is the
-  /// database, and restarting the program would not help.
+  /// Runs `body`, in which SQLite executes a statement. A thread without progress then waits for the database.
   @inline(__always)
   package static func inStatement<T>(_ body: () -> T) -> T {
     guard let pointer = pthread_getspecific(key) else { return body() }
@@ -41,7 +36,7 @@ package final class Pulse: Sendable {
     return body()
   }
 
-  /// Reports that the calling thread is alive.
+  /// Reports that the calling thread is alive. Does nothing on a thread without a pulse.
   package static func beat() {
     guard let pulse = pthread_getspecific(key) else { return }
     Unmanaged<Pulse>.fromOpaque(pulse).takeUnretainedValue().count.add(1, ordering: .relaxed)

@@ -1,7 +1,6 @@
 import Synchronization
 
-/// Limits reading or sending to a number of bytes per second, by pauses between slices. Several threads may use one
-/// limit.
+/// Limits reading or sending to a number of bytes per second, by pauses. Several threads may share one limit.
 package final class RateLimit: Sendable {
   private struct State {
     var bytes = 0
@@ -15,8 +14,7 @@ package final class RateLimit: Sendable {
   /// - Parameter bytesPerSecond: The limit; nil: no limit.
   package init(bytesPerSecond: Int?) { self.bytesPerSecond = bytesPerSecond }
 
-  /// Counts bytes that were read or sent, and sleeps as long as the limit requires. The sleep ends early when the
-  /// signal is set.
+  /// Counts bytes that were read or sent, and sleeps as long as the limit requires. The stop signal ends the sleep.
   package func spend(_ bytes: Int, _ stop: StopSignal) {
     guard let bytesPerSecond else { return }
     let now = Clock.monotonicMilliseconds
@@ -31,8 +29,7 @@ package final class RateLimit: Sendable {
     if wait > 0 { _ = stop.wait(milliseconds: Int32(clamping: wait)) }
   }
 
-  /// Returns the number of rows to read at once, if each has `rowBytes` bytes: at most `rows`, but at least `least`.
-  /// After that many rows, a pause is rarely longer than half a second. Without a limit, the number is `rows`.
+  /// Returns the number of rows of `rowBytes` to read at once: from `least` to `rows`, fewer if the limit is low.
   package func rows(_ rows: Int, of rowBytes: Int, least: Int = 20) -> Int {
     guard let bytesPerSecond else { return rows }
     return max(least, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))

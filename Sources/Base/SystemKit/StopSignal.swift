@@ -1,10 +1,9 @@
 import Glibc
 import Synchronization
 
-/// A request to end, for any number of threads. It is pollable: the descriptor stays readable after the signal was set.
+/// A request to stop, for any number of threads. The descriptor stays readable after the signal was set.
 package final class StopSignal: Sendable {
   private let flag = Atomic<Bool>(false)
-  /// The reading end of a pipe; readable after ``set()``.
   package let descriptor: Int32
   private let writing: Int32
 
@@ -33,7 +32,7 @@ package final class StopSignal: Sendable {
     _ = write(writing, &one, 1)
   }
 
-  /// Sleeps until the time is over or the signal is set. Returns whether the signal is set.
+  /// Sleeps until the time is over or the signal is set. Returns whether it is set.
   package func wait(milliseconds: Int32) -> Bool {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     _ = poll(&entry, 1, milliseconds)

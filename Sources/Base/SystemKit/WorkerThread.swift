@@ -2,7 +2,7 @@ import Changes
 import Glibc
 import Synchronization
 
-/// A dedicated thread for one blocking worker: blocking libraries do not belong on Swift's cooperative pool.
+/// A thread of its own for a worker that blocks.
 package final class WorkerThread<Outcome: Sendable>: Sendable {
   fileprivate final class Box: Sendable {
     let body: @Sendable () -> Outcome
@@ -17,7 +17,7 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
   private let box: Box
   private let thread: pthread_t
 
-  /// Starts `body` at once. After it returns, `finished` is called on the same thread.
+  /// Starts `body` at once. `finished` is called after it, on the same thread.
   ///
   /// - Throws: `io-failed`, with the remedy retry, if the process cannot start another thread.
   package init(
