@@ -1,9 +1,9 @@
-/// A rate in bytes per second as in the configuration: `500KiB`, `10MiB/s`, `1.5 GB`.
+/// A rate in bytes per second, as in the conf: `500KiB`, `10MiB/s`, `1.5 GB`.
 package struct ByteRate: Equatable, Sendable {
   package let bytesPerSecond: Int
 
-  /// Parses a rate. Returns nil for any other text, and for less than one byte per second. The units `k`, `m` and `g`
-  /// are powers of 1024.
+  /// Parses a rate; nil for any other text or less than one byte per second. The units `k`, `m` and `g` are powers of
+  /// 1024.
   package init?(_ text: String) {
     let lower = text.lowercased().filter { $0 != " " }
     var plain = lower.hasSuffix("/s") ? String(lower.dropLast(2)) : lower

@@ -1,5 +1,4 @@
-/// Documents that are made from the option table: the page `docs/reference/configuration.md` and the reference
-/// `conf/cairn.toml`.
+/// Documents made from the table of options: the page `docs/reference/configuration.md` and the file `conf/cairn.toml`.
 package enum ConfDocument {
   // MARK: Markdown
 
@@ -56,8 +55,7 @@ package enum ConfDocument {
 
   // MARK: The reference
 
-  /// The reference configuration `conf/cairn.toml`. It is a valid configuration, in which optional sections and options
-  /// with a default are comments.
+  /// The reference configuration `conf/cairn.toml`. Optional sections and options are comments in it.
   package static var reference: String {
     var text = """
       # The conf of cairnd: every section and option, with its default or an example.
@@ -114,13 +112,11 @@ package enum ConfDocument {
 }
 
 extension OptionTable.Section {
-  /// The anchor of the section's heading in Markdown.
   fileprivate var anchor: String {
     if case .list(let parent) = form { return "\(parent)-\(key)" }
     return key
   }
 
-  /// The header of the section as examples show it, such as `[capture.pos]`.
   fileprivate var header: String {
     switch form {
     case .single: "[\(key)]"
@@ -131,8 +127,7 @@ extension OptionTable.Section {
 }
 
 extension OptionTable.Option {
-  /// Returns a text about the option's absence in a conf: that it is required, its default, or what Cairn does without
-  /// it.
+  /// Returns a text on what happens without the option in the conf: its default, or that it is required.
   ///
   /// - Parameter code: The quote character around code.
   package func without(code: String) -> String {

@@ -8,6 +8,7 @@ package enum ConfFolder {
   private static let bytesMax: UInt64 = 1 << 20
 
   /// Loads a configuration. Never throws: an unreadable file becomes a problem in the result.
+  ///
   /// - Parameter path: the folder, or a single file.
   /// - Parameter more: files to treat as if they were in the folder.
   package static func load(
@@ -36,8 +37,7 @@ package enum ConfFolder {
       expressionFault: expressionFault, environment: environment)
   }
 
-  /// Returns a text that is equal for all paths of one file: the device and inode if the file exists. Otherwise it is
-  /// the path with all links of its folder resolved.
+  /// Two paths of one file get equal texts, also before the file exists.
   private static func fileIdentity(_ path: String) -> String {
     var info = stat()
     if stat(path, &info) == 0 { return "inode \(info.st_dev) \(info.st_ino)" }
@@ -92,7 +92,7 @@ package enum ConfFolder {
     return nil
   }
 
-  /// Returns a problem if this user may not read a file, or may not even see whether it exists.
+  /// Returns a problem if this user may not read a file, or not even see whether it exists.
   static func barred(_ path: String) -> ConfProblem? {
     guard faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0, errno == EACCES else { return nil }
     let user = Account(user: Account.current)?.name ?? "number \(Account.current)"
@@ -102,10 +102,7 @@ package enum ConfFolder {
       isBarred: true)
   }
 
-  /// Returns a problem if every user may write the file, or may replace it because its folder is writable. If the path
-  /// is a link, the permissions of the file to which it leads are checked.
-  ///
-  /// - Parameter isAlone: Whether the conf is this file only, so that a file added to the folder has no effect.
+  /// Returns a problem if every user may write the file, or may replace it in its folder.
   private static func openToAll(_ path: String, isAlone: Bool) -> ConfProblem? {
     var info = stat()
     if stat(path, &info) == 0, info.st_mode & S_IWOTH != 0 {
@@ -122,8 +119,7 @@ package enum ConfFolder {
       hint: "look whether it was changed, then: chmod o-w \(folder)")
   }
 
-  /// Returns a notice about the owner of a file; nil if the owner is root, this user, or the owner of the configuration
-  /// folder.
+  /// The owner of a conf file must be root, this user, or the owner of the folder.
   private static func strangersNotice(_ path: String, folderOwner: UInt32?) -> String? {
     guard let owner = Folder.owner(path)?.user, owner != 0, owner != Account.current, owner != folderOwner else {
       return nil
@@ -133,7 +129,7 @@ package enum ConfFolder {
       "\(path): belongs to user \(name), who may change what the daemon does; chown root \(path) if that is not meant"
   }
 
-  /// Returns whether the file is a regular file or missing. Opening a pipe, for example, would block forever.
+  /// Opening a file such as a pipe would block forever.
   private static func isRegular(_ path: String) -> Bool {
     var info = stat()
     return stat(path, &info) != 0 || info.st_mode & S_IFMT == S_IFREG
@@ -159,8 +155,7 @@ package enum ConfFolder {
       hint: "let the user of the daemon read it, and give it less than 1 MiB")
   }
 
-  /// Returns the name of the database whose password is in a file; nil for any other file. For a service, the file is
-  /// named `database.NAME` or `database_NAME`. In the configuration folder, it may also be named just `NAME`.
+  /// Returns the name of the database whose password is in a file, such as `database.NAME`; nil for any other file.
   ///
   /// Source: https://www.freedesktop.org/software/systemd/man/252/systemd.exec.html#LoadCredential=ID:PATH
   private static func database(_ file: String, isService: Bool) -> String? {
@@ -170,8 +165,7 @@ package enum ConfFolder {
     return isService || file.hasPrefix(".") ? nil : file
   }
 
-  /// Returns the passwords in the files of a folder, by database name. The final newline of a file is not part of the
-  /// password.
+  /// Returns the passwords in the files of a folder, by database name.
   private static func credentials(
     in folder: String, isService: Bool, _ problems: inout [ConfProblem]
   ) -> [String: ConfCredential] {

@@ -1,4 +1,4 @@
-/// A place in a conf file. Lines and columns count from 1; a line of 0 means the file as a whole.
+/// A place in a conf file. Lines and columns count from 1; line 0 means the whole file.
 package struct ConfPlace: Comparable, Hashable, Sendable, CustomStringConvertible {
   package var file: String
   package var line: Int

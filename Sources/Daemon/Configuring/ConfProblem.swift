@@ -4,11 +4,10 @@ import Changes
 package struct ConfProblem: Equatable, Sendable {
   package let place: ConfPlace
   package let code: ErrorCode
-  /// The message without the place.
   package let message: String
   package let hint: String
 
-  /// Whether the file could not be read because the current user lacks the permission. The daemon's user may have it.
+  /// Whether the file cannot be read only because the current user lacks the permission. The daemon's user may have it.
   package let isBarred: Bool
 
   init(_ code: ErrorCode, at place: ConfPlace, _ message: String, hint: String, isBarred: Bool = false) {

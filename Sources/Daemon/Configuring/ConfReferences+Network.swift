@@ -16,7 +16,6 @@ extension ConfReferences {
     }
   }
 
-  /// Adds a problem unless a capture of this node writes the trail.
   mutating func checkOwn(_ trail: TrailName, _ node: String, at place: ConfPlace, as key: String) {
     guard isWhole, !captures.contains(where: { $0.source.name == trail.name }) else { return }
     let names = captures.map(\.source.name)
@@ -27,7 +26,7 @@ extension ConfReferences {
       "\(mend) a section [capture.\(trail.name)]")
   }
 
-  /// Adds a problem unless this node receives the trail of another node: a pump fetches it, or a peer may push it.
+  /// Adds a problem unless this node receives the trail: a pump of this node fetches it, or a peer may push it.
   mutating func checkComes(_ trail: TrailName, _ place: ConfPlace, for title: String) {
     guard isWhole, !awaitsPeers else { return }
     let isFetched = pumps.contains { pump in

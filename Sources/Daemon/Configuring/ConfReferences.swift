@@ -1,8 +1,8 @@
 import Changes
 import Conflicts
 
-/// Checks references between sections: databases and trails that sections name must exist, and must not be used in
-/// conflicting ways.
+/// Checks that the databases and trails that sections name exist, and that two sections do not use them in conflicting
+/// ways.
 struct ConfReferences {
   let node: String?
   private let databases: [ReadSection]
@@ -13,20 +13,16 @@ struct ConfReferences {
   let receive: ReadSection?
   let peers: [ReadSection]
   let metrics: ReadSection?
-  /// The names of all database sections, including invalid ones.
+  /// Includes sections with problems.
   private let databaseNames: [String]
   /// Whether all files could be read. If not, a section that seems to be missing may be in an unreadable file.
   let isWhole: Bool
-  /// Whether sections `[peer.NAME]` may be added later. An apply of a trail that no peer may push yet is then not a
-  /// problem.
+  /// Whether sections `[peer.NAME]` may be added later. A trail that no peer may push yet is then no problem.
   let awaitsPeers: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
-  /// Settings that are valid, but rarely intended.
   var notices: [String] = []
 
-  /// Creates the checks for the sections of a configuration.
-  /// - Parameter fileIdentity: returns the same text for all paths of one file.
   init(_ sections: [ReadSection], isWhole: Bool, awaitsPeers: Bool = false, fileIdentity: @escaping (String) -> String)
   {
     func all(_ key: String) -> [ReadSection] { sections.filter { $0.source.section.key == key } }
@@ -57,8 +53,7 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// Returns a text that is equal for two sections that use the same database. It is the URL, in one form for all paths
-  /// of an SQLite file. Nil if the section names no database.
+  /// Equal for two sections of the same database; nil if the section names no database.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
@@ -100,8 +95,7 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if an apply of another node's trail has no option `tables`. The operator of this node must list the
-  /// tables that such a trail may change.
+  /// The operator must list the tables that a trail of another node may change.
   private mutating func checkAllowList(_ apply: ReadSection, _ trail: TrailName) {
     guard apply.values["tables"] == nil, apply.wrong["tables"] == nil else { return }
     add(
@@ -124,7 +118,7 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if a capture has `applied = "include"`, but rows that it passes on would return to their origin.
+  /// With `applied = "include"`, rows must not return through the trail to their origin.
   private mutating func checkApplied(_ capture: ReadSection) {
     guard capture.text("applied") == "include", let database = identity(capture) else { return }
     for apply in applies where identity(apply) == database {
@@ -139,14 +133,13 @@ struct ConfReferences {
     }
   }
 
-  /// Returns the capture of this node whose trail an apply reads; nil for a trail of another node.
   private func capture(of apply: ReadSection) -> ReadSection? {
     guard let node else { return nil }
     return captures.first { "\(node).\($0.source.name)" == apply.text("trail") }
   }
 
-  /// Finds a path from database `start` to database `end`, in which each apply writes to the source of the next one.
-  /// Returns the last apply of the path; nil if there is no path.
+  /// Searches a chain from database `start` to `end`, in which each apply writes to the source of the next one. Returns
+  /// the last apply.
   private func wayBack(from start: String, to end: String) -> ReadSection? {
     var reached: Set<String> = [start]
     var new = [start]
@@ -205,8 +198,7 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if an apply has a conflict rule that only one node may evaluate, and no option `decides` names that
-  /// node. The option may be in the rule's section or in the section of the apply.
+  /// A rule that only one node may evaluate needs the option `decides`.
   private mutating func checkDecider(_ apply: ReadSection) {
     let own = rules.filter { $0.source.name == apply.source.name }
     for section in [apply] + own where section.text("decides") == nil && apply.text("decides") == nil {
@@ -224,7 +216,6 @@ struct ConfReferences {
     return String(text.dropFirst(5))
   }
 
-  /// Returns the name of a table in lower case and without `public.`, the default schema.
   private static func folded(_ table: String) -> String {
     let name = table.asciiLowercased
     return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name

@@ -2,10 +2,8 @@ import Changes
 import Conflicts
 
 extension Configuration.Apply {
-  /// The rules that resolve conflicts; they have no effect in one-way replication.
   package var conflictPlan: ConflictPlan { ConflictPlan(conflicts, tables: tableConflicts) }
 
-  /// The rules for writes of applications to the target; they have no effect in two-way replication.
   package var localWritesPlan: LocalWritesPlan { LocalWritesPlan(localWrites, tables: tableLocalWrites) }
 }
 

@@ -1,25 +1,22 @@
 import Changes
 
 extension Configuration {
-  /// `[pump.NAME]`: the trails that are copied to another node, or fetched from it.
+  /// `[pump.NAME]`: the trails that a pump copies to another node, or fetches from it.
   package struct Pump: Equatable, Sendable {
     package enum Way: String, Sendable {
-      /// The trail is sent to the node at the URL.
       case push
-      /// The trail is fetched from the node at the URL.
       case pull
     }
 
     @ByBytes package var name: String
     package var trails: TrailPatterns
     package var way: Way
-    /// The URL of the node, `https://hq.example:7420`, without a path.
     package var url: PeerURL
-    /// The name that the listener's certificate must be valid for; nil: the host of the URL.
+    /// The name that the listener's certificate must have; nil for the host of the URL.
     @ByBytes package var peer: String? = nil
-    /// The certificates; nil: the files of `[receive]`, or the files that `cairn peer join` wrote to the state folder.
+    /// The certificates; nil for the files of `[receive]`, or those that `cairn peer join` wrote to the state folder.
     package var tls: PeerFiles?
-    /// The limit for sending or fetching, in bytes per second; nil: no limit.
+    /// The limit for sending or fetching, in bytes per second; nil for no limit.
     package var bytesPerSecond: Int?
 
     package init(name: String, trails: TrailPatterns, way: Way, url: PeerURL) {
@@ -32,11 +29,9 @@ extension Configuration {
     /// The address to listen on: an IP address without brackets, or `localhost`.
     @ByBytes package var host: String
     package var port: UInt16
-    /// The certificates; nil: the files that `cairn peer invite` wrote to the state folder.
+    /// The certificates; nil for the files that `cairn peer invite` wrote to the state folder.
     package var tls: PeerFiles?
-    /// Whether the listener uses plain HTTP, even if there are certificates.
     package var isInsecure = false
-    /// The largest number of simultaneous connections.
     package var connections = 1000
 
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
@@ -45,17 +40,17 @@ extension Configuration {
     package var address: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
   }
 
-  /// `[peer.NAME]`: the trails that the node whose certificate has this name may push, and the trails that it may pull.
+  /// `[peer.NAME]`: the trails that node NAME may push to this node, and those that it may pull.
   package struct Peer: Equatable, Sendable {
     @ByBytes package var name: String
     package var push: TrailPatterns
     package var pull: TrailPatterns
-    /// The maximum number of trails on this node that the peer pushed or that were fetched from it.
+    /// The maximum number of the peer's trails on this node.
     package var trails = Self.trailsUsual
     package static let trailsUsual = 1000
     /// The maximum disk space for this peer's trails, in bytes; nil: half of `[limits] disk`.
     package var diskBytes: Int64?
-    /// The largest number of request bodies that the peer may send at the same time.
+    /// The maximum number of request bodies that the peer may send at the same time.
     package var requests = 64
 
     package init(name: String, push: TrailPatterns, pull: TrailPatterns) {
@@ -67,7 +62,7 @@ extension Configuration {
   package struct PeerFiles: Equatable, Sendable {
     @ByBytes package var certificate: String
     @ByBytes package var key: String
-    /// The file with the authorities that sign the certificates of other nodes.
+    /// The path of the file with the authorities that sign the certificates of other nodes.
     @ByBytes package var peers: String
 
     package init(certificate: String, key: String, peers: String) {
@@ -90,7 +85,7 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
 
   package static let usualPort: UInt16 = 7420
 
-  /// Parses a URL. Returns nil for a text with a path, a login or another scheme.
+  /// Parses a URL; nil for a text with a path, a user or another scheme than `https` or `http`.
   package init?(_ text: String) {
     let lower = text.asciiLowercased
     guard let scheme = ["https://", "http://"].first(where: lower.hasPrefix) else { return nil }
@@ -123,7 +118,6 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
     host == "localhost" || host == "::1" || (host.hasPrefix("127.") && host.allSatisfy { $0.isNumber || $0 == "." })
   }
 
-  /// Returns whether a text has only letters, digits, dots, hyphens and underscores, as host names and addresses have.
   static func isHost(_ text: String) -> Bool {
     guard let first = text.first, text.utf8.count <= 253, first != ".", first != "-" else { return false }
     return text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || ".-_".contains($0)) }
@@ -136,30 +130,25 @@ extension Configuration.Pump {
 }
 
 extension Configuration {
-  /// The default limit, in bytes of disk, for the trails that one node sends: half of the limit for all trails. Nil:
-  /// no limit.
   private var shareBytes: Int64? { limits.diskBytes.map { $0 / 2 } }
 
-  /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.
+  /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil for no limit.
   package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? shareBytes }
 
-  /// The limits for the trails of one other node: which trails may come to this node, how many, and how many bytes. The
-  /// other node pushes the trails, or this node fetches them.
+  /// The trails that may come from one other node, their maximum number, and their maximum size on disk.
   package struct Share: Sendable {
     package let node: String
     package fileprivate(set) var patterns: [TrailPatterns] = []
-    /// The maximum number of the other node's trails that this node holds.
+    /// The maximum number of trails of the other node.
     package let trails: Int
-    /// The maximum number of bytes that the other node's trails may occupy on this node's disk; nil: no limit.
+    /// The maximum size of the other node's trails on this node's disk, in bytes; nil for no limit.
     package let diskBytes: Int64?
-    /// Whether the conf has a section `[peer.NAME]` for the node. If not, its trails come only through pumps of this
-    /// node.
+    /// Whether the conf has a section `[peer.NAME]` for the node. If not, only pumps of this node fetch its trails.
     package let isPeer: Bool
 
     package func includes(_ trail: TrailName) -> Bool { patterns.contains { $0.includes(trail) } }
   }
 
-  /// The limits for each node that may send trails to this node.
   package var shares: [Share] {
     var shares = peers.map { peer in
       Share(

@@ -52,8 +52,8 @@ extension Configuration {
 }
 
 extension Configuration.Database {
-  /// Returns the canonical URL of an SQLite file, such as `sqlite:///srv/a.db`, for every spelling of its path. Other
-  /// URLs are unchanged.
+  /// Returns one URL, such as `sqlite:///srv/a.db`, for every spelling of an SQLite file's path. Other URLs are
+  /// unchanged.
   static func canonical(_ url: String) -> String {
     guard url.hasPrefix("sqlite:/") else { return url }
     let parts = url.dropFirst("sqlite:".count).split(separator: "/").filter { $0 != "." }

@@ -1,8 +1,7 @@
 import Changes
 
 extension Configuration {
-  /// Returns the capture that makes an apply two-way; nil if the apply is one-way. The capture reads the apply's
-  /// target, and its trail is applied to the apply's source.
+  /// Returns the capture of the apply's target in a two-way replication; nil if the apply is one-way.
   package func captureBehind(_ apply: Apply) -> Capture? {
     captures.first { capture in
       guard capture.database == apply.database, let source = TrailName(apply.trail) else { return false }
@@ -20,17 +19,17 @@ extension Configuration {
     }
   }
 
-  /// Returns whether a two-way apply writes to the database of a capture.
+  /// Returns whether a two-way apply writes to the database that a capture reads.
   package func goesBothWays(_ capture: Capture) -> Bool {
     applies.contains { captureBehind($0)?.name.hasSameBytes(as: capture.name) == true }
   }
 
   // MARK: Relayed rows
 
-  /// The role of an apply in chains of databases.
+  /// The settings of an apply for chains, in which a capture also reads rows that an apply has written.
   package struct RelayPlan: Equatable, Sendable {
-    /// Whether the capture of the target may include the rows that this apply writes, because these rows would not
-    /// return to their origin. The option `applied` of the capture may still exclude them.
+    /// Whether a capture of the target may read the rows that this apply writes. True if the rows would not return to
+    /// their origin.
     package var relays: Bool
     /// The trail of the capture that reads the target; nil if there is none. The apply skips rows that come from this
     /// trail.
@@ -42,7 +41,7 @@ extension Configuration {
     return RelayPlan(relays: !leadsBack(apply), ownTrail: own)
   }
 
-  /// Returns whether rows that an apply writes would return to their origin through databases of this node.
+  /// Returns whether rows that an apply writes would return to their origin, through captures and applies of this node.
   package func leadsBack(_ apply: Apply) -> Bool {
     if captureBehind(apply) != nil { return true }
     guard let origin = captures.first(where: { trail(of: $0) == apply.trail })?.database else { return false }
@@ -57,14 +56,14 @@ extension Configuration {
     return reached.contains(origin)
   }
 
-  /// Returns whether the trail of a capture includes the rows that apply workers write to the captured database.
+  /// Returns whether the trail of a capture includes the rows that an apply has written to the captured database.
   package func handsOn(_ capture: Capture) -> Bool {
     capture.applied.map { $0 == .include }
       ?? !applies.contains { $0.database == capture.database && leadsBack($0) }
   }
 
-  /// Returns a line for the operator that says whether the trail of a capture includes rows from other trails. Returns
-  /// nil if there is nothing to report.
+  /// Returns a line for the operator about rows of other trails in a capture's trail; nil if there is nothing to
+  /// report.
   ///
   ///     rows that [apply.pos] writes to database erp go into trail hq.erp
   package func lineOnApplied(_ capture: Capture) -> String? {
@@ -89,8 +88,8 @@ extension Configuration {
     return "rows that \(names) \(applies.count == 1 ? "writes" : "write") to database \(capture.database)"
   }
 
-  /// Returns a line for the operator about rows that never reach the target of an apply; nil if there are none. Another
-  /// apply writes these rows to the source, and the capture of the source leaves them out.
+  /// Returns a line for the operator about rows of other trails that reach the source, but never this apply's target;
+  /// nil if there are none.
   package func lineOnLacking(_ apply: Apply) -> String? {
     guard let capture = captures.first(where: { trail(of: $0) == apply.trail }), !handsOn(capture) else { return nil }
     let others = applies.filter { $0.database == capture.database && captureBehind($0) == nil }

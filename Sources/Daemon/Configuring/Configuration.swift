@@ -5,7 +5,7 @@ import Mapping
 /// The configuration of one node: the content of all its files, checked, with all defaults filled in.
 package struct Configuration: Equatable, Sendable {
   package var node: Node
-  /// The databases. They and all other named sections are sorted by name.
+  /// The databases, sorted by name, as are all other lists of sections.
   package var databases: [Database] = []
   package var captures: [Capture] = []
   package var applies: [Apply] = []
@@ -21,17 +21,15 @@ package struct Configuration: Equatable, Sendable {
 
   package init(node: Node) { self.node = node }
 
-  /// Returns the database with this name; nil if the configuration has none.
   package func database(_ name: String) -> Database? { databases.first { $0.name == name } }
 
-  /// Returns the trail that a capture writes: `NODE.NAME`.
   package func trail(of capture: Capture) -> String { "\(node.name).\(capture.name)" }
 
   /// `[node]`: the name and the state folder of the node.
   package struct Node: Equatable, Sendable {
-    /// The name of the node. It is part of the origin of all changes that are first committed here.
+    /// The name of the node, which is part of the names of its trails.
     @ByBytes package var name: String
-    /// The folder with the lock and the trails, as an absolute path.
+    /// The absolute path of the state folder.
     @ByBytes package var state: String
 
     package init(name: String, state: String = "/var/lib/cairn") {
@@ -43,12 +41,11 @@ package struct Configuration: Equatable, Sendable {
   /// `[database.NAME]`: a database by its URL.
   package struct Database: Equatable, Sendable {
     @ByBytes package var name: String
-    /// The URL as configured, without a password; the path of an SQLite file is absolute.
+    /// The URL as configured, without a password. The path of an SQLite file is absolute.
     @ByBytes package var url: String
-    /// The password, from a systemd credential. Never printed.
+    /// The password, from a systemd credential; never printed.
     @ByBytes package var secret: String? = nil
-    /// Whether tables of the database may generate keys that tables of other nodes also generate. Applications must
-    /// then avoid equal keys.
+    /// Whether other nodes may generate the same keys as this database. Applications must then avoid equal keys.
     package var sharesKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
@@ -56,88 +53,81 @@ package struct Configuration: Equatable, Sendable {
     }
   }
 
-  /// The option `applied` of a capture: whether it sends the rows that apply has written to its source.
+  /// The option `applied` of a capture: whether its trail includes rows that an apply has written to the source.
   package enum AppliedRows: String, CaseIterable, Sendable {
-    /// The trail also includes rows that apply has written to the source.
     case include
-    /// The trail includes only rows that applications have written to the source.
     case skip
   }
 
-  /// `[capture.NAME]`: the capture of a database into the trail `NODE.NAME`.
+  /// `[capture.NAME]`: a capture, which writes the trail `NODE.NAME`.
   package struct Capture: Equatable, Sendable {
     @ByBytes package var name: String
     @ByBytes package var database: String
     /// The captured tables, as patterns of ``Changes/TablePatterns``.
     package var tables = ["*"]
-    /// Whether executed statements go into the trail, if the application provides them.
+    /// Whether statements that applications executed go into the trail too.
     package var statements = true
-    /// SQLite: the maximum number of rows in the journal.
+    /// The maximum number of rows in the journal; SQLite only.
     package var journalRows = 5_000_000
-    /// Whether capture first sends the rows that are in the tables when it begins.
+    /// Whether a new capture first copies the rows that are already in the tables.
     package var copiesRows = true
-    /// Whether the trail includes rows that apply has written to the database. Nil: it includes them if they would not
-    /// return to their origin.
+    /// Whether the trail includes rows that an apply has written to the source. Nil: only if the rows would not return
+    /// to their origin.
     package var applied: AppliedRows?
-    /// The interval of heartbeats while there are no other changes; zero: no heartbeats.
+    /// The interval of heartbeats while there are no other changes; zero for no heartbeats.
     package var heartbeat = Duration.seconds(10)
-    /// The interval at which trail segments that no reader needs are looked for and deleted.
+    /// The interval at which segments that no reader needs are deleted.
     package var purge = Duration.seconds(10)
 
     package init(name: String, database: String) { (self.name, self.database) = (name, database) }
   }
 
-  /// `[apply.NAME]`: the apply of a trail to a database.
+  /// `[apply.NAME]`: an apply, which writes a trail to a target.
   package struct Apply: Equatable, Sendable {
     @ByBytes package var name: String
-    /// The trail, `NODE.NAME`. If NODE is another node, the trail is received from there.
+    /// The trail, `NODE.NAME`. A trail of another node has to be received from there.
     @ByBytes package var trail: String
     @ByBytes package var database: String
-    /// The tables of the target to which the apply may write: patterns of ``Changes/TablePatterns``.
+    /// The tables of the target to which the apply may write, as patterns.
     package var tables = ["*"]
-    /// Patterns of triggers of a PostgreSQL target that may fire, whichever role owns their code.
+    /// Patterns of the triggers of a PostgreSQL target that may fire, whoever owns their code.
     @ByBytes package var fireTriggers: [String] = []
-    /// The conflict rules for tables that have no rules of their own.
+    /// The conflict rules for tables without rules of their own.
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
-    /// The reaction to writes of applications to tables that only this apply should write. A table may have its own
-    /// setting.
+    /// The reaction if an application writes to a table that only this apply should write.
     package var localWrites = LocalWrites.stop
-    /// The maximum time by which the clock of the trail's node may be ahead of the local clock. A transaction whose
-    /// time is further ahead is not applied until the difference is small enough.
+    /// The maximum time by which the clock of the trail's node may be ahead of this node's clock. Later transactions
+    /// wait.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
-    /// The action for rows that are in the target's tables before the first copy. Nil: the apply stops if there are
-    /// such rows.
+    /// The action for rows that are in the target's tables before the initial load; nil: such rows stop the apply.
     package var existing: ExistingRows?
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
-    /// The policy for schema changes; nil: it depends on whether Cairn created the table.
+    /// The policy for schema changes; nil: depends on whether Cairn created the table.
     package var ddl: DDLPolicy?
     package var replay = ReplayPolicy.rows
-    /// The maximum number of bytes per second that an audit reads from source and target together. 0: no audit. Nil:
-    /// the default rate if the target must equal the source (see ``mayDiffer``), otherwise no audit.
+    /// The rate of the audit, in bytes per second from source and target together; 0 for no audit, nil for the default.
     package var auditBytesPerSecond: Int?
-    /// The rules of tables, in the order of the configuration.
     package var rules: [TableRule] = []
-    /// The conflict settings of each table that has its own.
+    /// The tables with conflict settings of their own.
     package var tableConflicts: [ConflictPlan.Table] = []
-    /// The reaction to writes of applications, for each table that has its own setting.
+    /// The tables with a setting of their own for writes of applications.
     package var tableLocalWrites: [LocalWritesPlan.Table] = []
 
     package init(name: String, trail: String, database: String) {
       (self.name, self.trail, self.database) = (name, trail, database)
     }
 
-    /// Whether these settings allow rows of the target to differ from the source after all changes are applied. The
-    /// value has no meaning in two-way replication.
+    /// Whether these settings allow rows of the target to differ from the source for ever. Only for one-way
+    /// replication.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }
     }
   }
 
-  /// The default rate of an audit in bytes per second: about 2,000 rows of 100 bytes, at less than a hundredth of a
-  /// core.
+  /// The default rate of an audit, in bytes per second.
   package static let auditBytesUsual = 256 << 10
 
   package enum OnError: String, CaseIterable, Sendable {
@@ -147,16 +137,16 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[limits]`: the limits of disk, time and memory for all trails.
   package struct Limits: Equatable, Sendable {
-    /// The maximum disk space of all trails together, in bytes; nil: no limit.
+    /// The maximum disk space of all trails together, in bytes; nil for no limit.
     package var diskBytes: Int64?
-    /// The longest lag of an apply for which segments are kept. An apply that lags more needs a refresh. Nil: segments
-    /// are kept for every apply without a limit.
+    /// The longest lag of an apply for which segments are kept; nil for no limit. An apply with a longer lag needs a
+    /// refresh.
     package var retain: Duration?
-    /// Whether Cairn may drop replication slots as a last resort before the source's disk fills.
+    /// Whether Cairn may drop a replication slot before the source's disk becomes full.
     package var givesUpSlot = false
-    /// The largest block that is accepted from another node, in bytes.
+    /// The largest block that this node accepts from another node, in bytes.
     package var blockBytes: Int64 = 64 << 20
-    /// The maximum memory for all unusually large blocks together, in bytes.
+    /// The maximum memory for all blocks above the usual size together, in bytes.
     package var memoryBytes: Int64 = 256 << 20
 
     package init() {}
@@ -173,9 +163,9 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[control]`: the control socket and the group that may use it.
   package struct Control: Equatable, Sendable {
-    /// An absolute path; nil: `control` in the runtime directory of the service, or in the state folder.
+    /// The absolute path of the socket; nil for the default path.
     @ByBytes package var socket: String? = nil
-    /// The group that may use the socket; nil: the daemon's group.
+    /// The group that may use the socket; nil for the daemon's group.
     @ByBytes package var group: String? = nil
 
     package init() {}
@@ -188,6 +178,6 @@ package struct Configuration: Equatable, Sendable {
     package init() {}
   }
 
-  /// The level of the log: messages of this level and of all preceding ones are logged.
+  /// The level of the log. Messages of this level and of all levels before it are logged.
   package enum LogLevel: String, CaseIterable, Sendable { case error, warning, notice, info, debug }
 }

@@ -1,11 +1,8 @@
-/// The options of a conf by which a daemon is found: its node, state folder and socket. They are read even from files
-/// that are not valid TOML.
+/// The options of a conf that show where its daemon is: node, state folder and socket. Even a file with invalid TOML is
+/// read for these options.
 package struct DaemonPlace: Equatable, Sendable {
-  /// The option `name` of `[node]`; nil if it is not set.
   package var node: String?
-  /// The option `state` of `[node]`; nil if it is not set.
   package var state: String?
-  /// The option `socket` of `[control]`; nil if it is not set.
   package var socket: String?
 
   init(_ files: [ConfFile], environment: @escaping (String) -> String?) {
@@ -22,8 +19,7 @@ package struct DaemonPlace: Equatable, Sendable {
     (node, state, socket) = (text("node", "name"), text("node", "state"), text("control", "socket"))
   }
 
-  /// Returns the whole text if it is valid TOML. Otherwise returns one text for each line: the header of its section,
-  /// then the line. So one invalid line does not hide the others.
+  /// Each line is read with the header of its section, so that one invalid line does not hide the others.
   private static func readable(_ text: String) -> [String] {
     if (try? TomlDocument(text, file: "")) != nil { return [text] }
     var header = ""

@@ -8,7 +8,7 @@ package struct ConfFile: Sendable {
   package init(path: String, text: String) { (self.path, self.text) = (path, text) }
 }
 
-/// A password from a separate file.
+/// A password that was read from a file of its own.
 package struct ConfCredential: Sendable {
   package var path: String
   package var secret: String
@@ -16,37 +16,36 @@ package struct ConfCredential: Sendable {
   package init(path: String, secret: String) { (self.path, self.secret) = (path, secret) }
 }
 
-/// All configuration files, read and checked: the resulting configuration, or all problems.
+/// All files of a configuration, read and checked, with the resulting configuration or all problems.
 package struct LoadedConfiguration: Sendable {
-  /// The purpose of an expression in a rule. It determines the values that the expression can read.
+  /// The use of an expression in a rule, which determines the values that the expression can read.
   package enum ExpressionUse: Sendable {
     case ofRow
-    /// The expression reads one row; its result becomes the value of a column.
+    /// The expression reads one row, and results in the value of a column.
     case ofColumn
-    /// The expression reads two versions of a row. Its result resolves the conflict for one column, or for the whole
-    /// row if `isOfRows`.
+    /// The expression reads two versions of a row, and resolves the conflict of one column, or of the row if
+    /// `isOfRows`.
     case ofConflict(isOfRows: Bool)
   }
 
-  /// A function that checks an expression. It returns an error if the expression is invalid for every table, otherwise
-  /// nil.
+  /// A function that returns an error if an expression is invalid for every table; otherwise nil.
   package typealias ExpressionFault = (_ text: String, _ use: ExpressionUse) -> String?
 
   /// The configuration; nil if there are problems.
   package let configuration: Configuration?
-  /// The settings in force, in the order of the option table.
+  /// The settings in force, in the order of the table of options.
   package let settings: [Setting]
-  /// The problems, in the order of the files and of the places in them.
   package let problems: [ConfProblem]
-  /// The paths of the configuration files. `credentialFiles` has the paths of the files with passwords.
+  /// The paths of the configuration files, without those of passwords.
   package let files: [String]
   package let credentialFiles: [String]
-  /// Settings that are valid, but probably not intended.
+  /// Warnings about settings that are valid, but probably not intended.
   package let notices: [String]
-  /// The options by which a running daemon is found. They are known even if the conf has problems.
+  /// The options by which a running daemon is found, known even if the conf has problems.
   package let place: DaemonPlace
 
-  /// Parses and checks a configuration. All input is passed in; nothing is read from disk.
+  /// Parses and checks a configuration, without reading from the disk.
+  ///
   /// - Parameter files: the files, in the order in which they are merged.
   /// - Parameter credentials: the passwords by the name of the database.
   /// - Parameter unreadable: problems that occurred while reading the files.
@@ -107,8 +106,7 @@ package struct LoadedConfiguration: Sendable {
       }
   }
 
-  /// Returns the configuration. If there are problems, throws the first one, with the number of further ones in its
-  /// message.
+  /// Returns the configuration, or throws the first problem with the number of all others.
   package func get() throws(CairnError) -> Configuration {
     if let configuration { return configuration }
     guard let first = problems.first?.error else {

@@ -3,54 +3,44 @@ import Mapping
 
 /// The type of an option's value.
 package enum OptionKind: Equatable, Sendable {
-  /// A name of the characters `[a-z0-9_-]`.
   case name
-  /// The name of a database section.
   case database
-  /// The name of a trail, `NODE.NAME`.
   case trail
   case url
-  /// An absolute path. `bytesMax` is the longest path that the system accepts.
+  /// An absolute path of at most `bytesMax` bytes.
   case path(bytesMax: Int)
   case account
-  /// An IP address and a port.
   case address
   case flag
   case count(ClosedRange<Int>)
   case duration(ClosedRange<Duration>)
   case size
-  /// A number of bytes per second. If `mayBeOff`, the word "off" is valid too.
+  /// A number of bytes per second; with `mayBeOff`, also the word "off".
   case rate(mayBeOff: Bool)
-  /// One of the listed words. Words in `later` are reserved for later versions.
+  /// One of the listed words. The words in `later` are reserved.
   case choice([String], later: [String])
   case patterns
-  /// A list of names or patterns of trails, or a single one.
+  /// One name or pattern of trails, or a list of them.
   case trails
-  /// The URL of a node, `https://HOST:PORT`.
   case peerURL
-  /// The host name of a certificate.
   case host
-  /// The paths of PEM files, `{ certificate, key, peers }`.
   case files
-  /// The grants of a peer, `{ push, pull }`.
+  /// The grants of a peer, `{ push = […], pull = […] }`.
   case grants
   case misfits
-  /// The name of a table. If `isPattern`, a pattern of names is valid too.
+  /// The name of a table; with `isPattern`, also a pattern.
   case table(isPattern: Bool)
   case sql
   case columns
-  /// The effect of a delete: `apply`, `keep` or `mark:COLUMN`.
   case delete
-  /// The name of a node or of a trail.
   case origin
-  /// A rule that resolves conflicts between two versions of a row.
   case rule
-  /// Rules that resolve conflicts column by column: a TOML table from column names to rules.
+  /// The conflict rules of columns, as a TOML table from column names to rules.
   case rules
-  /// Any value. Used for reserved options, whose values are never accepted.
+  /// The value of a reserved option, which is never accepted.
   case anything
 
-  /// The description of valid values, for messages.
+  /// The valid values in words, for messages.
   package var description: String {
     switch self {
     case .name: "a name: a-z, 0-9, _ and -"
@@ -91,7 +81,6 @@ package enum OptionKind: Equatable, Sendable {
   static var durationUnits: String { Quantity.durationUnits.map(\.name).joined(separator: ", ") }
   static var byteUnits: String { Quantity.byteUnits.map(\.name).joined(separator: ", ") }
 
-  /// Returns the duration as text, in the largest unit that gives a whole number.
   static func text(_ duration: Duration) -> String {
     let milliseconds =
       Double(duration.components.seconds) * 1000 + Double(duration.components.attoseconds / 1_000_000_000_000_000)

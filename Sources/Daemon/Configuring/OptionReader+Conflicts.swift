@@ -3,7 +3,6 @@ import Conflicts
 
 // Rules for conflicts.
 extension OptionReader {
-  /// Parses the conflict rule of a table's rows.
   mutating func rule(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard let text = string(node, option), let rule = rule(text, node.place, option.key) else { return nil }
     guard rule.isForRows else {
@@ -20,7 +19,6 @@ extension OptionReader {
     return .text(rule.text)
   }
 
-  /// Parses conflict rules of columns, such as `{ stock = "delta", note = "merge-text" }`.
   mutating func rules(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard case .table(let entries) = node.value else {
       wrongType(node, option)
@@ -91,7 +89,6 @@ extension OptionReader {
 }
 
 extension OptionReader {
-  /// Returns whether a text is the name of a node or of a trail.
   static func isOrigin(_ text: String) -> Bool {
     isName(text) || TrailName(text).map { isName($0.origin) && isName($0.name) } ?? false
   }

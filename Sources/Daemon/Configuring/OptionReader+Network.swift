@@ -2,7 +2,6 @@ import Changes
 
 // Options of [pump], [receive] and [peer].
 extension OptionReader {
-  /// Reads one name or pattern of trails, or a list of them.
   mutating func trails(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     switch node.value {
     case .string: return trailPattern(node, option.key, option).map { .list([$0]) }
@@ -56,8 +55,8 @@ extension OptionReader {
     return name.contains(".") || TrailPatterns.isPattern(name) ? name : name.isEmpty ? "store-042.pos" : name + ".*"
   }
 
-  /// Reads `{ certificate = "node.crt", key = "node.key", peers = "ca.crt" }`. All three are required; paths are
-  /// relative to the folder of the file.
+  /// Reads `{ certificate = "node.crt", key = "node.key", peers = "ca.crt" }`. Paths are relative to the folder of the
+  /// conf file.
   mutating func files(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard let parts = parts(node, option, known: ["certificate", "key", "peers"]) else { return nil }
     var paths: [String: String] = [:]

@@ -2,7 +2,7 @@ import Changes
 import Glibc
 
 extension OptionReader {
-  /// Returns the string in a value, with environment variables replaced.
+  /// Returns the string of a value, with environment variables replaced.
   mutating func string(_ node: TomlNode, _ option: OptionTable.Option) -> String? {
     guard case .string(let raw) = node.value else {
       wrongType(node, option)
@@ -25,8 +25,7 @@ extension OptionReader {
     return nil
   }
 
-  /// Returns whether the text of a column rule is a valid expression. For the column `*`, any text is valid, because it
-  /// is not an expression.
+  /// Checks the expression of a column rule. For the column `*`, any text is valid, because it is not an expression.
   mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
     column == "*" || isExpression(text, place, "column \(column)", .ofColumn)
   }
@@ -41,8 +40,7 @@ extension OptionReader {
     return false
   }
 
-  /// Replaces environment variables in a text: `${NAME}` becomes the value of NAME, and `$$` a dollar sign. Any other
-  /// dollar sign stays.
+  /// `${NAME}` becomes the value of the environment variable, and `$$` a dollar sign. Any other dollar sign stays.
   private mutating func expand(_ raw: String, _ place: ConfPlace) -> String? {
     guard raw.contains("$") else { return raw }
     var out = ""
@@ -81,7 +79,7 @@ extension OptionReader {
       && name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_") }
   }
 
-  /// Returns the text if it is valid for the option; otherwise adds a problem and returns nil.
+  /// Returns the text if it is valid for the option. Otherwise adds a problem and returns nil.
   mutating func text(of text: String, _ place: ConfPlace, _ option: OptionTable.Option) -> String? {
     if let (message, hint) = Self.fault(text, option) {
       let code: ErrorCode =
@@ -98,7 +96,7 @@ extension OptionReader {
     return text
   }
 
-  /// Returns the error in a text, and the correction to suggest; nil if the text is valid.
+  /// The message and the hint of an invalid text; nil if the text is valid.
   private static func fault(_ text: String, _ option: OptionTable.Option) -> (String, String)? {
     let key = option.key
     switch option.kind {

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// Converts TOML values to values of options, and collects problems of invalid ones.
+/// Converts TOML values to values of options, and collects a problem for each invalid one.
 struct OptionReader {
   let environment: (String) -> String?
   let expressionFault: LoadedConfiguration.ExpressionFault
@@ -14,7 +14,7 @@ struct OptionReader {
     (self.environment, self.expressionFault) = (environment, expressionFault)
   }
 
-  /// Converts a TOML value to a value of the option. If it is invalid, adds a problem and returns nil.
+  /// Converts a TOML value to a value of the option. Adds a problem and returns nil if the value is invalid.
   mutating func read(_ node: TomlNode, of option: OptionTable.Option) -> OptionValue? {
     switch option.kind {
     case .flag: flag(node, option)
@@ -200,8 +200,7 @@ struct OptionReader {
 
   private static let leastBytes: Int64 = 64 << 20
 
-  /// Adds a problem for an option whose text is not a number with a unit.
-  /// - Parameter isAllowed: returns whether a corrected text is valid; only a valid one is suggested.
+  /// Only a suggestion that `isAllowed` accepts is shown.
   private mutating func misread(
     _ error: Quantity.Misread, _ text: String, _ place: ConfPlace, _ option: OptionTable.Option, _ what: String,
     _ units: [String], usual: String, isAllowed: (String) -> Bool
@@ -259,7 +258,7 @@ extension OptionReader {
     "write \(option.key) = \(option.defaultText ?? option.example)"
   }
 
-  /// Returns the value, as TOML, that the author of the file probably meant, for a hint; nil if there is none.
+  /// The TOML value that the author of the file probably meant, for the hint; nil if unknown.
   private static func suggestion(_ value: TomlValue, _ kind: OptionKind) -> String? {
     switch (kind, value) {
     case (.flag, .string(let text)):

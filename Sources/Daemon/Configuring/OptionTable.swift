@@ -1,14 +1,10 @@
-/// Every section and option of a conf. The parser, defaults, checks, `cairn config`, `docs/reference/configuration.md`,
-/// `cairn.toml(5)` and the reference `conf/cairn.toml` are all made from it.
+/// The table of all sections and options of a conf. Parser, defaults, checks and reference documents are made from it.
 package enum OptionTable {
   package struct Section: Sendable {
-    /// The form of a section's header in the file.
     package enum Form: Sendable {
-      /// A section that appears once, such as `[limits]`.
       case single
-      /// A section with a name, such as `[capture.NAME]`.
       case named
-      /// A section that repeats, such as `[[apply.NAME.table]]`: any number of them, in the order of the conf.
+      /// A section that may appear several times, such as `[[apply.NAME.table]]`.
       case list(of: String)
     }
 
@@ -22,11 +18,11 @@ package enum OptionTable {
     package var details = ""
     /// The name of the section in examples.
     package var example = ""
-    /// Lines that follow the section in the reference configuration: a second example section of the same kind.
+    /// Lines for a second example of the section in the reference configuration.
     package var more: [String] = []
     package var options: [Option] = []
 
-    /// The header as in the configuration: `[capture.NAME]`.
+    /// The header of the section, such as `[capture.NAME]`.
     package var title: String {
       switch form {
       case .single: "[\(key)]"
@@ -40,21 +36,20 @@ package enum OptionTable {
     package let key: String
     package let kind: OptionKind
     package let isRequired: Bool
-    /// The default as in the configuration; nil if `absence` describes the behaviour.
+    /// The default as a conf would have it; nil if there is none.
     package let defaultText: String?
-    /// The behaviour if the option is missing and has no default.
+    /// The behavior if the option is missing and has no default.
     package let absence: String
-    /// Whether this version supports the option. An unsupported option is reserved for later versions, and is an error
-    /// in a conf.
+    /// Whether this version supports the option. A reserved option of a later version is an error in a conf.
     package let isSupported: Bool
-    /// The option that must not be given together with this one; nil if there is none.
+    /// An option that must not be set together with this one; nil if there is none.
     package let alternative: String?
     package let since: String
     /// The description in one line, without a full stop.
     package let help: String
     /// The sentences that follow `help` in the documents.
     package let details: String
-    /// An example as in the configuration, other than the default.
+    /// An example of the value, other than the default.
     package let example: String
 
     init(
@@ -73,8 +68,8 @@ package enum OptionTable {
     node, database, capture, apply, table, pump, receive, peer, limits, metrics, control, log,
   ]
 
-  /// Returns the section with this name in its header, such as `capture`; nil if there is none. Sections that repeat,
-  /// such as `[[apply.NAME.table]]`, are not found.
+  /// Returns the section with this name, such as `capture`; nil if there is none, or if the section may appear several
+  /// times.
   static func section(_ key: String) -> Section? {
     sections.first { section in
       if case .list = section.form { return false }

@@ -1,5 +1,4 @@
-/// Parses numbers with a unit as in the configuration: `14 days`, `500 ms`, `20 GiB`. A space between number and unit
-/// is allowed.
+/// A parser of numbers with a unit, as in the conf: `14 days`, `500 ms`, `20 GiB`.
 package enum Quantity {
   package enum Misread: Error, Equatable {
     case noNumber
@@ -33,7 +32,7 @@ package enum Quantity {
     return .milliseconds(Int64(milliseconds))
   }
 
-  /// Returns a number of bytes. The case of the unit does not matter, because no option is measured in bits.
+  /// Returns a number of bytes. The case of the unit is ignored.
   static func bytes(_ text: String) throws(Misread) -> Int64 {
     let (number, unit) = try split(text)
     guard let factor = byteUnits.first(where: { $0.name.lowercased() == unit.lowercased() })?.bytes else {

@@ -1,21 +1,20 @@
 import Changes
 import Mapping
 
-/// A section of the configuration with its valid options.
+/// A section of the conf with its valid options.
 struct ReadSection {
   struct Entry {
     var value: OptionValue
     var place: ConfPlace
-    /// The value as the file has it, with environment variables replaced.
     var shown: String
   }
 
   let source: ConfSection
   private(set) var values: [String: Entry] = [:]
-  /// The options that are present but invalid, each with its place in the conf.
+  /// The options that are present but invalid, with their places in the conf.
   private(set) var wrong: [String: ConfPlace] = [:]
 
-  /// Reads the options of a section. Unknown, invalid and missing options are added to the problems of the reader.
+  /// Reads the options of a section. The reader gets a problem for each unknown, invalid or missing option.
   init(_ source: ConfSection, _ reader: inout OptionReader) {
     self.source = source
     let section = source.section
@@ -74,7 +73,7 @@ struct ReadSection {
 }
 
 extension OptionValue {
-  /// Returns the value as TOML. A duration or size is returned as it is written in the file.
+  /// A duration or size is returned as the file has it.
   fileprivate func shown(_ node: TomlNode) -> String {
     switch self {
     case .text(let text): Self.quoted(text)
@@ -106,7 +105,6 @@ extension OptionValue {
 
   private static func key(_ name: String) -> String { OptionReader.isName(name.lowercased()) ? name : quoted(name) }
 
-  /// Returns a text as a basic string of TOML.
   static func quoted(_ text: String) -> String {
     var out = "\""
     for scalar in text.unicodeScalars {

@@ -1,15 +1,14 @@
 import Changes
 
-/// A section, merged from all files; its options are not parsed yet.
+/// A section, merged from all files, with options that are not parsed yet.
 struct ConfSection {
   let section: OptionTable.Section
-  /// The name of the section. For a section that repeats, such as `[[apply.NAME.table]]`, it is NAME.
+  /// The name of the section. For `[[apply.NAME.table]]`, it is NAME.
   let name: String
-  /// The place of the section's first header in the files.
+  /// The place of the section's first header.
   let place: ConfPlace
   var entries: [TomlEntry] = []
 
-  /// The header as in the configuration: `[capture.pos]`.
   var title: String {
     switch section.form {
     case .single: "[\(section.key)]"
@@ -19,8 +18,7 @@ struct ConfSection {
   }
 }
 
-/// Merges sections of the same name from all files. A section may be spread over several files; an option may be given
-/// only once.
+/// Merges sections of the same name from all files. An option may be set in only one of them.
 struct SectionCollector {
   private(set) var sections: [ConfSection] = []
   private(set) var problems: [ConfProblem] = []
@@ -77,8 +75,7 @@ struct SectionCollector {
     return letters.isEmpty ? "name" : String(letters.prefix(63))
   }
 
-  /// Removes rules, such as `[[apply.NAME.table]]`, from the entries of an apply's section, and collects them. Returns
-  /// the remaining entries.
+  /// Moves rules, such as `[[apply.NAME.table]]`, out of the entries of an apply's section.
   private mutating func rules(in entries: [TomlEntry], _ parent: OptionTable.Section, _ named: TomlEntry) -> [TomlEntry]
   {
     guard parent.key == OptionTable.apply.key else { return entries }

@@ -5,23 +5,21 @@ package struct Setting: Equatable, Sendable {
   package enum Origin: Equatable, Sendable {
     case file(ConfPlace)
     case byDefault
-    /// A place in the conf where the option has an invalid value.
     case wrong(ConfPlace)
-    /// A file with a password. The text is its path.
+    /// The path of a file with a password.
     case credential(String)
   }
 
-  /// The header of the section: `[capture.pos]`.
+  /// The header of the section, such as `[capture.pos]`.
   @ByBytes package var section: String
   @ByBytes package var key: String
-  /// The value as TOML; nil if it is not set and has no default.
+  /// The value as TOML; nil if the option is not set and has no default.
   @ByBytes package var value: String? = nil
   package var origin: Origin
-  /// The behaviour of Cairn if there is no value.
+  /// The behavior of Cairn if the option has no value.
   @ByBytes package var absence: String
 
-  /// Returns all settings: those of the sections in the files, and the defaults of sections that are in force although
-  /// no file has them.
+  /// Returns all settings: the options in the files, and the defaults of sections that no file has.
   static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {
     OptionTable.sections.flatMap { section -> [Setting] in
       let there = sections.filter { $0.source.section.key == section.key }

@@ -1,6 +1,6 @@
 import Changes
 
-/// Converts the parser's error about a text that is not TOML to a problem with a hint.
+/// Converts the error of the TOML parser to a problem with a hint.
 enum SyntaxProblem {
   static func of(_ failure: TomlDocument.Failure, in text: String) -> ConfProblem {
     let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
@@ -11,7 +11,6 @@ enum SyntaxProblem {
     return ConfProblem(.confSyntax, at: failure.place, "this is not TOML: \(reason)", hint: hint(line, reason))
   }
 
-  /// Returns the parser's message without the place of the error and without names from the parser library.
   private static func plain(_ reason: String) -> String {
     var text = reason[...]
     if text.hasPrefix("Error while parsing"), let colon = text.firstIndex(of: ":") {
@@ -65,7 +64,7 @@ enum SyntaxProblem {
     return entries.first { $0.key == name }?.keyPlace
   }
 
-  /// Returns the TOML table whose header comes last in the file. Lines that follow in the file belong to it.
+  /// Lines that follow the last header in the file belong to its table.
   private static func open(_ node: TomlNode) -> TomlNode? {
     switch node.value {
     case .table(let entries):

@@ -1,13 +1,12 @@
 import CToml
 
-/// A value of a configuration file and its place.
+/// A value of a configuration file, with its place.
 struct TomlNode: Equatable, Sendable {
   var value: TomlValue
   var place: ConfPlace
 }
 
 indirect enum TomlValue: Equatable, Sendable {
-  /// A table, in the order of the file.
   case table([TomlEntry])
   case array([TomlNode])
   case string(String)
@@ -23,7 +22,7 @@ struct TomlEntry: Equatable, Sendable {
   var node: TomlNode
 }
 
-/// A TOML file as a tree. Only this type uses the parser library.
+/// A TOML file as a tree of nodes.
 struct TomlDocument {
   struct Failure: Error, Equatable {
     var place: ConfPlace
@@ -32,7 +31,7 @@ struct TomlDocument {
 
   let root: TomlNode
 
-  /// Parses a text. Throws if it is not TOML; no text makes it crash.
+  /// Parses a text. Throws if the text is not TOML.
   init(_ text: String, file: String) throws(Failure) {
     var text = text
     var error = cairn_toml_error()
@@ -54,8 +53,7 @@ struct TomlDocument {
       reason: reason)
   }
 
-  /// Converts the first item of the parser's list to a node with its key. Removes the item and all items below it from
-  /// the list.
+  /// Takes the first item, with all items below it, from the parser's list.
   private static func node(
     _ rest: inout Slice<UnsafeBufferPointer<cairn_toml_item>>, _ file: String
   ) -> (key: String, keyPlace: ConfPlace, node: TomlNode) {
@@ -89,7 +87,6 @@ struct TomlDocument {
 }
 
 extension TomlValue {
-  /// A description of the value for messages.
   var description: String {
     switch self {
     case .table: "a table"
