@@ -4,8 +4,8 @@ import Glibc
 import Reshaping
 
 extension ConfFolder {
-  /// Loads a configuration as the daemon does: variables come from the environment of this process, and SQLite checks
-  /// the expressions of rules.
+  /// Loads a configuration as the daemon does, with the environment variables of this process. SQLite checks the
+  /// expressions of rules.
   package static func load(
     _ path: String, more: [ConfFile] = [], awaitsPeers: Bool = false
   ) -> LoadedConfiguration {

@@ -7,11 +7,11 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The conflict logs of databases that are named by a configuration, a state folder or a URL.
+/// Finds the logs of conflicts in the databases of a configuration, of a state folder or of a URL.
 package enum ConflictLogs {
   package typealias Entry = (url: DatabaseURL, log: ConflictLog)
 
-  /// Opens the log of a database for reading and writing, since overturning a decision writes to it.
+  /// Opens the conflict log of a database for reading and writing.
   package static func open(_ url: DatabaseURL) throws -> ConflictLog {
     switch url {
     case .sqlite(let path): ConflictLog(try Ends.open(path, mode: .readWrite))
@@ -19,10 +19,8 @@ package enum ConflictLogs {
     }
   }
 
-  /// Returns the tables of a database to which a trail may be applied, as the conf lists them.
-  ///
-  /// If the conf has no apply that writes to the database, all tables are allowed: the replication runs without a
-  /// daemon.
+  /// Returns the tables of a database to which the conf lets a trail be applied. All tables, if the conf has no apply
+  /// for the database.
   ///
   /// - Throws: `table-forbidden` if the conf has applies that write to the database, but none of them reads this trail.
   package static func scope(
@@ -42,14 +40,14 @@ package enum ConflictLogs {
     return TargetScope(lists.flatMap(\.self))
   }
 
-  /// Returns the databases to which a configuration applies trails, sorted by their names in the configuration.
+  /// Returns the targets of a configuration, sorted by their names in the conf.
   package static func databases(of configuration: Configuration) throws -> [DatabaseURL] {
     let names = Set(configuration.applies.map(\.database))
     return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
   }
 
   /// Returns the sources and targets of the replications in a state folder. If `state` is nil, all state folders at the
-  /// usual place are searched. Database files that no longer exist are left out.
+  /// usual place are read.
   package static func databases(inState state: String?) throws -> [DatabaseURL] {
     var urls: [DatabaseURL] = []
     for place in try StateFolders.places(in: state) {
@@ -62,7 +60,6 @@ package enum ConflictLogs {
 }
 
 extension StateFolders {
-  /// Returns the sources and targets of the replications in a state folder, as they are written in its files.
   static func places(in state: String?) throws -> [String] {
     try folders(state).flatMap { folder -> [String] in
       guard Folder.exists("\(folder)/replication") else { return [] }

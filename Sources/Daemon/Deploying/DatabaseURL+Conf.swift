@@ -3,7 +3,7 @@ import Configuring
 import Operating
 
 extension Configuration.Database {
-  /// Returns the URL with the password from the conf's credentials, if there is one. Pass it to libpq only.
+  /// Returns the URL with the password from the conf, if there is one. Pass it to libpq only.
   package func location() throws -> DatabaseURL {
     guard let secret, url.hasPrefix("postgres") else { return try DatabaseURL(url) }
     let escaped = secret.utf8.map { byte -> String in

@@ -2,13 +2,12 @@ import Changes
 import Operating
 import Steering
 
-/// An exclusive task on a database: its capture, or the apply of one trail. Only one worker may have the task, even if
-/// the conf has several URLs for the database.
+/// A task that only one worker may have in a database: its capture, or the apply of one trail.
 package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)
 
-  /// Returns the error for a second worker that the conf gives this task. `worker` is the first one.
+  /// Returns the error for a second worker with this task. `worker` is the first one.
   package func isDone(by worker: WorkerName) -> CairnError {
     switch self {
     case .capture:

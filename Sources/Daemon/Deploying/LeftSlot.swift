@@ -6,29 +6,25 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// A slot whose capture was removed from the configuration. The server keeps log for the slot until the slot is
-/// dropped.
+/// A slot whose capture was removed from the conf. The server keeps log for it until the slot is dropped.
 package struct LeftSlot: Equatable, Sendable {
-  /// The state of the slot at the server.
   package enum Standing: Equatable, Sendable {
     case gone
-    /// A capture reads from the slot now.
     case inUse
-    /// The slot exists; the server keeps this many bytes of log for it.
+    /// The slot exists. The server keeps this many bytes of log for it.
     case left(bytes: Int64)
-    /// The server could not be queried; the text is the reason.
+    /// The server could not be queried, for the reason in the text.
     case unknown(String)
   }
 
-  /// The trail that the capture wrote. Its folder still exists.
+  /// The trail that the capture wrote, whose folder still exists.
   package let trail: TrailName
   @ByBytes package private(set) var name: String
-  /// The source's URL as it was configured, without a password.
+  /// The URL of the source as it was configured, without a password.
   @ByBytes package private(set) var url: String
   @ByBytes private var file: String
 
-  /// Writes the URL of the source to a file in the folder of the trail. By this file, Cairn finds the slot after the
-  /// source was removed from the configuration.
+  /// Writes the URL of the source to a file in the trail's folder. Cairn finds the slot by it later.
   package static func note(source url: String, folder: String) throws {
     let file = Self.file(folder)
     do throws(FileError) {
@@ -38,7 +34,7 @@ package struct LeftSlot: Equatable, Sendable {
     } catch { throw error.asCairnError(doing: "note the source of a trail") }
   }
 
-  /// Returns the PostgreSQL slots of those trails of this node that no configured capture writes.
+  /// Returns the PostgreSQL slots of the trails of this node that no configured capture writes.
   ///
   /// - Parameter captures: The names of the configured captures.
   package static func all(state: String, node: String, captures: Set<String>) -> [LeftSlot] {
@@ -54,8 +50,8 @@ package struct LeftSlot: Equatable, Sendable {
 
   private static func file(_ folder: String) -> String { folder + "/source" }
 
-  /// Queries the server for the state of the slot. The password is taken from a configured database with the same URL,
-  /// if there is one.
+  /// Asks the server for the state of the slot. The password comes from a configured database with the same URL, if
+  /// any.
   package func standing(_ databases: [Configuration.Database]) -> Standing {
     do {
       let known = databases.first { $0.url == url }
@@ -76,10 +72,10 @@ package struct LeftSlot: Equatable, Sendable {
     return row[0] == "t" ? .inUse : .left(bytes: row[1].flatMap { Int64($0) } ?? 0)
   }
 
-  /// Removes the file that records the source of the slot, after the slot has been dropped from the server.
+  /// Deletes the file that names the source of the slot. Call it after the slot was dropped.
   package func forget() { try? Folder.remove(file) }
 
-  /// The command that drops the slot.
+  /// The shell command that drops the slot.
   package var command: String { Self.command(url, name) }
 
   package static func command(_ url: String, _ slot: String) -> String {
@@ -87,6 +83,5 @@ package struct LeftSlot: Equatable, Sendable {
     return "cairn detach \(isPlain ? url : "'\(url)'") --slot \(slot)"
   }
 
-  /// The server and database, as messages name them.
   package var place: String { (try? DatabaseURL(url).place) ?? url }
 }

@@ -3,12 +3,10 @@ import Configuring
 import NetKit
 import Peering
 
-/// The certificates for the listener and for pumps, from the conf and the state folder.
+/// Finds the certificates of the listener and of pumps, in the conf and the state folder.
 package enum NetworkTLS {
-  /// Returns the listener's certificate and its trusted authorities; nil: plain HTTP.
-  ///
-  /// Only `insecure = true` allows plain HTTP, even on a loopback address, where any user of the machine could pose as
-  /// any peer. A certificate that `cairn peer revoke` revoked is refused, whichever authority signed it.
+  /// Returns the listener's certificate and its trusted authorities; nil for plain HTTP, which needs `insecure = true`.
+  /// Revoked certificates are refused.
   ///
   /// - Throws: `conf-missing` if there are no certificates and `insecure` is not set; `conf-value` if `insecure` is set
   ///   although peers have certificates of this node.
@@ -35,8 +33,7 @@ package enum NetworkTLS {
       remedy: .retry)
   }
 
-  /// Returns the name of the joined node to which a pump connects: its peer, or the only joined node if the pump names
-  /// no peer. Nil if there is no such node.
+  /// Returns the name of the node that a pump connects to, if this node has joined it; otherwise nil.
   package static func joined(_ pump: Configuration.Pump, state: String) -> String? {
     let names = PeerFolder(state: state).joinedNames
     // A pump without a peer's name leads to the only node that was joined.
@@ -44,8 +41,7 @@ package enum NetworkTLS {
     return names.contains(peer) ? peer : nil
   }
 
-  /// Returns the certificate that a pump presents, and the authorities by which it verifies the listener of its peer;
-  /// nil if the pump's URL is one of plain HTTP.
+  /// Returns the certificate that a pump shows, and the authorities that it trusts; nil for a URL of plain HTTP.
   ///
   /// - Parameter own: The certificate files that `[receive]` of this node names.
   /// - Throws: `conf-missing` if the URL is one of HTTPS and no certificate is configured or stored.

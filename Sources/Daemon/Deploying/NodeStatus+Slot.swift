@@ -1,8 +1,7 @@
 import Steering
 
 extension NodeStatus.LeftSlot {
-  /// Creates the status entry for a slot whose capture was removed from the conf. Returns nil if the slot is gone, or
-  /// if a capture still reads it.
+  /// Creates the status entry of a slot whose capture was removed from the conf. Nil if the slot is gone or in use.
   package init?(_ left: LeftSlot, _ standing: LeftSlot.Standing) {
     self.init(capture: left.trail.name, slot: left.name, place: left.place, command: left.command)
     switch standing {

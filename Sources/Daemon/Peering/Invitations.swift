@@ -3,8 +3,8 @@ import CodecKit
 import NetKit
 import SystemKit
 
-/// The invitations that this node has issued, each for the name of one node. An invitation has a token that is valid
-/// once. Only the SHA-256 of a token is kept, as the name of a file in the folder `invites`.
+/// The invitations that this node has issued, each for the name of one node. The folder `invites` has a file for each,
+/// with the hash of its token as name.
 package struct Invitations: Sendable {
   package struct Invitation: Equatable, Sendable {
     package let name: String
@@ -17,7 +17,7 @@ package struct Invitations: Sendable {
 
   package init(_ peers: PeerFolder) { folder = peers.file("invites") }
 
-  /// Makes an invitation that ends at `expires` (µs since 1970 UTC), and returns its token in hexadecimal.
+  /// Creates an invitation that expires at `expires` (µs since 1970 UTC). Returns its token in hexadecimal.
   package func make(_ name: String, expires: Int64) throws -> String {
     let token = hexadecimal(randomBytes(16))
     try Folder.create(folder)
@@ -30,8 +30,7 @@ package struct Invitations: Sendable {
     ((try? Folder.names(folder)) ?? []).compactMap { read($0) }
   }
 
-  /// Returns the invitation for a token, even if it has expired. The comparison takes the same time for every
-  /// invitation.
+  /// Returns the invitation for a token, even if it has expired. The comparison takes constant time.
   func find(_ token: String) throws -> Invitation? {
     let wanted = Array(try Self.digest(token).utf8)
     var found: String?
@@ -55,7 +54,7 @@ package struct Invitations: Sendable {
     }
   }
 
-  /// Withdraws the invitations for a name, and all invitations that have expired.
+  /// Withdraws the invitations for a name, and all that have expired.
   ///
   /// - Returns: The number of withdrawn invitations for the name.
   package func withdraw(_ name: String?, now: Int64) throws -> Int {

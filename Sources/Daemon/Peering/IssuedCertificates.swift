@@ -2,17 +2,15 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The certificates that the authority of this node has signed for peers, one file each in the folder `issued`.
-///
-/// A peer has one valid certificate. After a renewal, the old one remains valid until the peer first uses the new one.
-/// If the peer joins again with a new invitation, all its earlier certificates become invalid.
+/// The certificates that this node has signed for peers, one file each in the folder `issued`. A renewed certificate
+/// replaces the older one when the peer first uses it.
 package struct IssuedCertificates: Sendable {
   package struct Entry: Equatable, Sendable {
     package let certificate: PeerCertificate
     package let isRevoked: Bool
   }
 
-  /// The lifetime of a certificate. A certificate is renewed when a third of its lifetime is left.
+  // A certificate is renewed when a third of its lifetime is left.
   static let lifetime = PeerFolder.year
 
   private let peers: PeerFolder
@@ -22,8 +20,7 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Issuing
 
-  /// Signs the certificate of a node that joins. Earlier certificates of its name become invalid: the node has another
-  /// key now.
+  /// Signs the certificate of a node that joins. Earlier certificates of its name become invalid.
   func join(_ name: String, _ request: CertificateRequest, now: Int64) throws -> Certificate {
     try peers.locked {
       try peers.keepRevoked()
@@ -36,15 +33,13 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// The answer to a request for another certificate.
   enum Renewal {
     case certificate(Certificate)
     case refused(String, hint: String)
   }
 
-  /// Signs a new certificate for the key of a peer's present certificate. A renewal is due in the last third of that
-  /// certificate's lifetime, or if the authority that signed it is being replaced. A repeated request gets the same
-  /// certificate.
+  /// Signs a new certificate for the key of a peer's present one. Refuses before the last third of its lifetime, unless
+  /// the authority is new.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {
       // A request may have begun before the revocation.
@@ -90,13 +85,11 @@ package struct IssuedCertificates: Sendable {
     return issued
   }
 
-  /// Returns the start of validity for a certificate that is issued now, in seconds since 1970 UTC. It is one day
-  /// before `now`, because the clocks of nodes differ.
+  // The validity starts one day early, because the clocks of nodes differ.
   private static func first(_ now: Int64) -> Int64 { (now - PeerFolder.day) / 1_000_000 }
 
   // MARK: Looking
 
-  /// Returns all certificates that this node has issued, in the order of their files' names.
   package func all() -> [Entry] {
     let revoked = peers.revoked
     return ((try? Folder.names(folder)) ?? []).compactMap { name in
@@ -105,7 +98,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Returns the issued certificates that are valid now.
+  /// Returns the issued certificates that have neither expired nor been revoked.
   func live(now: Int64) throws -> [Certificate] {
     let revoked = peers.revoked
     return try names().map { try read($0) }.filter { $0.notAfter >= now && !revoked.contains($0.facts) }
@@ -149,7 +142,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Makes the older certificates of a peer invalid, after the peer has presented a newer one.
+  /// Makes the older certificates of a peer invalid, after the peer has used a newer one.
   func retire(before shown: PeerCertificate) throws {
     guard contains(shown) else { return }
     try peers.locked {
@@ -163,8 +156,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Returns the error for an unreadable list of revoked certificates. Until the operator restores the list, no peer
-  /// can be revoked and none can connect.
+  /// Until the operator restores the list, no peer can be revoked and none can connect.
   private static func refusal(_ problem: RevokedPeers.Unknown) -> CairnError {
     CairnError(
       .stateForeign,

@@ -3,17 +3,13 @@ import NetKit
 import Synchronization
 import SystemKit
 
-/// The request handler that issues certificates to nodes.
-///
-/// `POST join` needs the token of an invitation, and `POST renew` a certificate that is still valid. A peer calls `GET
-/// authority` to find out whether there is a new authority.
+/// The request handler that issues certificates to nodes: `POST join` with an invitation, `POST renew` with a valid
+/// certificate.
 package final class JoinDesk: Sendable {
   private static let bytesMax = 16384
-  /// The maximum number of renewals for each name in a minute.
+  /// The limit for each peer in a minute.
   private static let renewalsMax = 6
   private static let minute: Int64 = 60_000
-  /// The maximum number of certificates that are remembered as used. It is also the maximum number of names whose
-  /// renewals are counted.
   private static let knownMax = 10_000
 
   private let peers: PeerFolder
@@ -26,7 +22,7 @@ package final class JoinDesk: Sendable {
     (self.peers, self.node, self.clock) = (peers, node, clock)
   }
 
-  /// Starts to handle an HTTP request whose path ends in `/join`, `/renew` or `/authority`.
+  /// Handles an HTTP request whose path ends in `/join`, `/renew` or `/authority`.
   package func begin(_ request: HTTPRequest) -> HTTPAction {
     if request.path.hasSuffix("/authority") { return .answer(authority(request)) }
     guard request.method == "POST" else {
@@ -36,7 +32,7 @@ package final class JoinDesk: Sendable {
     return .receive(Sink(self, request))
   }
 
-  /// Handles the first use of a certificate by a peer: the peer's older certificates become invalid.
+  /// Makes a peer's older certificates invalid, when the peer uses a newer one for the first time.
   package func noteUse(of peer: PeerCertificate) {
     let isNew = shown.withLock { shown in
       if shown.count >= Self.knownMax { shown = [] }
@@ -141,8 +137,7 @@ package final class JoinDesk: Sendable {
     return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
   }
 
-  /// Returns a response with the fingerprint of the present authority. A peer whose certificate another authority
-  /// signed then requests a renewal.
+  /// A peer whose certificate another authority signed then requests a renewal.
   private func authority(_ request: HTTPRequest) -> HTTPResponse {
     guard request.peer != nil else {
       return Self.refusal(
@@ -170,7 +165,6 @@ package final class JoinDesk: Sendable {
     refusal(400, .usage, problem, "use a key for ECDSA over P-256, Ed25519, or RSA from 2048 bits")
   }
 
-  /// Returns a name from a request, shortened and without control characters, for a message.
   private static func printable(_ text: String) -> String { String(text.oneLine.unicodeScalars.prefix(64)) }
 
   private static func refusal(_ status: UInt32, _ code: ErrorCode, _ message: String, _ hint: String) -> HTTPResponse {

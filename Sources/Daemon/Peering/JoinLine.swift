@@ -1,6 +1,7 @@
 import Changes
 
-/// The line that an operator pastes to join a node: the node's address, a token, and the hash of the node's public key.
+/// The line that an operator pastes to join a node, with the node's address, a token, and the hash of the node's public
+/// key.
 package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// The address of the listener, `HOST:PORT`.
   package let address: String
@@ -16,7 +17,7 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// The line as printed, `HOST:PORT/TOKEN/KEY`.
   package var description: String { "\(address)/\(token)/\(key)" }
 
-  /// Parses a line `HOST:PORT/TOKEN/KEY`, with or without surrounding blanks. Returns nil for any other text.
+  /// Parses a line `HOST:PORT/TOKEN/KEY`; nil for any other text.
   package init?(_ text: String) {
     let trimmed = text.split(whereSeparator: \.isWhitespace)
     guard trimmed.count == 1 else { return nil }
@@ -27,7 +28,6 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
     self.init(address: parts[0], token: parts[1].asciiLowercased, key: parts[2].asciiLowercased)
   }
 
-  /// The SHA-256 of the listener's public key as bytes, for the pin of libcurl.
   var keyBytes: [UInt8] {
     let digits = key.utf8.compactMap { Character(Unicode.Scalar($0)).hexDigitValue }
     return stride(from: 0, to: digits.count - 1, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }

@@ -2,11 +2,10 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The client side of joining: gets a certificate from another node, and renews it before it expires.
+/// Gets a certificate from another node by an invitation, and renews it before it expires.
 package struct Joining {
-  /// The result of joining.
   package struct Outcome: Equatable, Sendable {
-    /// The name of the node that was joined.
+    /// The name of the node that signed the certificate.
     package let hub: String
     package let certificate: PeerCertificate
     package let authority: PeerCertificate
@@ -20,7 +19,7 @@ package struct Joining {
     (self.peers, self.node, self.stop) = (peers, node, stop)
   }
 
-  /// Joins the node that printed a line: gets a certificate from it, and stores the authority that signed it.
+  /// Joins the node that printed a line: gets a certificate from it, and stores its authority.
   ///
   /// - Parameter replacing: The first digits of the new authority's SHA-256, if a node of that name was joined before
   ///   and has another authority now.
@@ -46,10 +45,8 @@ package struct Joining {
       hub: answer.hub, certificate: answer.certificate.facts, authority: try Certificate(pem: answer.authorities).facts)
   }
 
-  /// Throws `peer-untrusted` if a node of this name was joined before under another authority.
-  ///
-  /// Only the authority that signed the new certificate is compared. Other authorities in the answer prove nothing,
-  /// because any server can send a copy of a known one.
+  /// Throws `peer-untrusted` if a node of this name was joined before under another authority. Only the authority that
+  /// signed the new certificate is compared.
   private func refuseStranger(_ answer: Answer, _ replacing: String?) throws {
     let folder = peers.joined(answer.hub)
     guard Folder.exists(folder.file("ca.crt")) else { return }
@@ -66,8 +63,8 @@ package struct Joining {
       remedy: .badInput)
   }
 
-  /// Renews the certificate for the same key. This is due if less than a third of its lifetime is left, or if the other
-  /// node has a new authority.
+  /// Renews the certificate that another node gave to this node. Due in the last third of its lifetime, or after the
+  /// other node's authority changed.
   ///
   /// - Returns: The new certificate; nil if no renewal is due, or if this node has no certificate from joining.
   /// - Throws: As ``join(_:replacing:)``; the present files then stay as they are.
@@ -90,8 +87,8 @@ package struct Joining {
     return answer.certificate.facts
   }
 
-  /// Returns whether the other node now signs with another authority: one that this node does not know, or that did
-  /// not sign this node's certificate.
+  /// Whether the other node has an authority that this node does not know, or that did not sign this node's
+  /// certificate.
   private func hasNewAuthority(_ client: HTTPClient, _ old: Certificate, _ folder: PeerFolder) throws -> Bool {
     let reply = try client.perform("GET", "/cairn/1/authority")
     // Earlier builds do not know the address.
@@ -108,7 +105,7 @@ package struct Joining {
   private struct Answer {
     let hub: String
     let certificate: Certificate
-    /// The authorities in PEM; the signer of the certificate comes first.
+    /// The authorities in PEM. The one that signed the certificate comes first.
     let authorities: String
   }
 

@@ -4,9 +4,7 @@ import SystemKit
 
 // The authority and the listener's certificate: how they are made, replaced and renewed.
 extension PeerFolder {
-  /// The lifetime of an authority. `cairn peer rotate` makes another one.
   static let authorityLifetime = 10 * year
-  /// The lifetime of the listener's certificate. The daemon renews it in the last third.
   static let listenerLifetime = year
 
   /// The results of `cairn peer rotate`.
@@ -27,13 +25,11 @@ extension PeerFolder {
     return (try Certificate.selfSigned(terms, key: key), key)
   }
 
-  /// Replaces the authority of this node, the key of its listener, or both.
+  /// Replaces the authority of this node, the key of its listener, or both. The old authority stays trusted until every
+  /// peer has a new certificate.
   ///
-  /// The new authority signs all later certificates. The old one remains trusted until every peer has a certificate
-  /// from the new one; ``upkeep(node:now:)`` then drops the old one.
-  ///
-  /// - Parameter dropsOld: Whether the old authority is dropped at once. Peers whose certificates it signed must
-  ///   then join again.
+  /// - Parameter dropsOld: Whether the old authority is dropped at once. Peers whose certificates it signed must then
+  ///   join again.
   package func rotate(
     node: String, authority: Bool, listener: Bool, dropsOld: Bool, now: Int64
   ) throws -> Rotation {
@@ -64,10 +60,7 @@ extension PeerFolder {
     }
   }
 
-  /// Renews the listener's certificate when that is due, and drops old authorities when no peer needs them.
-  ///
-  /// Certificates of earlier versions of Cairn, which were valid for thirty years, are replaced by certificates of the
-  /// present lifetime for the same key.
+  /// Renews the listener's certificate when it is due, and drops old authorities that no peer needs any more.
   ///
   /// - Returns: The actions that were taken, in words; empty in most cases.
   package func upkeep(node: String, now: Int64) throws -> [String] {
@@ -90,13 +83,13 @@ extension PeerFolder {
     }
   }
 
-  /// The authorities in `ca.crt`, which this node trusts; the signing one comes first. Empty if they cannot be read.
+  /// The authorities that this node trusts, in `ca.crt`; the one that signs comes first. Empty if they cannot be read.
   package var authorities: [PeerCertificate] { ((try? certificates("ca.crt")) ?? []).map(\.facts) }
 
-  /// The certificate that the listener presents.
+  /// The certificate that the listener shows.
   package var listener: PeerCertificate? { try? certificate("node.crt").facts }
 
-  /// Returns the names of peers that have a valid certificate from an old authority.
+  /// Returns the names of the peers whose valid certificate an old authority has signed.
   package func peersOfOldAuthorities(now: Int64) throws -> [String] {
     let current = try certificate("ca.crt")
     return try IssuedCertificates(self).live(now: now).filter { !$0.isIssued(by: current) }.map(\.commonName)
@@ -122,8 +115,7 @@ extension PeerFolder {
 
   // MARK: Files
 
-  /// Replaces `NAME.crt` and `NAME.key` with a certificate and its key. After a crash, ``settle()`` completes or undoes
-  /// the replacement.
+  /// Replaces `NAME.crt` and `NAME.key`. After a crash, ``settle()`` completes or undoes the replacement.
   func replace(_ name: String, _ certificates: [Certificate], key: PrivateKey) throws {
     let text = name == "ca" ? Self.marked(certificates) : certificates.map(\.pem).joined()
     try File.replace(file("\(name).key.next"), text: key.pem, permissions: 0o600)
@@ -131,8 +123,7 @@ extension PeerFolder {
     try settle()
   }
 
-  /// Completes or undoes the replacement of a key that a crash interrupted. The new key replaces the present one if it
-  /// belongs to the present certificate; otherwise the new key is removed.
+  /// Completes or undoes a replacement of a key that a crash has interrupted.
   func settle() throws {
     for name in ["ca", "node"] where Folder.exists(file("\(name).key.next")) {
       let next = try? key("\(name).key.next")
@@ -159,19 +150,16 @@ extension PeerFolder {
 
   // MARK: The list of revoked certificates
 
-  /// The first line of the file `ca.crt`. It records that this node keeps a list of revoked certificates. Without
-  /// `ca.crt` no peer can connect, so the record cannot be lost while peers connect.
+  // The mark is in ca.crt, because no peer can connect without that file.
   private static let mark = "# Cairn: this node keeps a list of revoked certificates; without it all are revoked.\n"
-  /// The name of the file that records that this node keeps a list of revoked certificates. It is for a node without
-  /// `ca.crt`, whose certificates come from the operator's own authority.
+  // For a node without ca.crt, whose certificates come from the operator's own authority.
   private static let keptFile = "revoked.kept"
 
   private static func marked(_ certificates: [Certificate]) -> String {
     mark + certificates.map(\.pem).joined()
   }
 
-  /// Whether this node keeps a list of revoked certificates; a missing list is then an error. Also true if the files
-  /// that record this cannot be read.
+  /// Whether the list of revoked certificates must exist. Also true if that is unknown.
   var keepsRevoked: Bool {
     do {
       if try FileStamp.look(at: file(Self.keptFile)) != nil { return true }
@@ -180,7 +168,7 @@ extension PeerFolder {
     } catch { return true }
   }
 
-  /// Creates the list of revoked certificates for a node of an earlier version, and records that the node keeps it.
+  /// Begins the list of revoked certificates on a node of a version without one.
   func keepRevoked() throws {
     guard !keepsRevoked else { return }
     if try FileStamp.look(at: file("revoked")) == nil { try beginRevoked() }

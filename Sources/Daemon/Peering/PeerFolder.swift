@@ -3,13 +3,8 @@ import Glibc
 import NetKit
 import SystemKit
 
-/// The certificates of a node, in the folder `peers` of its state folder.
-///
-/// A node that listens has a small authority of its own: `ca.crt` and `ca.key`. It presents `node.crt`, with the key
-/// `node.key`. While the authority is being replaced, `ca.crt` has the old one after the new one.
-///
-/// The folder `joined/HUB` has the files that this node got from a node that it has joined: `ca.crt`, `node.crt`,
-/// `node.key`. Keys have the mode 0600.
+/// The certificates of a node, in the folder `peers` of its state folder. The folder `joined/NAME` has those for a node
+/// that this node has joined.
 package struct PeerFolder: Sendable {
   package let path: String
 
@@ -17,7 +12,6 @@ package struct PeerFolder: Sendable {
 
   func file(_ name: String) -> String { "\(path)/\(name)" }
 
-  /// Whether the files of a listener exist.
   package var hasServer: Bool { Folder.exists(file("node.crt")) && Folder.exists(file("ca.crt")) }
 
   /// The list of revoked certificates. Each access returns a new list with its own cache.
@@ -26,7 +20,7 @@ package struct PeerFolder: Sendable {
     return RevokedPeers(file("revoked")) { folder.keepsRevoked }
   }
 
-  /// The certificate that the listener presents, and the authorities that it trusts.
+  /// The certificate that the listener shows, and the authorities that it trusts.
   package var serverTLS: ServerTLS {
     let revoked = revoked
     return ServerTLS(
@@ -34,8 +28,8 @@ package struct PeerFolder: Sendable {
       revoked: { revoked.contains($0) })
   }
 
-  /// Returns the certificate that this node presents to a peer, and the authorities by which it verifies the peer. If
-  /// this node has joined the peer, both come from the peer. Otherwise both are those of this node's listener.
+  /// Returns the certificate that this node shows to a peer, and the authorities that it trusts. If this node has
+  /// joined the peer, both come from the peer.
   package func clientTLS(_ peer: String?) -> ClientTLS {
     let folder = peer.map { joined($0) }.flatMap { Folder.exists($0.file("node.crt")) ? $0 : nil } ?? self
     return ClientTLS(
@@ -43,14 +37,13 @@ package struct PeerFolder: Sendable {
     )
   }
 
-  /// The names of the nodes that this node has joined.
   package var joinedNames: [String] {
     ((try? Folder.names(file("joined"))) ?? []).filter {
       TrailName.isValid($0) && Folder.exists(joined($0).file("node.crt"))
     }
   }
 
-  /// Returns the certificate that this node presents to a node that it has joined.
+  /// Returns the certificate that this node got from a node that it has joined; nil if there is none.
   package func joinedCertificate(_ hub: String) -> PeerCertificate? { try? joined(hub).certificate("node.crt").facts }
 
   /// Returns the SHA-256 of the listener's public key in lower-case hexadecimal.
@@ -62,7 +55,7 @@ package struct PeerFolder: Sendable {
 
   // MARK: The authority
 
-  /// Creates the missing files of the certificate authority and of the listener.
+  /// Creates the missing files of this node's authority and listener.
   ///
   /// - Parameter host: One more name or address at which peers dial this node.
   package func prepare(node: String, host: String?, now: Int64) throws {
@@ -96,7 +89,6 @@ package struct PeerFolder: Sendable {
     try read(name, "certificate") { try Certificate(pem: $0) }
   }
 
-  /// Returns all certificates of a file.
   func certificates(_ name: String) throws -> [Certificate] {
     try read(name, "certificate") { try Certificate.all(pem: $0) }
   }

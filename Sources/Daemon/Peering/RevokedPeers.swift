@@ -3,24 +3,17 @@ import NetKit
 import SystemKit
 import Synchronization
 
-/// The revoked certificates, from the file `revoked`, which is read again when it changes.
+/// The revoked certificates, from the file `revoked`. A line revokes a peer's certificates that are valid from a second
+/// or earlier, or one certificate by its SHA-256. If the file cannot be read, all certificates are revoked.
 ///
 /// ```
 /// name store-042 1767225600
 /// 91d0…c4 store-007 1767225600000000
 /// ```
-///
-/// The first line revokes all certificates of a name whose validity begins at that second (since 1970 UTC) or before.
-/// There is one such line for each name. The second line revokes a single certificate by its SHA-256; its name and
-/// time, in µs, are for people. Empty lines, and lines that begin with `#`, have no effect.
-///
-/// Any doubt revokes all certificates: a file that cannot be read whole, or a line that is not understood. So does a
-/// missing file if this node kept a list before.
 package final class RevokedPeers: Sendable {
-  /// The content of the file `revoked`.
   struct List: Equatable, Sendable {
     var fingerprints: Set<String> = []
-    /// By peer name, a time in seconds since 1970 UTC: the peer's certificates that were issued until then are revoked.
+    /// By peer name: the peer's certificates that were issued until this second since 1970 UTC are revoked.
     var through: [String: Int64] = [:]
 
     func contains(_ certificate: PeerCertificate) -> Bool {
@@ -29,7 +22,7 @@ package final class RevokedPeers: Sendable {
     }
   }
 
-  /// The reason why the list of revoked certificates is not known. Every certificate then counts as revoked.
+  /// The reason why the list of revoked certificates is unknown. Every certificate then counts as revoked.
   package struct Unknown: Error, Equatable, Sendable {
     package let reason: String
   }
@@ -40,14 +33,11 @@ package final class RevokedPeers: Sendable {
   }
 
   private struct State {
-    /// The inode, size and time of change of the file when it was last read.
     var stamp: FileStamp?
     var known: Known?
-    /// Whether this process has seen the file exist.
     var wasThere = false
   }
 
-  /// The largest file that is read, in bytes; it has room for more than ten million names.
   private static let bytesMax = 512 << 20
 
   private let path: String
@@ -66,7 +56,7 @@ package final class RevokedPeers: Sendable {
     }
   }
 
-  /// The reason why the list could not be read, so that all certificates count as revoked; nil if it could be read.
+  /// The reason why the list could not be read; nil if it could. With a reason, every certificate counts as revoked.
   package var problem: Unknown? {
     if case .unknown(let unknown) = known { unknown } else { nil }
   }
@@ -114,15 +104,13 @@ package final class RevokedPeers: Sendable {
 
   // MARK: Changing it
 
-  /// Returns the second, since 1970 UTC, up to which all certificates of a name are revoked; nil if the file has no
-  /// line for the name.
+  /// Returns the second, since 1970 UTC, up to which all certificates of a name are revoked; nil if none are.
   static func through(_ name: String, _ path: String) throws -> Int64? {
     guard try FileStamp.look(at: path) != nil else { return nil }
     return try list(try text(path), path).through[name]
   }
 
-  /// Revokes the certificates of a name whose validity starts at `second` or before, and removes lines that become
-  /// superfluous.
+  /// Revokes the certificates of a name that are valid from `second` (since 1970 UTC) or earlier.
   ///
   /// - Throws: If the present list cannot be read completely. The file is not changed then.
   static func add(_ name: String, through second: Int64, to path: String) throws {

@@ -1,9 +1,7 @@
 import Changes
 import NetKit
 
-/// A listener for GET requests on one address, such as `/metrics`. Requests cannot change anything.
-///
-/// It takes at most 32 clients at a time. Each client has ten seconds to send its request.
+/// A listener for HTTP GET requests on one address, such as `/metrics`, for at most 32 clients at a time.
 package final class HTTPListener {
   package struct Response: Sendable {
     package var status: UInt32
@@ -13,16 +11,16 @@ package final class HTTPListener {
       (self.status, self.contentType, self.body) = (status, contentType, body)
     }
   }
-  /// Returns the page at a path; nil if there is no such page. Called on the threads of connections, several at a time.
+  /// Returns the page at a path; nil if there is none. Several threads may call the function at a time.
   package typealias Answer = @Sendable (_ path: String) -> Response?
 
   private struct Pages: HTTPHandler {
     let answer: Answer
-    /// Whether only programs of this machine can connect. The `Host` of their requests must then name this machine.
+    /// Only programs of this machine can connect then, and their `Host` header must name this machine.
     let isLoopback: Bool
 
-    /// Returns whether the `Host` of a request names this server. Otherwise a web page could read the answers through a
-    /// name of its own that points to 127.0.0.1 (DNS rebinding).
+    /// Against DNS rebinding: a web page could read the answers through a host name of its own that points to
+    /// 127.0.0.1.
     private func isMeant(_ request: HTTPRequest) -> Bool {
       guard isLoopback, let host = request.header("Host") else { return true }
       return HTTPBase("http://" + host)?.isLoopback ?? false

@@ -4,7 +4,7 @@ import CodecKit
 import Glibc
 import Synchronization
 
-/// A line of the log, with its fields.
+/// An entry of the log, with its fields.
 package struct LogEntry: Equatable, Sendable {
   /// The level of an entry, as in syslog(3).
   package enum Level: Int32, Comparable, Sendable, CaseIterable {
@@ -26,7 +26,7 @@ package struct LogEntry: Equatable, Sendable {
   package var worker: String?
   package var code: ErrorCode?
   package var hint: String?
-  /// Values from the context of an error: `table`, `position` and the like.
+  /// Values from the context of an error, by name, such as `table` and `position`.
   package var context: [String: String]
 
   package init(
@@ -41,8 +41,7 @@ package struct LogEntry: Equatable, Sendable {
     self.init(level, error.message, worker: worker, code: error.code, hint: error.hint, context: error.context)
   }
 
-  /// The fields of the entry in systemd's journal: `PRIORITY`, `MESSAGE`, `MESSAGE_ID`, and fields of Cairn, which
-  /// begin with `CAIRN_`.
+  /// The fields of the entry in systemd's journal, such as `MESSAGE`. Fields of Cairn begin with `CAIRN_`.
   package var fields: [(name: String, value: String)] {
     var fields = [("PRIORITY", String(level.rawValue)), ("MESSAGE", line), ("SYSLOG_IDENTIFIER", "cairnd")]
     if let worker { fields.append(("CAIRN_WORKER", worker)) }
@@ -57,7 +56,6 @@ package struct LogEntry: Equatable, Sendable {
     return fields.map { (name: $0.0, value: $0.1) }
   }
 
-  /// The entry as one line of text.
   package var line: String {
     let who = worker.map { "\($0): " } ?? ""
     let what = code.map { "[\($0.rawValue)] " } ?? ""
@@ -72,8 +70,7 @@ package struct LogEntry: Equatable, Sendable {
 }
 
 extension ErrorCode {
-  /// The `MESSAGE_ID` in systemd's journal for messages with this code, stable across versions: the first half of the
-  /// SHA-256 of `cairn:CODE`.
+  /// The `MESSAGE_ID` in systemd's journal for messages with this code, the same in all versions.
   package var messageID: String {
     guard let hash = try? SHA256() else { return "" }
     hash.update(Array("cairn:\(rawValue)".utf8))
@@ -81,8 +78,7 @@ extension ErrorCode {
   }
 }
 
-/// The log of a service. If systemd reads standard error, entries go to systemd's journal with their fields. Otherwise
-/// they go to standard error, with priorities as in sd-daemon(3). Any thread may write entries.
+/// The log of a service, to systemd's journal or to standard error. Any thread may write entries.
 package final class ServiceLog: Sendable {
   private let isJournal: Bool
   private let isTerminal: Bool
