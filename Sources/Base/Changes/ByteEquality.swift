@@ -57,7 +57,6 @@ package func < (a: (String, String), b: (String, String)) -> Bool { a.0 != b.0 ?
 extension Sequence<String> {
   package func contains(_ text: String) -> Bool { contains { $0.hasSameBytes(as: text) } }
 
-  /// Returns the texts in the order of their bytes.
   package func sorted() -> [String] { sorted { $0 < $1 } }
 }
 

@@ -40,7 +40,7 @@ package struct JSONObject: Sendable {
     }
   }
 
-  /// Control characters are escaped too, so that a terminal does not obey them (RFC 8259, section 7).
+  // Control characters are escaped too, so that a terminal does not obey them (RFC 8259, section 7).
   private static func quote(_ text: String) -> String {
     var out = "\""
     for scalar in text.unicodeScalars {

@@ -109,7 +109,7 @@ extension ByteWriter {
 }
 
 extension ByteReader {
-  /// Reads encoded knowledge.
+  /// Reads an encoded ``Knowledge``.
   package mutating func readKnowledge(hasIDs: Bool = true) throws -> Knowledge {
     var knowledge = Knowledge()
     for _ in 0..<(try readCount()) {

@@ -149,7 +149,7 @@ package struct Refresh: Equatable, Sendable {
   }
   package enum Range: Equatable, Sendable {
     case nullKeys
-    /// Rows after the key `after`, through the key `through`; nil: no bound.
+    /// The rows after key `after`, up to and including key `through`; nil for no bound.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
     /// The row with this key, if it exists. The key has a value for each column of the table, nil outside of the key.

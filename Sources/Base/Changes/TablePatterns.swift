@@ -144,7 +144,8 @@ package struct TablePatterns: Equatable, Sendable {
     /// The existing table with the most similar name; nil if none is similar.
     @ByBytes package var nearest: String? = nil
     package var isExclusion: Bool
-    /// Whether to report the name as an error. A name that only excludes is an error if a table has a similar name.
+    /// Whether the name is an error to report. A name in an excluding pattern is one only if a table has a similar
+    /// name.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 

@@ -77,6 +77,7 @@ package struct TableSchema: Equatable, Sendable {
         && a.references.hasSameBytes(as: b.references)
     }
 
+    /// The moment at which a foreign key is checked.
     package enum Timing: UInt8, Sendable {
       case immediate = 0
       case deferrable = 1
@@ -93,6 +94,7 @@ package struct TableSchema: Equatable, Sendable {
     }
   }
 
+  /// An index of the table, with the statement that creates it.
   package struct Object: Equatable, Sendable {
     package var name: String
     package var text: String

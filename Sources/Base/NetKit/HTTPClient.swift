@@ -128,7 +128,7 @@ package final class HTTPClient {
 
   // MARK: Set once
 
-  /// The URL has the host name that the server's certificate must have, not the address to dial.
+  // The URL has the host name that the server's certificate must have, not the address to dial.
   private var urlBase: String {
     guard base.isTLS, let name = tls?.name else { return base.url }
     return "https://\(name):\(base.port)"

@@ -5,7 +5,7 @@ import Synchronization
 final class HTTPConnections: Sendable {
   private struct State {
     var all: [ObjectIdentifier: HTTPConnection] = [:]
-    /// The connections whose clients have not shown a valid certificate yet, oldest first.
+    // The connections whose clients have not shown a valid certificate yet, oldest first.
     var strangers: [HTTPConnection] = []
     var perAddress: [String: Int] = [:]
     var perPeer: [String: Set<ObjectIdentifier>] = [:]
@@ -33,7 +33,7 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends the oldest connection whose client has shown no valid certificate. Returns false if there is none.
+  // Ends the oldest connection whose client has shown no valid certificate. Returns false if there is none.
   private static func endStranger(_ state: inout State) -> Bool {
     state.strangers.removeAll { !$0.isStranger || $0.isEnded }
     guard let oldest = state.strangers.first else { return false }

@@ -117,8 +117,8 @@ final class HTTPExchange {
 }
 
 extension HTTPResponse {
-  /// The response object of libmicrohttpd then owns the answer's memory or descriptor. Returns nil, and frees them, if
-  /// it cannot be created.
+  // The response object of libmicrohttpd then owns the answer's memory or descriptor. Returns nil, and frees them, if
+  // it cannot be created.
   fileprivate func make() -> OpaquePointer? {
     let made: OpaquePointer?
     switch body {

@@ -85,11 +85,11 @@ package protocol HTTPBodySink: AnyObject {
   func abandon()
 }
 
-/// A handler that answers requests, on the thread of the connection, so that a wait is allowed.
+/// A handler that answers requests, on the thread of the connection. A handler may wait.
 package protocol HTTPHandler: Sendable {
   func begin(_ request: HTTPRequest) -> HTTPAction
-  /// Returns whether a request in progress may continue. The listener calls this several times a second, and ends the
-  /// connection after false.
+  /// Returns whether a request in progress may continue; otherwise the connection ends. The listener calls this several
+  /// times a second.
   func mayGoOn(_ request: HTTPRequest) -> Bool
 }
 

@@ -108,7 +108,7 @@ extension Account {
     return try body()
   }
 
-  /// Runs `body` with the process's first rights again, inside a call of ``asOwner(of:_:)``.
+  /// Runs `body`, inside a call of ``asOwner(of:_:)``, with the rights that the process had before.
   package static func asSelf<T, E: Error>(_ body: () throws(E) -> T) throws(E) -> T {
     let (user, group) = (geteuid(), getegid())
     guard becomeSelf() else { return try body() }

@@ -14,7 +14,7 @@ package final class AlternatingLock: Sendable {
   private struct State {
     var holder: Party?
     var last: Party?
-    /// The party that gets the lock next, unless it does not ask again before `until`, in ms of a monotonic clock.
+    // The party that gets the lock next, unless it does not ask again before `until`, in ms of a monotonic clock.
     var asking: (party: Party, until: Int64)?
   }
 

@@ -168,7 +168,7 @@ package final class File {
     if result < 0, code != EINTR { throw FileError(code: code, operation: "close", path: path) }
   }
 
-  /// Closing alone does not release the lock while a child process has the descriptor, between fork and exec.
+  // Closing alone does not release the lock while a child process has the descriptor, between fork and exec.
   private func unlock() {
     if isLocked { _ = flock(descriptor, LOCK_UN) }
     isLocked = false

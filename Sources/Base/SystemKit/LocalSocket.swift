@@ -27,7 +27,7 @@ package final class LocalSocket {
     return made
   }
 
-  /// Throws ENAMETOOLONG for a path of more than 107 bytes.
+  // Throws ENAMETOOLONG for a path of more than 107 bytes.
   static func withAddress<T>(
     _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> T
   ) throws(FileError) -> T {

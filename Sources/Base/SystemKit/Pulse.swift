@@ -26,7 +26,8 @@ package final class Pulse: Sendable {
     return try withExtendedLifetime(self) { try body() }
   }
 
-  /// Runs `body`, in which SQLite executes a statement. A thread without progress then waits for the database.
+  /// Runs `body`, in which SQLite executes a statement. If the thread makes no progress meanwhile, the database is the
+  /// cause.
   @inline(__always)
   package static func inStatement<T>(_ body: () -> T) -> T {
     guard let pointer = pthread_getspecific(key) else { return body() }
