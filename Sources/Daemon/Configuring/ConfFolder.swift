@@ -37,7 +37,7 @@ package enum ConfFolder {
       expressionFault: expressionFault, environment: environment)
   }
 
-  /// Two paths of one file get equal texts, also before the file exists.
+  // Two paths of one file get equal texts, also before the file exists.
   private static func fileIdentity(_ path: String) -> String {
     var info = stat()
     if stat(path, &info) == 0 { return "inode \(info.st_dev) \(info.st_ino)" }
@@ -102,7 +102,7 @@ package enum ConfFolder {
       isBarred: true)
   }
 
-  /// Returns a problem if every user may write the file, or may replace it in its folder.
+  // Returns a problem if every user may write the file, or may replace it in its folder.
   private static func openToAll(_ path: String, isAlone: Bool) -> ConfProblem? {
     var info = stat()
     if stat(path, &info) == 0, info.st_mode & S_IWOTH != 0 {
@@ -119,7 +119,7 @@ package enum ConfFolder {
       hint: "look whether it was changed, then: chmod o-w \(folder)")
   }
 
-  /// The owner of a conf file must be root, this user, or the owner of the folder.
+  // The owner of a conf file must be root, this user, or the owner of the folder.
   private static func strangersNotice(_ path: String, folderOwner: UInt32?) -> String? {
     guard let owner = Folder.owner(path)?.user, owner != 0, owner != Account.current, owner != folderOwner else {
       return nil
@@ -129,7 +129,7 @@ package enum ConfFolder {
       "\(path): belongs to user \(name), who may change what the daemon does; chown root \(path) if that is not meant"
   }
 
-  /// Opening a file such as a pipe would block forever.
+  // Opening a file such as a pipe would block forever.
   private static func isRegular(_ path: String) -> Bool {
     var info = stat()
     return stat(path, &info) != 0 || info.st_mode & S_IFMT == S_IFREG

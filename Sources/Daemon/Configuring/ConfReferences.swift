@@ -13,7 +13,7 @@ struct ConfReferences {
   let receive: ReadSection?
   let peers: [ReadSection]
   let metrics: ReadSection?
-  /// Includes sections with problems.
+  // Includes sections with problems.
   private let databaseNames: [String]
   /// Whether all files could be read. If not, a section that seems to be missing may be in an unreadable file.
   let isWhole: Bool
@@ -53,7 +53,7 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// Equal for two sections of the same database; nil if the section names no database.
+  // Equal for two sections of the same database; nil if the section names no database.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
@@ -95,7 +95,7 @@ struct ConfReferences {
     }
   }
 
-  /// The operator must list the tables that a trail of another node may change.
+  // The operator must list the tables that a trail of another node may change.
   private mutating func checkAllowList(_ apply: ReadSection, _ trail: TrailName) {
     guard apply.values["tables"] == nil, apply.wrong["tables"] == nil else { return }
     add(
@@ -118,7 +118,7 @@ struct ConfReferences {
     }
   }
 
-  /// With `applied = "include"`, rows must not return through the trail to their origin.
+  // With `applied = "include"`, rows must not return through the trail to their origin.
   private mutating func checkApplied(_ capture: ReadSection) {
     guard capture.text("applied") == "include", let database = identity(capture) else { return }
     for apply in applies where identity(apply) == database {
@@ -138,8 +138,8 @@ struct ConfReferences {
     return captures.first { "\(node).\($0.source.name)" == apply.text("trail") }
   }
 
-  /// Searches a chain from database `start` to `end`, in which each apply writes to the source of the next one. Returns
-  /// the last apply.
+  // Searches a chain from database `start` to `end`, in which each apply writes to the source of the next one. Returns
+  // the last apply.
   private func wayBack(from start: String, to end: String) -> ReadSection? {
     var reached: Set<String> = [start]
     var new = [start]
@@ -198,7 +198,7 @@ struct ConfReferences {
     }
   }
 
-  /// A rule that only one node may evaluate needs the option `decides`.
+  // A rule that only one node may evaluate needs the option `decides`.
   private mutating func checkDecider(_ apply: ReadSection) {
     let own = rules.filter { $0.source.name == apply.source.name }
     for section in [apply] + own where section.text("decides") == nil && apply.text("decides") == nil {

@@ -1,7 +1,7 @@
 import Changes
 
 extension Configuration {
-  /// Returns the capture of the apply's target in a two-way replication; nil if the apply is one-way.
+  /// Returns the capture that reads the target of a two-way apply; nil for a one-way apply.
   package func captureBehind(_ apply: Apply) -> Capture? {
     captures.first { capture in
       guard capture.database == apply.database, let source = TrailName(apply.trail) else { return false }

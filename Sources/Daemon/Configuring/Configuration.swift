@@ -119,8 +119,7 @@ package struct Configuration: Equatable, Sendable {
       (self.name, self.trail, self.database) = (name, trail, database)
     }
 
-    /// Whether these settings allow rows of the target to differ from the source for ever. Only for one-way
-    /// replication.
+    /// Whether these settings allow rows of the target to stay different from the source. Only for one-way replication.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }
@@ -178,6 +177,6 @@ package struct Configuration: Equatable, Sendable {
     package init() {}
   }
 
-  /// The level of the log. Messages of this level and of all levels before it are logged.
+  /// The level of the log. Messages of this level and of more severe ones are logged.
   package enum LogLevel: String, CaseIterable, Sendable { case error, warning, notice, info, debug }
 }

@@ -19,7 +19,7 @@ package struct DaemonPlace: Equatable, Sendable {
     (node, state, socket) = (text("node", "name"), text("node", "state"), text("control", "socket"))
   }
 
-  /// Each line is read with the header of its section, so that one invalid line does not hide the others.
+  // Each line is read with the header of its section, so that one invalid line does not hide the others.
   private static func readable(_ text: String) -> [String] {
     if (try? TomlDocument(text, file: "")) != nil { return [text] }
     var header = ""

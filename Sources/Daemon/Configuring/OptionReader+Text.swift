@@ -40,7 +40,7 @@ extension OptionReader {
     return false
   }
 
-  /// `${NAME}` becomes the value of the environment variable, and `$$` a dollar sign. Any other dollar sign stays.
+  // `${NAME}` becomes the value of the environment variable, and `$$` a dollar sign. Any other dollar sign stays.
   private mutating func expand(_ raw: String, _ place: ConfPlace) -> String? {
     guard raw.contains("$") else { return raw }
     var out = ""
@@ -96,7 +96,7 @@ extension OptionReader {
     return text
   }
 
-  /// The message and the hint of an invalid text; nil if the text is valid.
+  // The message and the hint of an invalid text; nil if the text is valid.
   private static func fault(_ text: String, _ option: OptionTable.Option) -> (String, String)? {
     let key = option.key
     switch option.kind {

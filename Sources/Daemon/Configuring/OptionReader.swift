@@ -200,7 +200,7 @@ struct OptionReader {
 
   private static let leastBytes: Int64 = 64 << 20
 
-  /// Only a suggestion that `isAllowed` accepts is shown.
+  // Only a suggestion that `isAllowed` accepts is shown.
   private mutating func misread(
     _ error: Quantity.Misread, _ text: String, _ place: ConfPlace, _ option: OptionTable.Option, _ what: String,
     _ units: [String], usual: String, isAllowed: (String) -> Bool
@@ -258,7 +258,7 @@ extension OptionReader {
     "write \(option.key) = \(option.defaultText ?? option.example)"
   }
 
-  /// The TOML value that the author of the file probably meant, for the hint; nil if unknown.
+  // The TOML value that the author of the file probably meant, for the hint; nil if unknown.
   private static func suggestion(_ value: TomlValue, _ kind: OptionKind) -> String? {
     switch (kind, value) {
     case (.flag, .string(let text)):

@@ -1,6 +1,7 @@
 /// The table of all sections and options of a conf. Parser, defaults, checks and reference documents are made from it.
 package enum OptionTable {
   package struct Section: Sendable {
+    /// The form of a section's header in the file.
     package enum Form: Sendable {
       case single
       case named

@@ -73,7 +73,7 @@ struct ReadSection {
 }
 
 extension OptionValue {
-  /// A duration or size is returned as the file has it.
+  // A duration or size is returned as the file has it.
   fileprivate func shown(_ node: TomlNode) -> String {
     switch self {
     case .text(let text): Self.quoted(text)

@@ -75,7 +75,7 @@ struct SectionCollector {
     return letters.isEmpty ? "name" : String(letters.prefix(63))
   }
 
-  /// Moves rules, such as `[[apply.NAME.table]]`, out of the entries of an apply's section.
+  // Moves rules, such as `[[apply.NAME.table]]`, out of the entries of an apply's section.
   private mutating func rules(in entries: [TomlEntry], _ parent: OptionTable.Section, _ named: TomlEntry) -> [TomlEntry]
   {
     guard parent.key == OptionTable.apply.key else { return entries }

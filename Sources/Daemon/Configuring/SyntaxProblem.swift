@@ -64,7 +64,7 @@ enum SyntaxProblem {
     return entries.first { $0.key == name }?.keyPlace
   }
 
-  /// Lines that follow the last header in the file belong to its table.
+  // Lines that follow the last header in the file belong to its table.
   private static func open(_ node: TomlNode) -> TomlNode? {
     switch node.value {
     case .table(let entries):

@@ -53,7 +53,7 @@ struct TomlDocument {
       reason: reason)
   }
 
-  /// Takes the first item, with all items below it, from the parser's list.
+  // Takes the first item, with all items below it, from the parser's list.
   private static func node(
     _ rest: inout Slice<UnsafeBufferPointer<cairn_toml_item>>, _ file: String
   ) -> (key: String, keyPlace: ConfPlace, node: TomlNode) {
