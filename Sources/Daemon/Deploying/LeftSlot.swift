@@ -8,6 +8,7 @@ import Trails
 
 /// A slot whose capture was removed from the conf. The server keeps log for it until the slot is dropped.
 package struct LeftSlot: Equatable, Sendable {
+  /// The state of the slot at the server.
   package enum Standing: Equatable, Sendable {
     case gone
     case inUse
@@ -24,7 +25,7 @@ package struct LeftSlot: Equatable, Sendable {
   @ByBytes package private(set) var url: String
   @ByBytes private var file: String
 
-  /// Writes the URL of the source to a file in the trail's folder. Cairn finds the slot by it later.
+  /// Writes the URL of the source to a file in the trail's folder, by which Cairn finds the slot later.
   package static func note(source url: String, folder: String) throws {
     let file = Self.file(folder)
     do throws(FileError) {

@@ -3,8 +3,8 @@ import CodecKit
 import NetKit
 import SystemKit
 
-/// The invitations that this node has issued, each for the name of one node. The folder `invites` has a file for each,
-/// with the hash of its token as name.
+/// The invitations that this node has issued, each for the name of one node. In the folder `invites`, each has a file
+/// named by the hash of its token.
 package struct Invitations: Sendable {
   package struct Invitation: Equatable, Sendable {
     package let name: String

@@ -38,8 +38,8 @@ package struct IssuedCertificates: Sendable {
     case refused(String, hint: String)
   }
 
-  /// Signs a new certificate for the key of a peer's present one. Refuses before the last third of its lifetime, unless
-  /// the authority is new.
+  /// Signs a new certificate for the key of a peer's present certificate, in the last third of its lifetime or after a
+  /// change of authority.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {
       // A request may have begun before the revocation.
@@ -156,7 +156,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Until the operator restores the list, no peer can be revoked and none can connect.
+  // Until the operator restores the list, no peer can be revoked and none can connect.
   private static func refusal(_ problem: RevokedPeers.Unknown) -> CairnError {
     CairnError(
       .stateForeign,

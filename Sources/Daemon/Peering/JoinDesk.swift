@@ -7,7 +7,7 @@ import SystemKit
 /// certificate.
 package final class JoinDesk: Sendable {
   private static let bytesMax = 16384
-  /// The limit for each peer in a minute.
+  // The limit for each peer in a minute.
   private static let renewalsMax = 6
   private static let minute: Int64 = 60_000
   private static let knownMax = 10_000
@@ -137,7 +137,7 @@ package final class JoinDesk: Sendable {
     return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
   }
 
-  /// A peer whose certificate another authority signed then requests a renewal.
+  // A peer whose certificate another authority signed then requests a renewal.
   private func authority(_ request: HTTPRequest) -> HTTPResponse {
     guard request.peer != nil else {
       return Self.refusal(

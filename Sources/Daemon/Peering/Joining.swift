@@ -4,6 +4,7 @@ import SystemKit
 
 /// Gets a certificate from another node by an invitation, and renews it before it expires.
 package struct Joining {
+  /// The result of joining.
   package struct Outcome: Equatable, Sendable {
     /// The name of the node that signed the certificate.
     package let hub: String
@@ -45,8 +46,8 @@ package struct Joining {
       hub: answer.hub, certificate: answer.certificate.facts, authority: try Certificate(pem: answer.authorities).facts)
   }
 
-  /// Throws `peer-untrusted` if a node of this name was joined before under another authority. Only the authority that
-  /// signed the new certificate is compared.
+  // Throws `peer-untrusted` if a node of this name was joined before under another authority. Only the authority that
+  // signed the new certificate is compared.
   private func refuseStranger(_ answer: Answer, _ replacing: String?) throws {
     let folder = peers.joined(answer.hub)
     guard Folder.exists(folder.file("ca.crt")) else { return }
@@ -63,8 +64,8 @@ package struct Joining {
       remedy: .badInput)
   }
 
-  /// Renews the certificate that another node gave to this node. Due in the last third of its lifetime, or after the
-  /// other node's authority changed.
+  /// Renews the certificate that another node gave to this node, in the last third of its lifetime or after a change of
+  /// authority.
   ///
   /// - Returns: The new certificate; nil if no renewal is due, or if this node has no certificate from joining.
   /// - Throws: As ``join(_:replacing:)``; the present files then stay as they are.
@@ -87,8 +88,7 @@ package struct Joining {
     return answer.certificate.facts
   }
 
-  /// Whether the other node has an authority that this node does not know, or that did not sign this node's
-  /// certificate.
+  // Whether the other node has an authority that this node does not know, or that did not sign this node's certificate.
   private func hasNewAuthority(_ client: HTTPClient, _ old: Certificate, _ folder: PeerFolder) throws -> Bool {
     let reply = try client.perform("GET", "/cairn/1/authority")
     // Earlier builds do not know the address.

@@ -159,7 +159,7 @@ extension PeerFolder {
     mark + certificates.map(\.pem).joined()
   }
 
-  /// Whether the list of revoked certificates must exist. Also true if that is unknown.
+  // Whether the list of revoked certificates must exist. Also true if that is unknown.
   var keepsRevoked: Bool {
     do {
       if try FileStamp.look(at: file(Self.keptFile)) != nil { return true }
@@ -168,7 +168,7 @@ extension PeerFolder {
     } catch { return true }
   }
 
-  /// Begins the list of revoked certificates on a node of a version without one.
+  // Begins the list of revoked certificates on a node of a version without one.
   func keepRevoked() throws {
     guard !keepsRevoked else { return }
     if try FileStamp.look(at: file("revoked")) == nil { try beginRevoked() }

@@ -13,7 +13,7 @@ import Synchronization
 package final class RevokedPeers: Sendable {
   struct List: Equatable, Sendable {
     var fingerprints: Set<String> = []
-    /// By peer name: the peer's certificates that were issued until this second since 1970 UTC are revoked.
+    // By peer name: the peer's certificates that were issued until this second since 1970 UTC are revoked.
     var through: [String: Int64] = [:]
 
     func contains(_ certificate: PeerCertificate) -> Bool {

@@ -16,11 +16,10 @@ package final class HTTPListener {
 
   private struct Pages: HTTPHandler {
     let answer: Answer
-    /// Only programs of this machine can connect then, and their `Host` header must name this machine.
+    // Only programs of this machine can connect then, and their `Host` header must name this machine.
     let isLoopback: Bool
 
-    /// Against DNS rebinding: a web page could read the answers through a host name of its own that points to
-    /// 127.0.0.1.
+    // Against DNS rebinding: a web page could read the answers through a host name of its own that points to 127.0.0.1.
     private func isMeant(_ request: HTTPRequest) -> Bool {
       guard isLoopback, let host = request.header("Host") else { return true }
       return HTTPBase("http://" + host)?.isLoopback ?? false
