@@ -8,10 +8,7 @@ import Trails
 
 // Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {
-  /// Requests the copies that changed rules need, and returns the tables whose rules changed.
-  ///
-  /// A ``RuleNote`` stores the change before the first step, and ``RuleUpkeep`` removes it after the last step. After a
-  /// crash in between, all steps are repeated.
+  /// Requests copies of the tables whose changed rules need one. Returns the tables whose rules changed.
   ///
   /// - Throws: `rule-refused` if the new rule cannot be applied to a table.
   func adoptRules(_ end: TargetEnd) throws -> [ChangedRule] {
@@ -58,8 +55,8 @@ extension ApplyEntry {
     return changed
   }
 
-  /// Returns the tables that the option `tables` of the apply excluded before and includes now. In the result, `before`
-  /// is empty for a table that the target does not know yet.
+  // The tables that the option `tables` excluded before and includes now. `before` is empty for a table that the target
+  // does not know.
   private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
     let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
     let entered = leftOut.filter { table in
@@ -75,8 +72,7 @@ extension ApplyEntry {
     }
   }
 
-  /// Returns the suspended tables in `held` whose names at the target differ between the old and the present rules.
-  /// These tables are copied again.
+  /// Returns the suspended tables in `held` that have another name at the target under the present rules.
   func renamed(_ held: [HeldTable], _ old: [TableRule]) -> [HeldTable] {
     held.filter { table in
       let sources = RuleChange.sources(of: [table.name], old)
@@ -96,7 +92,6 @@ extension ApplyEntry {
       context: ["table": first])
   }
 
-  /// Removes the request for a copy of a table, because the table's rule has changed since the request was made.
   private func forgetRequest(for table: String) {
     context.requests.settle { $0.isOf(apply: name, trail, table) }
   }
@@ -116,15 +111,13 @@ extension RequestBook.Request {
 }
 
 extension [ChangedRule] {
-  /// Returns the changed tables of this list and those of `entered`, sorted by name. If a table is in both, the element
-  /// of `entered` is used.
+  // If a table is in both lists, the element of `entered` is used.
   fileprivate func merged(with entered: [ChangedRule]) -> [ChangedRule] {
     let names = Set(entered.map(\.table.nameKey))
     return (filter { !names.contains($0.table) } + entered).sorted { $0.table < $1.table }
   }
 }
 
-/// The name of a table, split into the parts that a rule can replace.
 private struct NamePlace {
   let namespace: String
   let name: String

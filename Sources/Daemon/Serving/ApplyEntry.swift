@@ -8,8 +8,8 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The checks of an apply before it starts: its target must continue at a position of the trail, and must hold no rows
-/// that the apply would overwrite without permission.
+/// The checks of an apply before it starts: its target must continue at a position of the trail, and hold no other
+/// rows.
 struct ApplyEntry {
   let name: String
   let target: DatabaseURL
@@ -21,21 +21,15 @@ struct ApplyEntry {
   let scope: TargetScope
   let context: ServiceContext
 
-  /// Makes all checks that can stop an apply before it starts. Returns the open request for a copy of all tables (nil:
-  /// none), and the tables whose rules changed after their rows were applied.
+  /// Makes all checks before an apply starts. Returns the open request for a copy of all tables, if any, and the tables
+  /// whose rules changed.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)
     return (asked, try adoptRules(end))
   }
 
-  /// Checks the target against the trail, and requests a copy of all tables if one is needed. Returns the open request;
-  /// nil if there is none.
-  ///
-  /// A copy is needed if the part of the trail after the target's checkpoint was purged. It is also needed if the
-  /// target is new and the trail's beginning was purged, or if the operator ordered it.
-  ///
-  /// - Throws: `same-database`, `checkpoint-foreign`, `target-differs`, `trail-elsewhere`, `rule-refused`.
+  // Requests a copy of all tables if the part of the trail that the target needs was purged.
   private func prove(_ end: TargetEnd) throws -> CopyRequest.Asked? {
     let info = try Trail.info(folder: folder)
     let request = CopyRequest(state: context.statePath, apply: name)
@@ -82,8 +76,7 @@ struct ApplyEntry {
     return try copyAll(end, info, request, forgets: false)
   }
 
-  /// Throws `trail-elsewhere` while this node's copy of another node's trail ends before the target's checkpoint. The
-  /// apply waits until the copy is longer.
+  // The copy of another node's trail must reach the target's checkpoint. Otherwise the apply waits.
   private func checkReaches(_ known: Checkpoint?, _ info: TrailInfo) throws {
     guard trail.origin != context.node, let known, known.trail == info.id,
       info.end.position < known.position
@@ -95,8 +88,7 @@ struct ApplyEntry {
       context: ["trail": trail.description])
   }
 
-  /// Throws `checkpoint-foreign` if a target without a checkpoint already has tables of the trail. The operator must
-  /// then order a copy of all tables.
+  // A target without a checkpoint must not have tables of the trail yet. Otherwise the operator must order a copy.
   private func checkIsNew(_ end: TargetEnd, _ info: TrailInfo) throws {
     guard try end.knowsTables(of: trail) else { return }
     throw CairnError(
@@ -105,12 +97,7 @@ struct ApplyEntry {
       hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
   }
 
-  /// Checks that the conf does not rename suspended tables at the target.
-  ///
-  /// Apply would not find the missed changes of a suspended table under the new name. So a copy has to replace the
-  /// table.
-  ///
-  /// - Throws: `rule-refused` if a suspended table has another name now.
+  // A suspended table must keep its name, because apply finds the changes that it missed by the name.
   private func checkNames(_ end: TargetEnd) throws {
     let noted = TargetNames(state: context.statePath, apply: name)
     let now = TargetNames.text(rules, names)
@@ -137,10 +124,7 @@ struct ApplyEntry {
     }
   }
 
-  /// Throws `same-database` if the source of the trail is the target itself.
-  ///
-  /// The check of the conf finds most of these cases, but not a link, a file created later, or a second address of a
-  /// server. A source that cannot be reached is another database, because the target was reached.
+  // The check of the conf does not see that a link or another address leads to the same database.
   private func checkNotItsSource(_ end: TargetEnd) throws {
     guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
     else { return }
@@ -157,9 +141,7 @@ struct ApplyEntry {
     return known.position.segment < info.firstPosition.segment
   }
 
-  /// Requests a copy of all tables, and then removes the target's checkpoint if `forgets` is set.
-  ///
-  /// The request is durable before the checkpoint is removed, so a crash in between only repeats the copy.
+  // The request is durable before the checkpoint is removed, so a crash in between only repeats the copy.
   private func copyAll(
     _ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool
   ) throws -> CopyRequest.Asked {
@@ -183,7 +165,7 @@ struct ApplyEntry {
     return asked
   }
 
-  /// Sends a request for a copy of all tables to the node where the trail begins, since only that node has the rows.
+  // Only the node where the trail begins can read the rows.
   private func askFromAfar(_ info: TrailInfo) throws {
     guard trail.origin != context.node else {
       throw CairnError(

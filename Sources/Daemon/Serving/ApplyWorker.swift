@@ -11,7 +11,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Applies a trail to a database.
+/// The worker that applies a trail to a database.
 final class ApplyWorker: Worker {
   let name: WorkerName
   let apply: Configuration.Apply
@@ -21,12 +21,11 @@ final class ApplyWorker: Worker {
   private let makesFirstCopies = Atomic<Bool>(false)
   private let waitsForTrail = Atomic<Bool>(false)
   private let noticesTold = Mutex(0)
-  /// The audit that is running; nil if there is none.
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<NameKey>>([])
   private let auditProblemTold = Mutex<CairnError?>(nil)
-  /// The tables that the apply skips because its option `tables` does not list them, by their names at the target.
+  // The tables that the option `tables` of this apply does not list, by their names at the target.
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
 
@@ -109,8 +108,7 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Shows in the status the tables that earlier runs skipped because of the option `tables`. Returns a function that
-  /// records and logs one more skipped table.
+  // Returns a function that records and logs one more skipped table.
   private func beginLeavingOut() throws -> @Sendable (LeftOutTable) throws -> Void {
     let note = LeftOutNote(state: context.statePath, apply: apply.name)
     show(try note.read())
@@ -128,17 +126,14 @@ final class ApplyWorker: Worker {
     leftOut.withLock { $0 = names }
   }
 
-  /// Returns the rate of the audit in bytes per second; nil: no audit. Without a setting in the conf, an audit runs at
-  /// the default rate if the target should equal the source.
+  // The rate in bytes per second; nil for no audit.
   private func auditRate(goesBothWays: Bool) -> Int? {
     if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
     let isToBeEqual = !goesBothWays && !apply.mayDiffer && context.configuration.lineOnLacking(apply) == nil
     return isToBeEqual ? Configuration.auditBytesUsual : nil
   }
 
-  /// Starts an audit, which compares source and target while the apply works. Returns the thread of the audit (nil: no
-  /// audit), and the signal that stops it. If the source is at another node, that node is asked for digests of its
-  /// rows.
+  // Returns the thread of the audit, nil without an audit, and the signal that stops it.
   private func startAudit(
     of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
   ) throws -> (WorkerThread<Void>?, StopSignal) {
@@ -163,8 +158,7 @@ final class ApplyWorker: Worker {
     return (try WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
   }
 
-  /// Throws `database-missing` if the file of an SQLite target to which this worker has applied transactions is gone.
-  /// It is not created again, because the operator may have moved it and may put it back.
+  // A missing SQLite file is not created again, because the operator may have moved it and may put it back.
   private func checkStillThere(_ location: DatabaseURL) throws {
     guard case .sqlite(let path) = location, progress.snapshot.position != .start, FileIdentity(path: path) == nil
     else { return }
@@ -173,7 +167,7 @@ final class ApplyWorker: Worker {
       hint: "put it back: apply continues where it stopped", remedy: .retry)
   }
 
-  /// Waits until the trail exists. Returns true when it does, and false if `stop` was set first.
+  // Returns false if `stop` was set first.
   private func waitForTrail(_ folder: String, _ stop: StopSignal) -> Bool {
     defer { waitsForTrail.store(false, ordering: .relaxed) }
     while !Trail.exists(folder: folder) {
@@ -183,8 +177,7 @@ final class ApplyWorker: Worker {
     return !stop.isSet
   }
 
-  /// The oldest unanswered request of this apply for copies from another node: the trail's node, the requested tables
-  /// and the time. Nil if there is none.
+  // The oldest unanswered request of this apply for copies from another node.
   private var askedFromAfar: (origin: String, tables: String, at: Int64)? {
     guard let trail = TrailName(apply.trail), trail.origin != context.node else { return nil }
     let open = context.requests.open(trail).filter { $0.asker == .apply(apply.name) }
@@ -271,8 +264,7 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Returns a log entry if the audit cannot read the rows of a source at another node, once for each problem. Problems
-  /// with databases of this node are reported by the workers that use them.
+  // Reports each problem once, and only for a source at another node.
   private func auditProblem() -> [LogEntry] {
     guard TrailName(apply.trail)?.origin != context.node else { return [] }
     let problem = audit.withLock { $0?.snapshot.problem }
@@ -287,7 +279,6 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Returns the log entries since the last call.
   func news() -> [LogEntry] {
     let now = progress.snapshot
     if now.isCaughtUp, now.copying == nil, !now.awaitsCopies, now.tablesCopied > 0,

@@ -1,8 +1,7 @@
 import Configuring
 import Steering
 
-/// The log messages for the steps taken when trails exceed their disk budget. They name the limit, the bytes used, the
-/// readers that still need the segments, and the operator's options.
+/// The log messages for the steps that Cairn takes when the trails exceed their disk limit.
 struct BudgetWords {
   private let plan: RetentionPlan
   private let limits: Configuration.Limits
@@ -40,7 +39,7 @@ struct BudgetWords {
     "the trails hold \(size(plan.bytes)), [limits] disk allows \(allowed), and no more can be deleted: captures pause\(held)"
   }
 
-  /// The trails whose segments cannot be deleted, each with the readers that still need them.
+  // The trails whose segments cannot be deleted, each with the readers that still need them.
   private var held: String {
     let parts = plan.holders.sorted { $0.key < $1.key }.map { trail, readers in
       readers.isEmpty

@@ -10,7 +10,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Captures a database into its trail.
+/// The worker that captures a database into its trail.
 final class CaptureWorker: Worker {
   let name: WorkerName
   private let capture: Configuration.Capture
@@ -77,8 +77,7 @@ final class CaptureWorker: Worker {
     } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
   }
 
-  /// Logs a warning if `cairn unhook` has switched off capture for tables. Changes of these tables do not reach targets
-  /// until `cairn rehook`.
+  // Changes of tables that `cairn unhook` has switched off do not reach targets until `cairn rehook`.
   private func tellUnhooked(_ source: DatabaseURL) {
     guard case .sqlite(let path) = source,
       let names = try? Journal(Ends.open(path, mode: .readOnly)).unhooked(), !names.isEmpty
@@ -89,8 +88,7 @@ final class CaptureWorker: Worker {
         worker: name.description, hint: "run 'cairn rehook \(database.name)' after the schema change"))
   }
 
-  /// Throws if an exclusion in the option `tables`, such as `!secrt`, matches no table but resembles the name of one.
-  /// Otherwise capture would send a table that the operator meant to exclude.
+  // A misspelled exclusion such as `!secrt` would let capture send a table that the operator meant to exclude.
   private func refuseSlips(at source: DatabaseURL) throws {
     let unmatched = try SourceEnd(source).unmatched(TablePatterns(capture.tables))
     guard let slip = unmatched.first(where: { $0.isExclusion && $0.isMistake }) else { return }
@@ -99,8 +97,7 @@ final class CaptureWorker: Worker {
 
   private var listName: String { "'tables' of [capture.\(capture.name)]" }
 
-  /// Logs a warning for each name in the option `tables` that matches no table. The table may be created later, but the
-  /// name may also be misspelled.
+  // The table may be created later, or its name may be misspelled.
   private func tellUnmatched(_ source: DatabaseURL) {
     for name in (try? SourceEnd(source).unmatched(TablePatterns(capture.tables))) ?? [] {
       let error = name.error(listName, at: source.place)
@@ -137,17 +134,14 @@ final class CaptureWorker: Worker {
   }
 }
 
-/// The time since a capture could last read its source. Changes that were committed since then may be missing in the
-/// trail, so the lag grows.
+/// The time since a capture could last read its source.
 struct Sight: Equatable, Sendable {
-  /// Whether the capture is running and has opened its source.
   var isOpen = false
   private var seenAt: Int64
 
   init(now: Int64) { seenAt = now }
 
-  /// Returns the time, in µs, for which the capture has not been able to read its source; nil if it can now. Call it
-  /// regularly, because the time starts at the last call that returned nil.
+  /// Returns the µs for which the capture has not been able to read its source; nil if it can now.
   ///
   /// - Parameter now: The time of day in µs.
   mutating func blindMicroseconds(isConnected: Bool, now: Int64) -> Int64? {

@@ -1,7 +1,6 @@
-/// Detects that the clock of the machine was set: the time of day then advances by another amount than a monotonic
-/// clock.
+/// Detects that the clock of the machine was set, by a monotonic clock.
 struct ClockWatch: Equatable, Sendable {
-  /// The smallest jump that is reported, in µs. Smaller ones come from the gradual adjustment of the clock.
+  // Smaller jumps come from the gradual adjustment of the clock.
   private static let leastMicroseconds: Int64 = 1_000_000
 
   private var wall: Int64

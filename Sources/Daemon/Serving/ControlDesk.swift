@@ -14,9 +14,8 @@ import Trails
 package struct ControlDesk: Sendable {
   package let context: ServiceContext
   package let supervisor: Supervisor
-  /// Returns the status that was published last.
   package let status: @Sendable () -> NodeStatus
-  /// Loads the conf again. Throws an error if the new conf is invalid.
+  /// Loads the conf again. Throws if the new conf is invalid.
   package let reload: @Sendable () throws -> WorkerPlan.Change
 
   package init(
@@ -26,7 +25,7 @@ package struct ControlDesk: Sendable {
     (self.context, self.supervisor, self.status, self.reload) = (context, supervisor, status, reload)
   }
 
-  /// Executes a request and returns the answer. Commands that change something are logged first, with their sender.
+  /// Executes a request and returns the answer. Commands that change something are logged first.
   package func answer(_ request: ControlRequest, from peer: ControlPeer) throws -> JSONObject {
     if request.command == .question { return try question(request, peer) }
     if request.command != .status {
@@ -66,8 +65,7 @@ package struct ControlDesk: Sendable {
 
   // MARK: Questions about rows
 
-  /// Answers a question of `cairn compare` about the rows of a source at another node. Only root and the daemon's own
-  /// user may ask, because they can read what the daemon reads.
+  // Only root and the daemon's own user may read rows of other nodes.
   private func question(_ request: ControlRequest, _ peer: ControlPeer) throws -> JSONObject {
     guard let user = peer.user, user == 0 || user == geteuid() else {
       throw CairnError(
@@ -89,8 +87,7 @@ package struct ControlDesk: Sendable {
 
   // MARK: Copies
 
-  /// Copies tables again while replication continues; all tables if `tables` is empty. If the apply has failed, only
-  /// all tables can be copied, and the apply is restarted.
+  // All tables if `tables` is empty. After a failure of the apply, only all tables can be copied.
   private func copy(_ text: String, _ tables: [String]) throws -> JSONObject {
     let configuration = context.configuration
     let short = text.hasPrefix("apply.") ? String(text.dropFirst("apply.".count)) : text
@@ -136,20 +133,17 @@ package struct ControlDesk: Sendable {
     }
   }
 
-  /// Returns the names that the given tables have at the source. A table may be given by its name at the target too,
-  /// because a suspended table is reported under that name.
+  // A table may be given by its name at the target too, because a suspended table is reported under that name.
   private static func sources(of tables: [String], _ apply: Configuration.Apply) -> [String] {
     tables.map { name in apply.rules.first { $0.to?.asciiLowercased == name.asciiLowercased }?.from ?? name }
   }
 
-  /// Restarts the apply, which then requests a copy of all tables.
   private func beginAnew(_ apply: Configuration.Apply) throws {
     try CopyRequest(state: context.statePath, apply: apply.name).ask()
     try supervisor.order(.restart, WorkerName(.apply, apply.name).description)
   }
 
-  /// Requests copies from the node where the trail begins, because only that node can read the rows. The request goes
-  /// through the nodes on the way.
+  // Only the node where the trail begins can read the rows. The request goes through the nodes on the way.
   private func copyFromAfar(
     _ apply: Configuration.Apply, _ trail: TrailName, _ tables: [String], isLost: Bool
   ) throws -> JSONObject {

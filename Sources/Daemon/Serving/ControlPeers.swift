@@ -3,7 +3,7 @@ import SystemKit
 
 /// A client of the control socket.
 package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
-  /// The user of the client; nil if the kernel does not report it.
+  /// The user of the client; nil if unknown.
   package let user: UInt32?
   package let process: Int32?
 
@@ -15,10 +15,7 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// The open connections of the control socket.
-///
-/// A slow client cannot block the socket. When there are too many connections, the one that has waited longest without
-/// sending a whole request is closed.
+/// The open connections of the control socket. If there are too many, the one that has been idle longest is closed.
 final class ControlPeers: Sendable {
   final class Connection: @unchecked Sendable {
     let socket: LocalSocket
@@ -31,7 +28,7 @@ final class ControlPeers: Sendable {
       self.peer = ControlPeer(user: peer?.user, process: peer?.process)
     }
 
-    /// Whether the connection is idle: no whole request has arrived since the last answer.
+    /// Whether the client has sent no whole request since the last answer.
     var isWaiting: Bool {
       get { waiting.load(ordering: .relaxed) }
       set { waiting.store(newValue, ordering: .relaxed) }
@@ -41,10 +38,10 @@ final class ControlPeers: Sendable {
   private static let allMax = 64
   private static let ofUserMax = 16
 
-  /// The open connections, oldest first.
+  // Oldest first.
   private let connections = Mutex<[Connection]>([])
 
-  /// Adds a connection. Returns false if there are too many, and none can be closed because all are being answered.
+  /// Adds a connection. Returns false if there are too many and none is idle.
   func open(_ connection: Connection) -> Bool {
     connections.withLock { all in
       let own = all.filter { $0.peer.user == connection.peer.user }
@@ -58,7 +55,6 @@ final class ControlPeers: Sendable {
     }
   }
 
-  /// Closes the oldest connection in `some` that is idle; returns false if none is.
   private static func end(_ some: [Connection], _ all: inout [Connection]) -> Bool {
     guard let oldest = some.first(where: \.isWaiting) else { return false }
     oldest.socket.cut()

@@ -6,12 +6,12 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// A server on the control socket that answers each client on a thread of its own. The number of clients and the time
-/// for each request are limited.
+/// The server on the control socket, with a thread for each client. The number of clients and the time for each request
+/// are limited.
 package final class ControlServer: Sendable {
   package typealias Answer = @Sendable (ControlRequest, ControlPeer) throws -> JSONObject
 
-  /// The maximum time, in seconds, to receive a whole request, and to send its whole answer.
+  // The time, in seconds, to receive a whole request, and to send its whole answer.
   private static let secondsMax = 5
 
   package let path: String
@@ -36,7 +36,7 @@ package final class ControlServer: Sendable {
     thread.withLock { $0 = serving }
   }
 
-  /// The listener. Only the serving thread uses it.
+  /// Only the serving thread uses the listener.
   private struct Handle: @unchecked Sendable { let listener: LocalListener }
 
   private static func envelope(_ error: FileError, _ path: String, _ group: String?) -> CairnError {
@@ -57,7 +57,7 @@ package final class ControlServer: Sendable {
     }
   }
 
-  /// Stops accepting connections. Answers to requests that have arrived are still sent.
+  /// Stops accepting connections. Requests that have arrived are still answered.
   package func close() {
     stop.set()
     let ended = thread.withLock { thread in
@@ -98,7 +98,6 @@ package final class ControlServer: Sendable {
       hint: "try again when these orders have ended", remedy: .retry)
   }
 
-  /// Answers one request after the other, until the client closes the connection or sends an invalid request.
   private func handle(_ connection: ControlPeers.Connection) {
     let socket = connection.socket
     while !stop.isSet {

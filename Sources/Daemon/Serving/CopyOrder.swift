@@ -5,20 +5,19 @@ import Operating
 import Steering
 import Trails
 
-/// An order from an operator or another node: a capture of this node must send rows of tables through its trail again.
+/// An order to a capture of this node to copy rows of tables through its trail again.
 struct CopyOrder {
   let context: ServiceContext
   let supervisor: Supervisor
 
   enum Outcome {
-    /// These tables are copied while capture continues.
     case tables([String])
     /// The capture is restarted and copies every table.
     case everything
   }
 
-  /// Throws `source-went-back` if the capture has failed because its source is not at the end of the trail. Such a
-  /// trail cannot carry a copy of a table.
+  /// Throws `source-went-back` if the capture failed because its source does not match the end of the trail. A copy is
+  /// impossible then.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)
@@ -27,7 +26,6 @@ struct CopyOrder {
       hint: TrailHint.wentBack(context.folder(of: trail)), remedy: .stop)
   }
 
-  /// Returns the error with which a capture has ended if the daemon does not start it again; otherwise nil.
   private func failure(of capture: Configuration.Capture) -> NodeStatus.Problem? {
     let name = WorkerName(.capture, capture.name)
     guard let worker = supervisor.workers().first(where: { $0.name == name && $0.state == .failed }) else { return nil }

@@ -8,9 +8,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// A running node: its workers, control socket and metrics, and its notifications to the service manager.
-///
-/// The thread that calls ``run(_:)`` waits for signals and for workers that end. All other work has its own threads.
+/// A running node: its workers, control socket, metrics, and its messages to systemd.
 ///
 /// ```swift
 /// let daemon = Daemon(configuration, version: Product.version, log: log, load: load)
@@ -20,14 +18,13 @@ package final class Daemon: Sendable {
   /// Loads the conf of the node again.
   package typealias Load = @Sendable () -> LoadedConfiguration
 
-  /// The interval, in milliseconds, at which the main loop runs if no signal arrives.
   private static let tickMilliseconds = 250
   private static let publishMilliseconds: Int64 = 1_000
   private static let budgetMilliseconds: Int64 = 5_000
-  /// The time, in milliseconds, for workers to reach a transaction boundary when the daemon ends. Workers that need
-  /// longer are abandoned, which is as safe as a crash.
+  // Milliseconds for workers to finish their transaction when the daemon ends. Later workers are abandoned, as in a
+  // crash.
   private static let endMillisecondsMax: Int64 = 20_000
-  /// The time without progress, in milliseconds, after which a worker is reported if there is no watchdog.
+  // Milliseconds without progress after which a worker is reported, without a watchdog.
   private static let silentMilliseconds: Int64 = 300_000
 
   private let context: ServiceContext
@@ -61,7 +58,7 @@ package final class Daemon: Sendable {
 
   private var status: NodeStatus { published.withLock { $0 } }
 
-  /// Runs until a signal ends it, and returns the exit status. The signals must be blocked in all threads.
+  /// Runs until a signal ends the daemon, and returns the exit status. The signals must be blocked in all threads.
   package func run(_ signals: sigset_t) throws -> Int32 {
     let configuration = context.configuration
     let socket = ControlClient.path(given: configuration.control.socket, state: configuration.node.state)
@@ -69,8 +66,7 @@ package final class Daemon: Sendable {
     return try withExtendedLifetime(lock) { try serve(configuration, socket, signals) }
   }
 
-  /// Blocks the signals that ``run(_:)`` waits for, in the calling thread and in the threads that it starts later.
-  /// Returns these signals.
+  /// Blocks the signals of ``run(_:)`` in this thread and in the threads that it starts later, and returns them.
   package static func blockSignals() -> sigset_t {
     signal(SIGPIPE, SIG_IGN)
     var signals = sigset_t()
@@ -101,7 +97,7 @@ package final class Daemon: Sendable {
     return 0
   }
 
-  /// Logs that the clock of the machine was set. This affects lags and commit times, but not the rows and their order.
+  // A jump makes lags and commit times wrong, but not the rows and their order.
   private func tell(jump: Int64) {
     let size = Lag.text(milliseconds: Double(abs(jump)) / 1000)
     context.log.write(
@@ -202,7 +198,6 @@ package final class Daemon: Sendable {
     ServiceManager.notify("READY=1")
   }
 
-  /// Loads the conf again after a signal or a command. If two threads call it, one waits for the other.
   private func reload() throws -> WorkerPlan.Change { try reloading.withLock { _ in try loadAnew() } }
 
   private func loadAnew() throws -> WorkerPlan.Change {

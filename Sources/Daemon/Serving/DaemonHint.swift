@@ -3,8 +3,7 @@ import Steering
 import SystemKit
 
 extension CairnError {
-  /// Returns the error with a hint for users of the daemon, if the error's own hint is only for users of `cairn
-  /// replicate`. Otherwise returns the error unchanged.
+  /// Returns the error with a hint for users of the daemon, if its own hint is only for users of `cairn replicate`.
   ///
   /// - Parameter isReceived: Whether the trail comes from another node.
   func hinted(for worker: WorkerName, trail folder: String, isReceived: Bool = false) -> CairnError {

@@ -1,10 +1,8 @@
 /// A forecast of when a disk, journal or log will be full, from its growth in the last minutes.
 package struct FillForecast: Equatable, Sendable {
-  /// The age in milliseconds at which a measurement is forgotten.
   static let windowMilliseconds: Int64 = 300_000
-  /// The shortest time, in milliseconds, from the first to the last measurement that allows a forecast.
   static let leastMilliseconds: Int64 = 20_000
-  /// The longest forecast, in seconds. The growth over some minutes says nothing about a later time.
+  // The longest forecast, in seconds.
   static let secondsMax: Double = 30 * 86_400
 
   private struct Look: Equatable {
@@ -23,8 +21,7 @@ package struct FillForecast: Equatable, Sendable {
     looks.removeAll { now - $0.at > Self.windowMilliseconds }
   }
 
-  /// Returns the seconds until `capacity` is reached; nil if there are too few measurements, or if there is little
-  /// growth or none.
+  /// Returns the seconds until `capacity` is reached; nil if that is unknown.
   package func secondsUntil(_ capacity: Int64) -> Double? {
     guard let first = looks.first, let last = looks.last, last.at - first.at >= Self.leastMilliseconds,
       last.used > first.used

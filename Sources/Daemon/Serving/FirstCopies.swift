@@ -1,10 +1,8 @@
 import Changes
 import SystemKit
 
-/// A file that exists while an apply of another node's trail has not received the first copies of its tables.
-///
-/// While it exists, the apply stops if a table already holds rows: this node cannot compare them with the rows of a
-/// source at another node.
+/// A file that exists until an apply of another node's trail has received the first copies of its tables. Meanwhile,
+/// rows in a table stop the apply.
 struct FirstCopies {
   private let path: String
 

@@ -10,21 +10,20 @@ import Steering
 import SystemKit
 import Trails
 
-/// Observes one source: how full its slot or journal is. It also writes messages to an idle PostgreSQL database, so
-/// that the slot advances.
+/// The worker that observes how full the slot or journal of one source is, and writes messages to an idle PostgreSQL
+/// source.
 final class HeartbeatWorker: Worker {
   let name: WorkerName
   private let capture: Configuration.Capture
   private let database: Configuration.Database
   private let context: ServiceContext
-  /// Returns the progress of the capture; nil while the capture does not run. A source without progress is idle.
+  // Nil while the capture does not run.
   private let taken: @Sendable () -> Taken?
-  /// Returns whether capture may drop the slot of a source now.
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
-  /// The progress of a running capture: the number of its transactions, and the number of the last row that it read
-  /// from an SQLite journal (0: none yet).
+  /// The progress of a running capture: the number of its transactions, and the last row that it read from an SQLite
+  /// journal.
   struct Taken: Equatable, Sendable {
     var transactions: UInt64
     var journal: Int64
@@ -129,8 +128,7 @@ final class HeartbeatWorker: Worker {
     }
   }
 
-  /// Writes a heartbeat message to the log of PostgreSQL, so that the slot can advance. If the role lacks a permission
-  /// for that, logs a warning and returns false.
+  // Returns false, after a warning, if the role may not write messages to PostgreSQL's log.
   private func beat(_ connection: PostgresConnection) throws -> Bool {
     do { try MessageKey.emit(PostgresCapture.progressPrefix, [], connection) } catch let error as CairnError
       where error.code == .privilegeMissing

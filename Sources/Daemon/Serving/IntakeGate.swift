@@ -4,24 +4,24 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The disk space for bytes that peers send: the sizes of the trails at the last measurement, and their limits.
+/// The disk space for bytes that peers send: the sizes of the trails when last measured, and their limits.
 struct IntakeRoom: Equatable, Sendable {
-  /// The limit of `[limits] disk` for all trails, in bytes; nil: no limit.
+  /// The limit for all trails together, in bytes; nil for no limit.
   var allowed: UInt64?
-  /// The bytes that the trails hold on the disk.
+  /// The bytes that the trails occupy on the disk.
   var held: UInt64 = 0
-  /// The bytes that the trails will hold after all deletable segments have been deleted.
+  /// The bytes that the trails will occupy after all segments that no reader needs are deleted.
   var left: UInt64 = 0
-  /// The bytes, included in ``held``, of the last segments of trails that are fully applied. The last segment of a
-  /// trail can be deleted only after more bytes have arrived.
+  /// The bytes in the last segments of fully applied trails. The last segment of a trail can be deleted only after more
+  /// bytes arrive.
   var live: UInt64 = 0
-  /// Whether captures are paused because the trails exceed their disk budget even after every possible deletion.
+  /// Whether captures are paused because the trails exceed their limit.
   var isPaused = false
-  /// The sizes and limits of the trails of each node, by the node's name.
+  /// The sizes and limits of the trails that each node sends, by the node's name.
   var peers: [String: Share] = [:]
 
-  /// The sizes of the trails that one node sends, in bytes, and the limit for them, `[peer.NAME] disk`. The fields have
-  /// the same meanings as in ``IntakeRoom``, where they are for all trails.
+  /// The sizes of the trails that one node sends, in bytes, and the limit for them. The fields mean the same as in
+  /// ``IntakeRoom``.
   struct Share: Equatable, Sendable {
     var allowed: UInt64
     var held: UInt64
@@ -35,18 +35,16 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the trails have reached their disk limit after `more` bytes have arrived since the trails were
-  /// measured.
+  /// Returns whether the trails reach their limit with `more` bytes that have arrived since they were measured.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether the trails of a node have reached that node's limit, after it has sent `more` bytes since they
-  /// were measured.
+  /// Returns whether a node's trails reach its limit with `more` bytes that have arrived since they were measured.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
-  /// Whether the trails exceed their budget and some of their segments can be deleted.
+  /// Whether the trails exceed their limit and some of their segments can be deleted.
   var isPurgeDue: Bool {
     (allowed.map { held > $0 && held > left } ?? false)
       || peers.values.contains { $0.held > $0.allowed && $0.held > $0.left }
@@ -54,8 +52,7 @@ struct IntakeRoom: Equatable, Sendable {
 }
 
 extension IntakeRoom {
-  /// Measures the trails of other nodes now. The sizes of this node's trails are those that its purge workers last
-  /// read.
+  /// Measures the trails of other nodes now.
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
     let configuration = context.configuration
     let limited = configuration.shares.compactMap { share in share.diskBytes.map { (share, $0) } }
@@ -92,7 +89,7 @@ extension ServiceContext {
     !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
   }
 
-  /// Returns an error that says why a node may not send bytes now; nil if it may.
+  /// Returns the error if a node may not send bytes now; nil if it may.
   func obstacle(for peer: String, _ plan: () -> RetentionPlan) -> CairnError? {
     if !hasRoom(plan) { return IntakeGate.full(node) }
     guard intake.isFull(for: peer) else { return nil }
@@ -103,7 +100,7 @@ extension ServiceContext {
       context: ["peer": peer])
   }
 
-  /// Returns an error that says why a node may not begin another trail; nil if it may.
+  /// Returns the error if a node may not begin another trail; nil if it may.
   func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
     guard let share = share(of: peer), !copies.exists(trail) else { return nil }
     let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && share.includes($0) }
@@ -125,27 +122,27 @@ extension ServiceContext {
   }
 }
 
-/// Decides whether a peer may send bytes: before each request body, and again for each piece of the body. It measures
-/// the trails at most once a second.
+/// Decides whether a peer may send bytes, before and during each request body. The trails are measured at most once a
+/// second.
 final class IntakeGate: Sendable {
   private static let lookMilliseconds: Int64 = 1_000
 
   private struct Looked: Sendable {
     var room: IntakeRoom
     var at: Int64
-    /// The number of bytes that all peers had sent when the trails were last measured.
+    // The bytes that all peers had sent when the trails were last measured.
     var come: UInt64
   }
 
   private let looked = Mutex<Looked?>(nil)
   private let come = Atomic<UInt64>(0)
   private let purgeDue = Atomic<Bool>(false)
-  /// The bytes received since the last measurement, by peer.
+  // The bytes received since the last measurement, by peer.
   private let comeOfPeers = Mutex<[String: UInt64]>([:])
-  /// The number of request bodies that are being received, by peer.
+  // The number of request bodies that are being received, by peer.
   private let bodies = Mutex<[String: Int]>([:])
 
-  /// Adds bytes that have arrived to the total.
+  /// Counts bytes that have arrived.
   func note(_ bytes: Int) { come.add(UInt64(bytes), ordering: .relaxed) }
 
   func note(_ bytes: Int, of peer: String) {
@@ -153,8 +150,8 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether the trails have reached their disk limit. If the last measurement is at least a second old, calls
-  /// `look` to measure the trails again; other callers wait meanwhile.
+  /// Returns whether the trails have reached their limit. If the last measurement is a second old, calls `look` for a
+  /// new one.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
@@ -171,14 +168,13 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// Returns whether the trails of a peer have reached its limit, with the bytes received since the last measurement.
+  /// Returns whether the trails of a peer have reached its limit.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
     return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }
   }
 
-  /// Adds one to the request bodies of a peer that are being received. Returns false, and adds nothing, if there are
-  /// already `most`.
+  /// Counts the start of a request body of a peer. Returns false if `most` bodies are already being received.
   func begin(_ peer: String, most: Int) -> Bool {
     bodies.withLock { bodies in
       guard bodies[peer] ?? 0 < most else { return false }
@@ -200,7 +196,6 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns whether segments should be deleted now because the trails exceed their limit. After it has returned true,
-  /// it returns false until the trails are measured again.
+  /// Returns true once after each measurement that found segments to delete.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

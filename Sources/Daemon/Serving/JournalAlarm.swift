@@ -1,4 +1,4 @@
-/// Decides when to report that the journal of an SQLite source is filling up: once each time the level gets worse.
+/// Decides when to report that the journal of an SQLite source fills: once each time its level gets worse.
 struct JournalAlarm: Equatable, Sendable {
   enum Level: Int, Comparable, Sendable {
     case fine
@@ -8,8 +8,7 @@ struct JournalAlarm: Equatable, Sendable {
     static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
   }
 
-  /// The percentage of the journal's maximum size at which the alarm starts. The alarm ends below `over`, a smaller
-  /// percentage.
+  // In percent. The alarm ends below `over`, a smaller percentage.
   private static let filling = 80.0
   private static let over = 60.0
 

@@ -2,22 +2,20 @@ import Applying
 import Changes
 import SystemKit
 
-/// The file with the tables that an apply has skipped so far because its option `tables` does not list them. If such a
-/// table is added to the option later, it needs a copy.
+/// The file with the tables that an apply has skipped because its option `tables` does not list them. A table that is
+/// listed later needs a copy.
 ///
 /// ```
 /// let note = LeftOutNote(state: "/var/lib/cairn", apply: "pos")
 /// try note.add(LeftOutTable(source: "salaries", namespace: "hr", name: "salaries"))
 /// ```
 struct LeftOutNote: Sendable {
-  /// The maximum number of tables in the file. If a trail has more tables, their names are not added.
   static let tablesMax = 10_000
 
   private let path: String
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).left-out" }
 
-  /// Returns the name of a table for messages.
   static func title(_ table: LeftOutTable) -> String {
     table.namespace.isEmpty || table.namespace == "public" ? table.name : "\(table.namespace).\(table.name)"
   }
@@ -42,7 +40,7 @@ struct LeftOutNote: Sendable {
     }
   }
 
-  /// Adds a table durably. Returns all tables in the file; nil if the table is already there or the limit is reached.
+  /// Adds a table durably. Returns all tables in the file; nil if the table was there or the file is full.
   @discardableResult func add(_ table: LeftOutTable) throws -> [LeftOutTable]? {
     var all = try read()
     guard !all.contains(table), all.count < Self.tablesMax else { return nil }
@@ -51,7 +49,7 @@ struct LeftOutNote: Sendable {
     return all
   }
 
-  /// Removes tables from the file, by their names at the source.
+  /// Removes tables, by their names at the source.
   func remove(_ sources: Set<NameKey>) throws {
     let all = try read()
     let left = all.filter { !sources.contains($0.source) }

@@ -7,11 +7,10 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Reports the slots of captures that were removed from the conf, until these slots are dropped.
+/// Reports the slots of captures that were removed from the conf, until they are dropped.
 final class LeftSlotDesk: Sendable {
   private static let lookMilliseconds: Int64 = 60_000
-  /// The pause before the next check, in milliseconds, while a capture that was removed from the conf still reads its
-  /// slot.
+  // Milliseconds before the next check, while a removed capture still reads its slot.
   private static let soonMilliseconds: Int64 = 5_000
 
   private struct State {
@@ -29,8 +28,7 @@ final class LeftSlotDesk: Sendable {
 
   var slots: [NodeStatus.LeftSlot] { state.withLock { $0.left } }
 
-  /// Starts a check of the slots on another thread if one is due, and returns at once. A check queries the servers. It
-  /// is due every minute, and after the list of slots has changed.
+  /// Starts a check of the slots on another thread, if one is due.
   func look() {
     let configuration = context.configuration
     let all = LeftSlot.all(

@@ -155,7 +155,7 @@ package enum Metrics {
     }
   }
 
-  /// Returns a metric that the status has for each capture and each apply, but not for other workers.
+  // For each capture and each apply, but not for other workers.
   private static func ofData(
     _ name: String, _ kind: Kind, _ help: String, _ value: @escaping @Sendable (NodeStatus.Worker) -> Double
   ) -> Metric {
@@ -216,9 +216,8 @@ package enum Metrics {
     value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : String(value)
   }
 
-  /// Returns the value of a label with a backslash, a quote and a line feed escaped as the format requires. Other
-  /// control characters become their code. It works byte by byte, because Swift takes CR LF, or a quote with a
-  /// combining mark, for one character.
+  // Works by characters of one code point, because Swift takes CR LF, or a quote with a combining mark, for one
+  // character.
   private static func escaped(_ text: String) -> String {
     var scalars = String.UnicodeScalarView()
     for scalar in text.unicodeScalars {
