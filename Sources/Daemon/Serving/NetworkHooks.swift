@@ -6,17 +6,15 @@ import Steering
 import SystemKit
 import Trails
 
-/// The functions by which pumps and the listener read the state of this node, and report to it.
+/// The functions by which pumps and the listener read the state of this node and report to it.
 struct NetworkHooks {
   let context: ServiceContext
-  /// Returns the name under which a peer's position in a trail is stored; nil if no segments of the trail are kept for
-  /// the peer.
+  /// Returns the name under which a peer's position in a trail is stored; nil if no segments are kept for the peer.
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
-  /// The worker that is named in log entries.
   let worker: WorkerName
-  /// Returns the segments that may be deleted; called when bytes arrive.
+  /// Returns the plan of the segments that may be deleted.
   let plan: @Sendable () -> RetentionPlan
-  /// The node from which a pump fetches trails; nil for the listener, and for a pump that pushes.
+  /// The node from which a pump fetches trails; nil for a pump that pushes, and for the listener.
   var dialled: String?
 
   var hooks: PumpHooks {

@@ -4,22 +4,21 @@ import Changes
 import Configuring
 import Operating
 
-/// A check that keeps both directions of a two-way pair from copying tables at the same time. Two copies at once could
-/// leave different rows in the two databases.
+/// A check that keeps the two directions of a two-way replication from copying tables at the same time.
 struct OppositeCopy {
-  /// The captures that send copies now, and the apply workers that receive copies now, by their names in the conf.
+  /// The names of the captures that send copies now, and of the applies that receive copies now.
   struct Copying: Equatable {
     var captures: Set<String> = []
     var applies: Set<String> = []
   }
 
   private let apply: String
-  /// The capture of the database that the apply writes.
+  // The capture of the database that the apply writes.
   private let capture: String
-  /// The apply in the opposite direction, which writes to the source of this apply; nil if it runs at another node.
+  // The apply in the opposite direction; nil if it runs at another node.
   private let back: String?
 
-  /// Creates the check for a two-way apply; nil for a one-way one.
+  /// Creates the check for a two-way apply; nil for a one-way apply.
   init?(_ apply: Configuration.Apply, _ conf: Configuration) {
     guard let behind = conf.captureBehind(apply) else { return nil }
     self.apply = apply.name
@@ -28,7 +27,7 @@ struct OppositeCopy {
     back = conf.applies.first { $0.trail == conf.trail(of: behind) && $0.database == source && source != nil }?.name
   }
 
-  /// Returns the error `busy` if the other database of the pair is being copied; nil if a copy may begin.
+  /// Returns the error `busy` if a copy in the opposite direction is running; nil if a copy may begin.
   func refusal(_ now: Copying) -> CairnError? {
     let worker: String
     if let back, now.applies.contains(back) {
@@ -47,7 +46,7 @@ struct OppositeCopy {
 }
 
 extension Supervisor {
-  /// The captures that still have tables to copy, and the apply workers that are still receiving copies.
+  /// The captures that still have tables to copy, and the applies that are still receiving copies.
   var copying: OppositeCopy.Copying {
     let workers = state.withLock { state in state.entries.values.map(\.worker) }
     var copying = OppositeCopy.Copying()

@@ -2,8 +2,7 @@ import Changes
 import Steering
 import Trails
 
-/// The state of each transfer of a trail to or from another node, for `cairn status`. It combines what workers and
-/// peers report, and computes the lag.
+/// The state of each transfer of a trail to or from another node, for `cairn status`.
 struct PathBoard {
   private struct FilePlace: Comparable, Sendable {
     var segment: UInt64
@@ -85,8 +84,7 @@ struct PathBoard {
     path.behindBytes = Self.bytes(behind: entry, standing, info)
   }
 
-  /// Returns the number of bytes between the peer's position and the end of the trail. Nil if the position is past the
-  /// end, or if the segment of the position was deleted.
+  /// Returns the number of bytes between the peer's position and the end of the trail; nil if unknown.
   static func bytes(behind entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?) -> UInt64? {
     let end = standing.end
     guard (entry.segment, entry.offset) <= (end.segment, end.offset) else { return nil }

@@ -4,13 +4,10 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// The positions up to which other nodes have reported that they have this node's trails durably.
-///
-/// The positions are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If a
-/// position in the file is too old, more segments than necessary are kept, and nothing is lost.
+/// The positions up to which other nodes have this node's trails durably. The state folder keeps them, so that segments
+/// that a peer needs survive a restart.
 package final class PeerBook: Sendable {
-  /// A reader at another node, and its trail. The reader is the node that pulls the trail, or the pump that pushes the
-  /// trail to that node.
+  /// A trail and its reader at another node: the peer that pulls the trail, or the pump that pushes it there.
   package struct Key: Hashable, Sendable {
     package var reader: WorkerName
     package var trail: TrailName
@@ -18,13 +15,11 @@ package final class PeerBook: Sendable {
   }
 
   package struct Entry: Equatable, Sendable {
-    /// The id of the trail, in hexadecimal.
     package var id: String
-    /// The position up to which the peer has the trail durably: the segment, and the offset in its file.
+    /// The segment and the byte up to which the peer has the trail durably.
     package var segment: UInt64
     package var offset: UInt64
-    /// The position up to which every apply of the peer has applied the trail; nil if the peer has no apply of the
-    /// trail or did not report it.
+    /// The position up to which every apply of the peer has applied the trail; nil if unknown.
     package var applied: Position?
     /// The time of the last contact with the peer, in µs since 1970 UTC.
     package var seenAt: Int64
@@ -33,8 +28,7 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// The minimum time, in µs, between two writes of a peer's position to the file, as long as the position stays in one
-  /// segment. If a contact brings no new position, nothing is written.
+  // The shortest time, in µs, between two writes of a peer's position that has not left its segment.
   private static let writeMicroseconds: Int64 = 30_000_000
 
   private struct Written {
@@ -47,8 +41,7 @@ package final class PeerBook: Sendable {
   private let folder: String
   private let book = Mutex<[Key: Written]>([:])
 
-  /// Reads the positions from the state folder. If a file cannot be read, the peer's position is unknown, so the whole
-  /// trail is kept for the peer.
+  /// Reads the positions from the state folder. If a file cannot be read, the whole trail is kept for that peer.
   package init(state: String) {
     folder = state + "/readers"
     guard let readers = try? Folder.names(folder) else { return }
@@ -68,8 +61,8 @@ package final class PeerBook: Sendable {
 
   package subscript(key: Key) -> Entry? { book.withLock { $0[key]?.entry } }
 
-  /// Stores the position that a peer reported. An error while writing is ignored, because the next write stores a newer
-  /// position.
+  /// Stores the position that a peer reported. An error while writing is ignored, because the next position is written
+  /// too.
   package func note(_ entry: Entry, of key: Key) {
     let isDue = book.withLock { book in
       let old = book[key]
@@ -93,8 +86,7 @@ package final class PeerBook: Sendable {
     try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
   }
 
-  /// Stores the position up to which a peer has applied a trail, and the time of contact. The stored position up to
-  /// which the peer has the trail is not changed.
+  /// Stores the position up to which a peer has applied a trail, and the time of the contact.
   package func note(applied: Position?, seenAt: Int64, of key: Key) {
     book.withLock { book in
       guard book[key] != nil else { return }
@@ -103,7 +95,7 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// Removes the readers for which `isWanted` returns false, and their files. No segments are kept for them then.
+  /// Removes the readers for which `isWanted` returns false. No segments are kept for them then.
   package func keep(_ isWanted: (Key) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.keys.filter { !isWanted($0) }
@@ -115,7 +107,7 @@ package final class PeerBook: Sendable {
 }
 
 extension PeerBook.Entry {
-  /// The line of a reader in the file: `ID SEGMENT OFFSET SEEN [APPLIED]`.
+  /// The line of a reader in its file: `ID SEGMENT OFFSET SEEN [APPLIED]`.
   var line: String {
     "\(id) \(segment) \(offset) \(seenAt)" + (applied.map { " \($0)" } ?? "") + "\n"
   }

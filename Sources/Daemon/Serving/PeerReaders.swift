@@ -3,7 +3,7 @@ import Configuring
 import Steering
 import Trails
 
-/// The other nodes that read trails of this node. Segments that one of them still needs are not deleted.
+/// The readers of this node's trails at other nodes. Segments that one of them needs are not deleted.
 package enum PeerReaders {
   /// Returns a reader for each peer that may pull a trail, and for each pump that pushes one.
   ///
@@ -26,7 +26,6 @@ package enum PeerReaders {
     return keys.filter { !besides.contains($0) }
   }
 
-  /// Returns whether the conf still lets this reader read its trail.
   static func mayRead(_ key: PeerBook.Key, _ configuration: Configuration) -> Bool {
     key.reader.kind == .pump
       ? configuration.pumps.contains {
@@ -34,10 +33,8 @@ package enum PeerReaders {
       } : configuration.peers.contains { $0.name == key.reader.name && $0.pull.includes(key.trail) }
   }
 
-  /// Returns a reader of a trail at another node, for the ``RetentionPlan``, which decides which segments are deleted.
-  ///
-  /// A reader whose position is unknown needs the whole trail. If the segment at its position was deleted, the reader
-  /// is expired. A reader that expired earlier stays expired until it has passed the segment `givenUpIn`.
+  /// Returns a reader at another node, for the ``RetentionPlan``. A reader without a known position needs the whole
+  /// trail.
   ///
   /// - Parameter givenUpIn: The segment at the reader's position when it expired (0: the position was unknown); nil if
   ///   it has not expired.

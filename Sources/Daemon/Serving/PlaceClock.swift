@@ -1,13 +1,11 @@
-/// A record of when a trail reached each of its positions, over the last hours. It gives the lag of a reader in time.
-///
-/// The distance between samples grows with their age, so a lag is accurate to about one percent.
+/// A record of when a trail reached each of its positions, over the last hours, to compute the lag of a reader in time.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }
 
   private var samples: [(place: Place, at: Int64)] = []
 
-  /// Adds a sample: the trail ends at `place` at this moment.
+  /// Adds a sample: the trail ends at `place` at the time `now`.
   ///
   /// - Parameter now: µs since 1970 UTC.
   mutating func note(_ place: Place, at now: Int64) {
@@ -32,8 +30,7 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
     samples = kept.reversed()
   }
 
-  /// Returns the milliseconds since the trail first grew beyond `place`: 0 if it has not; nil if `place` is older than
-  /// all samples.
+  /// Returns the ms since the trail grew beyond `place`: 0 if it has not; nil if `place` is older than all samples.
   func lagMilliseconds(at place: Place, now: Int64) -> Double? {
     guard let first = samples.first, let last = samples.last else { return nil }
     if place >= last.place { return 0 }

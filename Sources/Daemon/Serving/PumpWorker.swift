@@ -9,11 +9,11 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Copies trails to another node, or fetches them from there, with one transfer for each trail.
+/// The worker that pushes trails to another node, or pulls them from there, with one transfer for each trail.
 final class PumpWorker: Worker {
   let name: WorkerName
   private let pump: Configuration.Pump
-  /// The certificate files of `[receive]`. They are used if the section `[pump.NAME]` names none.
+  // The certificate files of `[receive]`, for a pump without its own.
   private let own: Configuration.PeerFiles?
   private let context: ServiceContext
   private let plan: @Sendable () -> RetentionPlan
@@ -53,7 +53,6 @@ final class PumpWorker: Worker {
     try made.run(stop: stop)
   }
 
-  /// Renews the certificate that this node got by joining the peer, before it expires.
   private func renew(until ended: StopSignal) {
     let peers = PeerFolder(state: context.statePath)
     guard pump.url.isTLS, pump.tls == nil, own == nil, let hub = NetworkTLS.joined(pump, state: context.statePath)
@@ -80,7 +79,7 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// Whether a transfer of the pump has stopped after an error. It starts again only when the worker is restarted.
+  /// Whether a transfer has stopped after an error. Only a restart of the worker starts it again.
   var isPartlyAtRest: Bool { progress.contains { $0.state == .stopped } }
 
   private var progress: [TransferProgress] { running.withLock { $0 }?.progress ?? [] }
@@ -138,8 +137,7 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// Returns the worker's state if all transfers fail, or if the list of trails cannot be read; otherwise nil. A trail
-  /// that does not exist yet, at this node or at the peer, is not a failure.
+  // The state of the worker if all transfers fail; otherwise nil. A trail that does not exist yet is no failure.
   private static func state(_ transfers: [TransferProgress], _ error: CairnError?) -> NodeStatus.WorkerState? {
     let failing = transfers.filter { $0.error.map { $0.code != .trailMissing } ?? false }
     if transfers.isEmpty { return error == nil ? nil : .retrying }
@@ -147,7 +145,6 @@ final class PumpWorker: Worker {
     return transfers.allSatisfy { $0.state == .stopped } ? .failed : .retrying
   }
 
-  /// Returns log entries for transfers that began to fail and for transfers that continue again.
   func news() -> [LogEntry] {
     guard let pump = running.withLock({ $0 }) else { return [] }
     var problems: [String: CairnError] = [:]
@@ -169,13 +166,12 @@ final class PumpWorker: Worker {
 struct TransferNotes {
   struct Note {
     var text: String
-    /// The problem that began; nil if a problem ended.
     var error: CairnError?
   }
 
   private var told: [String: CairnError] = [:]
 
-  /// Returns the messages for problems that are new and for problems that ended.
+  /// Returns the messages for problems that are new and for problems that have ended.
   ///
   /// - Parameter problems: The present problems by trail; the problem of the whole pump has an empty name.
   mutating func note(_ problems: [String: CairnError]) -> [Note] {

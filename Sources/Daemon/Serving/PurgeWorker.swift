@@ -5,23 +5,18 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Deletes the segments that no reader needs any longer, as the ``RetentionPlan`` of all trails decides.
+/// The worker that deletes the segments that no reader needs, by the ``RetentionPlan`` of all trails.
 final class PurgeWorker: Worker {
   let name: WorkerName
-  /// The trail's name for the status; empty for several trails.
   private let trail: String
   private let pause: Duration
   private let context: ServiceContext
   private let trails: @Sendable () -> [TrailName]
   private let plan: @Sendable () -> RetentionPlan
   private let purged = Atomic<UInt64>(0)
-  /// The age in µs at which a received trail without any whole transaction is deleted: one hour.
+  // One hour in µs: the age at which a received trail without a whole transaction is deleted.
   private static let emptyMicroseconds: Int64 = 3_600_000_000
 
-  /// Creates the worker.
-  ///
-  /// - Parameter trails: Returns the trails to purge; called in each round.
-  /// - Parameter plan: Returns the segments that may be deleted; called in each round.
   init(
     _ name: WorkerName, _ trail: String, every pause: Duration, _ context: ServiceContext,
     trails: @escaping @Sendable () -> [TrailName], plan: @escaping @Sendable () -> RetentionPlan
@@ -50,8 +45,7 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// Waits for `pause`, or less if segments must be deleted because the trails are over their limit. Returns true if
-  /// `stop` was set meanwhile.
+  // Returns earlier if the trails are over their limit, and true if `stop` was set.
   private func rest(_ pause: Duration, _ stop: StopSignal) -> Bool {
     let limit = Clock.monotonicMilliseconds + pause.milliseconds
     while true {
@@ -61,10 +55,7 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// Checks that the folder of a trail was not removed or moved. If it was, restarts the capture of this node that
-  /// writes the trail. A capture with nothing to write would otherwise notice it late.
-  ///
-  /// - Throws: `trail-missing` if the folder is gone, and a capture of this node writes the trail.
+  // A capture with nothing to write would notice late that the trail's folder was removed or moved.
   private func checkStillThere(_ trail: TrailName) throws {
     guard context.trailInfos[trail.description] != nil, !Trail.exists(folder: context.folder(of: trail)) else { return }
     context.forget(trail: trail.description)
@@ -75,14 +66,12 @@ final class PurgeWorker: Worker {
       hint: Self.newTrail(capture.name, trail: trail), remedy: .retry, context: ["trail": trail.description])
   }
 
-  /// Returns the hint for an error about a trail whose folder was removed or moved.
   static func newTrail(_ capture: String, trail: TrailName) -> String {
     "capture.\(capture) begins a new trail by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old trail if 'cairn check' reports one"
   }
 
-  /// Deletes this node's copy of another node's trail if it has no whole transaction, no apply reads it, and nothing
-  /// arrived for an hour. Returns true if the copy was deleted. A node that still sends the trail starts the copy
-  /// again.
+  // Deletes this node's copy of another node's trail if it has no whole transaction and nothing arrived for an hour. A
+  // node that still sends the trail starts the copy again.
   private func dropEmpty(_ info: TrailInfo) throws -> Bool {
     func isForgotten(_ info: TrailInfo) -> Bool {
       info.isEmpty && Clock.system.microseconds() - info.writtenAt > Self.emptyMicroseconds

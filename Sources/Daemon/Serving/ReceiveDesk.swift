@@ -5,8 +5,8 @@ import Pumping
 import Steering
 import SystemKit
 
-/// A handler between the HTTP listener and the ``PumpDesk``. It records which peers push and pull, and rejects pushed
-/// bytes while the disk budget is used up.
+/// The HTTP handler for peers that push and pull trails. Pushed bytes are refused while the trails are over their
+/// limit.
 final class ReceiveDesk: HTTPHandler {
   private let desk: PumpDesk
   private let join: JoinDesk
@@ -43,8 +43,7 @@ final class ReceiveDesk: HTTPHandler {
     }
   }
 
-  /// Returns an error that says why a peer may not push now. If it may push, returns nil, and counts its request body
-  /// as in progress from now on.
+  // Returns the error if a peer may not push now. Otherwise returns nil and counts the request body.
   private func obstacle(_ visit: Visit, isEmpty: Bool) -> CairnError? {
     if !isEmpty {
       if let full = context.obstacle(for: visit.peer, plan) { return full }
@@ -64,8 +63,7 @@ final class ReceiveDesk: HTTPHandler {
     var way: NodeStatus.Path.Way
   }
 
-  /// Returns the peer, trail and direction of a request that pushes or pulls bytes of a trail. Nil for any other
-  /// request, and if the peer has no grant for it.
+  // The peer, trail and direction of a request for bytes of a trail; nil for any other request, or without a grant.
   private func visit(_ request: HTTPRequest) -> Visit? {
     let parts = request.path.split(separator: "/")
     guard ["GET", "POST"].contains(request.method), parts.count == 6, parts[0] == "cairn", parts[2] == "trails",
@@ -92,10 +90,8 @@ final class ReceiveDesk: HTTPHandler {
     if isNothing(visit) { visits.forget(visit.peer, visit.trail, visit.way) }
   }
 
-  /// Returns whether this node has no copy yet of the trail that a peer pulls or pushes.
   private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
-  /// A receiver of a request body that counts its bytes.
   private final class CountingSink: HTTPBodySink {
     private let sink: any HTTPBodySink
     private let desk: ReceiveDesk
@@ -143,7 +139,7 @@ extension HTTPResponse {
     }
   }
 
-  /// The problem that the response reports, if only an operator can solve it; nil for any other response.
+  // Only for a problem that an operator must solve; otherwise nil.
   fileprivate var problem: NodeStatus.Problem? {
     guard status >= 400, case .bytes(let bytes) = body, case .object(let told)? = try? JSONReader.read(bytes),
       let code = told.text("code"),

@@ -10,11 +10,11 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Listens for other nodes, which push trails here or pull them.
+/// The worker that listens for other nodes, which push trails to this node or pull them.
 final class ReceiveWorker: Worker {
   let name = WorkerName.receive
   private static let lookMilliseconds: Int32 = 1_000
-  /// The time between two checks of the certificates, in milliseconds. Tests change it.
+  /// The milliseconds between two checks of the certificates. Tests change it.
   static let upkeepMilliseconds =
     getenv("CAIRN_TEST_UPKEEP_MS").flatMap { Int64(String(cString: $0)) } ?? 600_000
 
@@ -27,9 +27,6 @@ final class ReceiveWorker: Worker {
   private let revokedTold = Mutex<RevokedPeers.Unknown?>(nil)
   private let notes = Mutex(TransferNotes())
 
-  /// Creates the worker.
-  ///
-  /// - Parameter plan: Returns the segments that may be deleted; called when bytes arrive.
   init(
     _ receive: Configuration.Receive, _ context: ServiceContext, plan: @escaping @Sendable () -> RetentionPlan
   ) {
@@ -46,7 +43,6 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Serves peers until `stop` is set or the certificates have changed.
   private func listen(_ tls: ServerTLS?, _ stop: StopSignal) throws {
     let peers = PeerFolder(state: context.statePath)
     let context = context
@@ -86,7 +82,6 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Renews this node's own certificate when that is due, and drops an old authority that no peer needs any longer.
   private func upkeep() {
     guard !receive.isInsecure, receive.tls == nil else { return }
     do {
@@ -101,8 +96,7 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Returns whether the present certificate files are usable. If not, the listener continues with the certificates
-  /// that it has loaded.
+  // If the new certificate files cannot be used, the listener continues with the old ones.
   private func isFit() -> Bool {
     do {
       let tls = try NetworkTLS.server(receive, state: context.statePath)
@@ -122,7 +116,7 @@ final class ReceiveWorker: Worker {
     func begin(_ request: HTTPRequest) -> HTTPAction { .answer(HTTPResponse(status: 503, closes: true)) }
   }
 
-  /// The states of the certificate files, each by inode, size and time of change. They differ after a file has changed.
+  // Differs after a certificate file has changed.
   private var stamp: [FileStamp?] {
     guard !receive.isInsecure else { return [] }
     let own = PeerFolder(state: context.statePath).serverTLS
@@ -150,7 +144,6 @@ final class ReceiveWorker: Worker {
     status.detail += "; [\(error.code.rawValue)] trail \(trail): \(error.message)\(others)"
   }
 
-  /// Returns log entries for trails that peers cannot push or pull, and for trails that they can push or pull again.
   func news() -> [LogEntry] {
     let problem = receive.isInsecure ? nil : revoked.problem
     let isNew = revokedTold.withLock { told in

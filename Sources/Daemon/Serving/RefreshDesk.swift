@@ -6,22 +6,20 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Makes captures of this node send the copies that other nodes request. It also removes requests of this node's apply
-/// workers after the requested rows have arrived.
+/// Makes captures of this node send the copies that other nodes request, and removes requests of this node that were
+/// answered.
 package final class RefreshDesk: Sendable {
   private let context: ServiceContext
   private let supervisor: Supervisor
   private let thread = Mutex<WorkerThread<Void>?>(nil)
-  /// The error that was logged last, by trail.
+  // By trail.
   private let told = Mutex<[String: CairnError]>([:])
-  /// The time, in milliseconds of a monotonic clock, before which no copy is started. It is set after an error, to
-  /// spare the databases.
+  // Milliseconds of a monotonic clock. After an error, no copy starts before this time.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
-  /// The limits on how many copies may be started, for each peer and trail.
   private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
-  /// The number of copies of one trail that a peer may start at once; after that, one more each minute. Requests above
-  /// this limit wait, and are then carried out together as one copy.
+  // The copies of one trail that a peer may start at once; then one more each minute. Later requests wait, and share
+  // one copy.
   private static let burst = 3
   private static let refillMicroseconds: Int64 = 60_000_000
 
@@ -62,8 +60,7 @@ package final class RefreshDesk: Sendable {
     return due.compactMapValues { within(rate: $0) }
   }
 
-  /// Returns the requests that may be carried out now; nil if there are none. Requests of a peer that has started too
-  /// many copies stay open.
+  // The requests of a peer that has started too many copies stay open.
   private func within(rate requests: [RequestBook.Request]) -> [RequestBook.Request]? {
     let now = Clock.monotonicMilliseconds * 1000
     var verdicts: [String: Bool] = [:]
@@ -78,9 +75,6 @@ package final class RefreshDesk: Sendable {
     return left.isEmpty ? nil : left
   }
 
-  /// Executes all requests for each trail as one copy.
-  ///
-  /// - Parameter due: The requests, by trail.
   private func carryOut(_ due: [TrailName: [RequestBook.Request]]) {
     for (trail, requests) in due {
       if let capture = context.capture(of: trail) { carryOut(requests, of: trail, capture) }
@@ -118,10 +112,7 @@ package final class RefreshDesk: Sendable {
     }
   }
 
-  /// Returns the names of the apply workers and nodes that made requests, for the log. A node that this node dials is
-  /// shown by its address, after its name if that is known.
-  ///
-  ///     "apply.pos, store-042, hq (https://hq.example:7420)"
+  // `"apply.pos, store-042, hq (https://hq.example:7420)"`
   private func askers(_ requests: [RequestBook.Request]) -> String {
     let names = requests.map { request in
       switch request.asker {
@@ -134,7 +125,7 @@ package final class RefreshDesk: Sendable {
 }
 
 extension Supervisor {
-  /// Removes each request of this node's apply workers after the requested rows have arrived.
+  /// Removes each request of this node's applies whose rows have arrived.
   func settleRequests() {
     guard !context.requests.all.isEmpty else { return }
     let applies = state.withLock { state in
@@ -152,8 +143,8 @@ extension Supervisor {
 }
 
 extension RequestBook.Request {
-  /// Returns whether the requested copies have started at the target. A request for all tables is answered only when no
-  /// table waits for a copy any longer.
+  /// Returns whether the requested copies have started at the target. If all tables were requested, no table may still
+  /// wait for a copy.
   ///
   /// - Parameter begun: The transaction in which the last copy of each table started, by name in lower case.
   /// - Parameter awaitsMore: Whether the apply still waits for copies of tables.

@@ -4,15 +4,11 @@ import Pumping
 import Synchronization
 import SystemKit
 
-/// Requests for copies of tables, sent to the node where the trail begins. An apply of this node makes a request, or a
-/// node that receives the trail through this node.
-///
-/// Requests are kept in the state folder until they end. Each has an id, so that a repeated message has no second
-/// effect.
+/// The requests for copies of tables, on their way to the node where the trail begins. The state folder keeps them
+/// until they end.
 package final class RequestBook: Sendable {
   package struct Request: Equatable, Sendable {
     package enum Asker: Equatable, Sendable {
-      /// An apply of this node.
       case apply(String)
       /// Another node, which made the request or forwarded it.
       case peer(String)
@@ -20,17 +16,16 @@ package final class RequestBook: Sendable {
 
     @ByBytes package var id: String
     @ByBytes package var trail: String
-    /// The patterns of the requested tables; empty: all tables.
+    /// The patterns of the requested tables; empty for all tables.
     @ByBytes package var tables: [String]
     package var asker: Asker
-    /// The number of the trail's last transaction when the copy was requested. Only copies that begin after that
-    /// transaction answer the request.
+    /// The number of the trail's last transaction at the time of the request. Only a copy that begins after that
+    /// transaction counts.
     package var behind: UInt64 = 0
-    /// The time when the request was last received or repeated, in µs since 1970 UTC.
+    /// The time when the request was last received, in µs since 1970 UTC.
     package var askedAt: Int64
-    /// Whether the capture of this node has started the requested copies, or found no table for them.
+    /// Whether the capture has started the copies, or no captured table matched the request.
     package var isDone = false
-    /// Whether no captured table matched the request.
     package var isMissing = false
 
     package init(id: String, trail: String, tables: [String], asker: Asker, askedAt: Int64) {
@@ -38,22 +33,19 @@ package final class RequestBook: Sendable {
     }
   }
 
-  /// The time in µs after which a request is removed, finished or not, if no node repeats it.
+  // In µs: a request that no node repeats is removed after this time.
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
-  /// The maximum number of open requests that are kept for a peer.
   static let ofPeerMax = 64
-  /// The maximum number of finished requests of a peer that are kept; the oldest are dropped first.
+  // The oldest are removed first.
   static let doneOfPeerMax = 256
-  /// The number of new requests that a peer may make at once; then one more every five seconds.
+  // The new requests that a peer may make at once; then one more every five seconds.
   private static let burst = 128
   private static let refillMicroseconds: Int64 = 5_000_000
 
   private let folder: String
   private let book = Mutex<[Request]>([])
-  /// The ids of this node's own latest requests. In a ring of nodes such a request comes back to this node, which
-  /// ignores it.
+  // The ids of this node's own requests, which it ignores if they come back in a ring of nodes.
   private let own = Mutex<[String]>([])
-  /// The limits on how many requests for copies may be made, for each peer.
   private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))
   private static let ownMax = 1_000
 
@@ -82,8 +74,7 @@ package final class RequestBook: Sendable {
 
   // MARK: Asking
 
-  /// Requests a copy for an apply of this node, unless an equal request is open. The request is durable when the
-  /// function returns.
+  /// Requests a copy for an apply of this node, unless an equal request is open. The request is durable at return.
   ///
   /// - Parameter behind: The number of the trail's last transaction. Only a copy that begins after it answers the
   ///   request.
@@ -101,7 +92,7 @@ package final class RequestBook: Sendable {
     book.withLock { $0.append(request) }
   }
 
-  /// Stores a request of another node. Returns false if the request is invalid, if it cannot be written, or if the node
+  /// Stores a request of another node. Returns false if the request is invalid or cannot be stored, or if the node
   /// makes too many.
   @discardableResult package func note(
     _ id: String, _ trail: TrailName, _ tables: [String], from peer: String, now: Int64
@@ -127,13 +118,12 @@ package final class RequestBook: Sendable {
 
   // MARK: What is open
 
-  /// Returns the open requests for copies of a trail, which this node forwards towards the node where the trail begins.
+  /// Returns the open requests for copies of a trail.
   package func open(_ trail: TrailName) -> [Request] {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
 
-  /// Marks a request as finished, because the capture has started the requested copies. If a peer repeats the request
-  /// with the same id, no further copy is made.
+  /// Marks a request as finished. If a peer repeats it with the same id, no further copy is made.
   ///
   /// - Parameter isMissing: Whether no captured table matched the request.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {
@@ -151,7 +141,7 @@ package final class RequestBook: Sendable {
 
   // MARK: Settling
 
-  /// Removes the requests for which `isSettled` returns true, and their files.
+  /// Removes the requests for which `isSettled` returns true.
   package func settle(_ isSettled: (Request) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.filter(isSettled)
@@ -161,7 +151,7 @@ package final class RequestBook: Sendable {
     for request in gone { try? Folder.remove("\(folder)/\(request.trail)/\(request.id)") }
   }
 
-  /// Removes the open requests of a peer for a trail, except those in `ids`, which the peer has repeated.
+  /// Removes the open requests of a peer for a trail, except those in `ids`.
   package func settle(of peer: String, _ trail: TrailName, besides ids: [String]) {
     settle {
       $0.asker == .peer(peer) && $0.trail == trail.description && !ids.contains($0.id) && !$0.isDone

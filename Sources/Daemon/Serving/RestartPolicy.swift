@@ -4,26 +4,23 @@ import Changes
 package enum RestartPolicy {
   package enum Judgement: Equatable, Sendable {
     case after(Pace)
-    /// The worker is not started again before the operator has acted.
     case never
   }
 
-  /// The pauses between attempts to start a worker again: the pause after the first failure, and the longest one.
+  /// The length of the pauses before a worker is started again.
   package enum Pace: Equatable, Sendable {
-    /// Short pauses, for causes that usually pass by themselves: a lock, a connection.
+    /// Short pauses, for a cause that usually ends by itself, such as a lock or a lost connection.
     case brief
-    /// Long pauses, for causes that usually last until an operator removes them: a full disk, a refused login, a moved
-    /// file.
+    /// Long pauses, for a cause that usually lasts until an operator acts, such as a full disk.
     case patient
 
     var firstMilliseconds: Int64 { self == .brief ? 500 : 2_000 }
     var mostMilliseconds: Int64 { 60_000 }
   }
 
-  /// The length of a run, in milliseconds, after which earlier failures no longer count: the next failure is the first
-  /// in a row.
+  /// The length of a run, in ms, after which earlier failures of the worker no longer count.
   package static let steadyMilliseconds: Int64 = 60_000
-  /// The maximum number of times in a row that a worker is started again after an error that is a bug of Cairn.
+  // In a row, for an error that is a bug of Cairn.
   private static let bugTries = 3
 
   package static func judge(_ error: CairnError, failures: Int) -> Judgement {
@@ -33,18 +30,16 @@ package enum RestartPolicy {
     return .never
   }
 
-  /// Returns the pause before the next attempt in milliseconds. It doubles with every failure in a row, up to a limit.
-  /// Half of it is random, so that workers that failed together do not start again together.
+  /// Returns the pause before the next start, in ms, which doubles with each failure in a row. Half of the pause is
+  /// random.
   package static func delay(failures: Int, jitter: Double, of pace: Pace) -> Int64 {
     let most = min(pace.firstMilliseconds << Int64(min(max(failures, 1) - 1, 16)), pace.mostMilliseconds)
     return most / 2 + Int64(Double(most / 2) * min(max(jitter, 0), 1))
   }
 
-  /// Returns whether the error is the intended end of the worker, which is not reported as a failure.
   static func isOfEnding(_ error: CairnError) -> Bool { error.code == .schemaStopped }
 
-  /// Returns whether the cause of an error is neither in the contents of a database nor in Cairn's own state. A new
-  /// attempt then does no harm, and succeeds as soon as the cause is gone.
+  // The cause is then outside of the databases' contents and Cairn's state, so another attempt does no harm.
   private static func isOutside(_ code: ErrorCode) -> Bool {
     switch code {
     case .databaseMissing, .databaseReadOnly, .databaseUnsafe, .databaseBusy, .databaseFull, .databaseFailed,

@@ -3,19 +3,16 @@ import Configuring
 import Steering
 import Trails
 
-/// The segments of trails that may be deleted, and the next steps if that does not free enough disk space.
-///
-/// The first step is to let the reader with the largest lag expire: its tables will be copied again. The next one is
-/// to pause captures. The plan is computed without I/O.
+/// The segments of trails that may be deleted, and the next step if that is not enough.
 package struct RetentionPlan: Equatable, Sendable {
   package struct Trail: Equatable, Sendable {
     package var name: String
-    /// The segments in order; the last one is being written.
+    /// The segments in order. The last one is still being written.
     package var segments: [TrailInfo.Segment]
     package init(name: String, segments: [TrailInfo.Segment]) { (self.name, self.segments) = (name, segments) }
   }
 
-  /// A reader and its trail: an apply, a pump that pushes the trail, a peer that pulls it, or a two-way capture.
+  /// A reader of a trail: an apply, a pump that pushes it, a peer that pulls it, or a two-way capture.
   package struct ReaderID: Hashable, Sendable {
     package var name: WorkerName
     package var trail: String
@@ -26,12 +23,11 @@ package struct RetentionPlan: Equatable, Sendable {
     package var name: WorkerName
     package var trail: String
     package var id: ReaderID { ReaderID(name, trail) }
-    /// The segment with the oldest bytes that the reader still needs. Nil: this segment is not known, so all segments
-    /// are kept.
+    /// The oldest segment that the reader still needs. Nil if unknown: then all segments are kept.
     package var segment: UInt64?
-    /// Whether the reader has everything up to the end of the trail.
+    /// Whether the reader has the whole trail.
     package var isAtEnd: Bool
-    /// Whether an earlier plan let the reader expire, and the reader has not received the copies of its tables since.
+    /// Whether the reader lost segments that it needed, and waits for copies of its tables.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -39,36 +35,31 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// The fraction of the disk budget below which paused captures continue.
+  /// The fraction of the disk limit below which paused captures continue.
   static let resumeShare = 0.9
 
-  /// The number of the first segment to keep, by trail. All segments before it may be deleted.
+  /// The first segment to keep, by trail. All segments before it may be deleted.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// The readers that this plan lets expire: no segments are kept for them any longer. Readers that an earlier plan let
-  /// expire are not included.
+  /// The readers that expire now: their segments are deleted, and they need copies of their tables.
   package private(set) var expired: [ReaderID] = []
-  /// The readers in ``expired`` that expired for lack of disk space. The other readers in ``expired`` lag longer than
-  /// the conf allows.
+  /// The readers in ``expired`` that expire for lack of disk space. The others lag longer than the conf allows.
   package private(set) var expiredForRoom: Set<ReaderID> = []
   package private(set) var pausesCaptures = false
-  /// The bytes that the trails will hold after the plan's segments have been deleted.
+  /// The size of all trails, in bytes, after the planned segments are deleted.
   package private(set) var bytes: UInt64 = 0
-  /// The total size, in bytes, of the open segments of all fully applied trails. It is part of ``bytes``. An open
-  /// segment is the last of its trail, and cannot be deleted before the next one is begun.
+  /// The part of ``bytes`` in the last segments of fully applied trails. The last segment of a trail cannot be deleted.
   package private(set) var live: UInt64 = 0
-  /// The size of one trail after the plan's segments have been deleted. `bytes` is its whole size. `live` is the size
-  /// of its open segment if the trail is fully applied, at most ``liveBytesMax``; otherwise 0.
+  /// The size of one trail, in bytes, after the planned segments are deleted. `live` is the part in the last segment.
   package struct Part: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0
   }
-  /// The size of each trail after the plan's segments have been deleted, by the trail's name.
+  /// The size of each trail after the planned segments are deleted, by the trail's name.
   package private(set) var parts: [String: Part] = [:]
-  /// The maximum number of bytes that one trail adds to ``live``.
   static let liveBytesMax: UInt64 = 32 << 20
-  /// The bytes that the trails would hold if no reader expired for lack of disk space.
+  /// The size that all trails would have, in bytes, if no reader expired for lack of disk space.
   package private(set) var bytesBefore: UInt64 = 0
-  /// The readers for which segments are still kept, by trail; empty for a trail without readers.
+  /// The readers that still need segments, by trail.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
   /// Computes the plan.
@@ -115,8 +106,7 @@ package struct RetentionPlan: Equatable, Sendable {
     expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
   }
 
-  /// Computes which segments may be deleted, and the sizes of the trails after that. The readers in `given` have
-  /// expired, so no segments are kept for them.
+  // No segments are kept for the readers in `given`, which have expired.
   private mutating func weigh(
     _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<ReaderID>, _ now: Int64
   ) {
@@ -133,23 +123,20 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// Returns the first segment to keep of a trail without readers. Segments older than `retain` may be deleted; without
-  /// `retain`, all are kept.
+  // Without `retain`, all segments of a trail without readers are kept.
   private static func unread(_ limits: Configuration.Limits, _ trail: Trail, _ now: Int64) -> UInt64 {
     guard let retain = limits.retain else { return 0 }
     let oldest = now - retain.milliseconds * 1000
     return trail.segments.last { $0.created <= oldest }?.number ?? 0
   }
 
-  /// Returns whether all bytes of a segment were written before `moment`. This is so if the next segment was begun
-  /// before `moment`.
+  // True if the next segment was begun before `moment`.
   private static func isOlder(_ segment: UInt64, than moment: Int64, _ trail: Trail) -> Bool {
     trail.segments.first { $0.number > max(segment, (trail.segments.first?.number ?? 1)) }.map { $0.created < moment }
       ?? false
   }
 
-  /// Returns the reader that needs the oldest segment; readers in `given` are not considered. Nil if all other readers
-  /// need only the last segments of their trails, which are still written.
+  // The reader, outside of `given`, that needs the oldest segment; nil if all need only the last segments.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

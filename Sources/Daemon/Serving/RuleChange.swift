@@ -3,21 +3,19 @@ import Changes
 import Mapping
 import Reshaping
 
-/// The effect of a changed rule on the rows that were written to a table under the earlier rule.
+/// The effect of a changed rule on the rows that a table already has at the target.
 enum RuleChange: Equatable {
-  /// All rows are copied again.
   case copied
-  /// Present rows stay as they are; new changes follow the new rule.
+  /// The present rows stay. Only new changes follow the new rule.
   case noted
-  /// All rows are copied to another table of the target. The earlier table stays as it is, and gets no more rows.
+  /// All rows are copied to another table of the target. The earlier table stays, and gets no more rows.
   ///
   /// - Parameter from: The target table that the earlier rule named; nil if that rule did not rename the table.
   case moved(from: String?)
-  /// The change of the rule is refused, because a target table cannot both equal the source and keep a history of
-  /// changes.
+  /// The change is refused: a table cannot change between a copy of the source and a history.
   case refused
 
-  /// Compares two rules of a table. Returns nil if both have the same effect.
+  /// Compares two rules of a table; nil if both have the same effect.
   init?(from old: TableRule?, to new: TableRule?) {
     let (was, now) = (old ?? TableRule(from: ""), new ?? TableRule(from: ""))
     var same = now
@@ -43,7 +41,6 @@ enum RuleChange: Equatable {
     }
   }
 
-  /// Returns the message about the changed rule of a table, which is logged once.
   func notice(_ table: String) -> String {
     let changed = "the rule of table \(table) changed:"
     return switch self {
@@ -76,8 +73,7 @@ enum RuleChange: Equatable {
     }
   }
 
-  /// Returns the names that target tables have at the source. `rules` are the rules that were in force when apply wrote
-  /// the rows of these tables.
+  /// Returns the source names of target tables, by the rules in force when their rows were written.
   static func sources(of names: [String], _ rules: [TableRule]) -> [String] {
     let named = rules.filter { !TablePatterns.isPattern($0.from) }
     let sources = names.map(plain).flatMap { name -> [String] in
@@ -105,8 +101,7 @@ enum RuleChange: Equatable {
     String(decoding: plain(name).utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }
 
-  /// Returns `pending` with the tables in `changes` added. `pending` has the tables whose rows do not follow their
-  /// present rule yet.
+  /// Returns the tables in `pending` and in `changes`, whose rows do not follow their present rule yet.
   static func merged(
     _ pending: [ChangedRule], _ changes: [(table: String, change: RuleChange)], from old: [TableRule]
   ) -> [ChangedRule] {
@@ -125,7 +120,6 @@ enum RuleChange: Equatable {
 }
 
 extension TableSchema {
-  /// Creates a schema of which only the table's name is known.
   init(named name: String) {
     let (namespace, own) = name.cut(at: ".") ?? ("", name)
     self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])

@@ -4,13 +4,12 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// The file with the rules under which apply wrote the rows of its tables. It also lists the tables whose rows do not
-/// follow the present rule yet, so that a restarted daemon still knows them.
+/// The file with the rules under which an apply wrote its rows, and with the tables whose rows need a copy under newer
+/// rules.
 struct RuleNote {
   struct Content: Equatable {
     var rules: [TableRule]
-    /// The tables whose rows were written under an earlier rule. A table is removed when its rows follow the present
-    /// rule.
+    /// The tables whose rows were written under an earlier rule.
     var changed: [ChangedRule] = []
   }
 
@@ -18,7 +17,7 @@ struct RuleNote {
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).rules" }
 
-  /// Returns the content of the file; nil if the file does not exist.
+  /// Returns the content of the file; nil if it does not exist.
   ///
   /// - Throws: `state-foreign` if the file was not written by this version of Cairn.
   func read() throws -> Content? {

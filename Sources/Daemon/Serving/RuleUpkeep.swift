@@ -7,19 +7,17 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Requests copies of those tables of an apply whose rules changed, until the rows of each table follow its new rule.
+/// Requests copies of the tables whose rules changed, until their rows follow the new rules.
 final class RuleUpkeep: Sendable {
   private struct State {
     var rules: [TableRule] = []
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
-    /// The time of the last request for a copy, by table. Only suspended tables that need nothing but a copy are
-    /// included.
+    // The time of the last request by table, for suspended tables that need nothing but a copy.
     var wanted: [NameKey: Int64] = [:]
   }
 
-  /// The time, in milliseconds, after which a copy is requested again. A capture that was already copying the table
-  /// may have ignored the first request, although its copy began before the rule changed.
+  // In milliseconds. A capture that was already copying the table may have ignored the first request.
   private let askAgainMilliseconds: Int64
 
   private let apply: String
@@ -30,18 +28,18 @@ final class RuleUpkeep: Sendable {
     (self.apply, self.context, self.askAgainMilliseconds) = (apply, context, askAgainMilliseconds)
   }
 
-  /// The tables with changed rules that still wait for the start of their copies.
+  /// The tables with changed rules whose copies have not started yet.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
 
-  /// Removes all tables from this object. Called when a run of the apply begins.
+  /// Forgets all tables, when a run of the apply begins.
   func rest() { state.withLock { $0 = State() } }
 
   func begin(_ rules: [TableRule], _ changed: [ChangedRule]) {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes, from this object and from the ``RuleNote``, the tables whose rows now follow their rules, and tables that
-  /// are no longer captured. Requests missing copies again. Returns the entries to log.
+  /// Removes the tables whose rows follow their rules now, and requests missing copies again. Returns the entries to
+  /// log.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)
@@ -69,8 +67,7 @@ final class RuleUpkeep: Sendable {
     }
   }
 
-  /// Requests copies of suspended tables that had an invalid rule and whose present rule is valid. Only a copy lets
-  /// such a table continue, and no other code requests it.
+  // Only a copy lets a suspended table continue whose rule was invalid and is valid now.
   private func askForWanted(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     guard now.isCaughtUp else { return [] }
     let tables = Set(now.copiesWanted.values.map(\.nameKey))

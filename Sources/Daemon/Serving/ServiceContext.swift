@@ -9,49 +9,43 @@ import Steering
 import Synchronization
 import Trails
 
-/// The state that all workers of a daemon share: the conf in force, the state folder, the log, and facts that one
-/// worker reports to others.
+/// The state that all workers of a daemon share, such as the conf, the state folder and the log.
 package final class ServiceContext: Sendable {
   package let node: String
   package let statePath: String
   package let log: ServiceLog
-  /// The positions up to which other nodes have this node's trails durably.
   package let peers: PeerBook
-  /// The requests for copies of tables, from apply workers of this node and from peers.
+  /// The requests for copies of tables, from applies of this node and from peers.
   package let requests: RequestBook
-  /// The unanswered questions about rows of sources at other nodes.
+  /// The open questions about rows of sources at other nodes.
   package let questions = QuestionBook()
-  /// The object that answers questions about rows of this node's own sources.
   let answers = SourceAnswers()
-  /// The copies of other nodes' trails at this node, and the ``TrailBell``, which wakes readers when a trail grows.
+  /// The copies of other nodes' trails at this node.
   let copies: TrailCopies
   private let bell = Mutex<TrailBell?>(nil)
   private let conf: Mutex<Configuration>
   private let granted: Mutex<Grants>
-  /// The segments and the id of each trail, by name, as its purge worker last read them.
+  // By name, as the purge worker of the trail last read them.
   private let trails = Mutex<[String: TrailInfo]>([:])
-  /// The end of each trail, by name, as its capture last reported it. It is more recent than the end that the purge
-  /// worker has read.
+  // By name. More recent than what the purge worker has read.
   private let ends = Mutex<[String: Position]>([:])
   private let openTrails = Mutex<Set<TrailName>>([])
-  /// The state of each capture's source, as the heartbeat worker last read it.
+  // By capture, as the heartbeat worker last read it.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
-  /// The pairs of a pump and a trail that the pump skips, because the receiving node itself writes that trail.
+  // A pump skips a trail that the receiving node writes itself.
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
-  /// For each trail, the position up to which every apply of this node has applied the trail.
+  // The position up to which every apply of this node has applied the trail, by trail.
   private let appliedEnds = Mutex<[String: Position]>([:])
-  /// Decides whether there is space for the bytes that peers send.
+  /// Decides whether there is disk space for the bytes that peers send.
   let intake = IntakeGate()
-  /// The state that the apply workers of each two-way database share.
+  /// The state that the applies of each two-way database share.
   let twoWays = TwoWayBook()
-  /// Whether the trails have used up their disk budget.
+  // Whether the trails are over their disk limit.
   private let full = Atomic<Bool>(false)
 
-  /// For each exclusive task on a database, such as its capture, the worker that has the task now.
   private let works = Mutex<[DatabaseWork: WorkerName]>([:])
 
-  /// The function that restarts a worker; set by the supervisor.
   private let restarting = Mutex<@Sendable (WorkerName) -> Void>({ _ in })
 
   package init(_ configuration: Configuration, log: ServiceLog) {
@@ -78,7 +72,7 @@ package final class ServiceContext: Sendable {
     }
   }
 
-  /// The grants in the conf in force: the trails that each peer may push or pull.
+  /// The trails that each peer may push or pull.
   var grants: Grants { granted.withLock { $0 } }
 
   private static func grants(_ configuration: Configuration) -> Grants {
@@ -89,7 +83,7 @@ package final class ServiceContext: Sendable {
 
   package func folder(of trail: TrailName) -> String { "\(statePath)/\(trail)" }
 
-  /// Returns the notifier that wakes readers when a trail grows; the first call creates it.
+  /// Returns the object that wakes readers when a trail grows. The first call creates it.
   ///
   /// - Throws: An error if the system allows no more inotify descriptors or threads.
   func trailBell() throws -> TrailBell {
@@ -101,7 +95,6 @@ package final class ServiceContext: Sendable {
     }
   }
 
-  /// Returns the id of a trail, as its purge worker last read it, or else from the trail's folder.
   func id(of trail: TrailName) -> TrailID? {
     trailInfos[trail.description]?.id ?? (try? Trail.info(folder: folder(of: trail)))?.id
   }
@@ -112,7 +105,7 @@ package final class ServiceContext: Sendable {
   func note(end: Position, of trail: TrailName) { ends.withLock { $0[trail.description] = end } }
   func end(of trail: String) -> Position? { ends.withLock { $0[trail] } ?? trailInfos[trail]?.end.position }
 
-  /// Returns whether the capture that writes a trail has opened it since the daemon was started.
+  /// Returns whether the capture of a trail has opened it since the daemon started.
   func isOpen(_ trail: TrailName) -> Bool { openTrails.withLock { $0.contains(trail) } }
   func opened(_ trail: TrailName, _ isOpen: Bool) {
     openTrails.withLock { trails in
@@ -129,8 +122,7 @@ package final class ServiceContext: Sendable {
     sources.withLock { $0.values.sorted { $0.capture < $1.capture } }
   }
   package func note(_ source: NodeStatus.Source) { sources.withLock { $0[source.capture] = source } }
-  /// Updates the list of the tables from which `cairn unhook` has removed capture's triggers. Otherwise, the list would
-  /// change only when the heartbeat worker reads it from the source.
+  /// Updates the list of the tables from which `cairn unhook` has removed the triggers of capture.
   func note(unhooked: [String], of capture: String) { sources.withLock { $0[capture]?.unhooked = unhooked } }
   package func forget(capture: String) { sources.withLock { $0[capture] = nil } }
 
@@ -160,8 +152,7 @@ package final class ServiceContext: Sendable {
     set { full.store(newValue, ordering: .relaxed) }
   }
 
-  /// Returns the position up to which every apply of this node has applied a trail; nil if no apply reads the trail,
-  /// or one of them has not begun.
+  /// Returns the position up to which every apply of this node has applied a trail; nil if unknown.
   func applied(_ trail: TrailName) -> Position? { appliedEnds.withLock { $0[trail.description] } }
   func note(applied: [String: Position]) { appliedEnds.withLock { $0 = applied } }
 

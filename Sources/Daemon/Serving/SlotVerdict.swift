@@ -1,11 +1,10 @@
 import Configuring
 import Steering
 
-/// Decides whether to drop a replication slot before the log that it holds back fills its server's disk. This is the
-/// last resort, and only if the conf allows it.
+/// Decides whether to drop a replication slot before the log that it keeps fills the server's disk. Only if the conf
+/// allows it.
 package enum SlotVerdict {
-  /// The number of bytes of log that the server may still write before it invalidates a slot. If fewer are left, the
-  /// server will invalidate the slot soon anyway.
+  // With fewer bytes of log left, the server will soon invalidate the slot itself.
   static let safeBytesMin: Int64 = 256 << 20
 
   /// Returns whether capture may drop the slot.

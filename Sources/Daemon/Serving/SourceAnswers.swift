@@ -10,14 +10,12 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Answers questions of other nodes about the rows of this node's sources. Each source has its own ``OriginAnswers``.
+/// Answers questions of other nodes about the rows of this node's sources.
 final class SourceAnswers: Sendable {
-  /// The number of repair requests that a peer may make at once. Each asks to send up to 1,000 rows again. After that,
-  /// the peer may make one more each second.
+  // The repair requests, of up to 1,000 rows each, that a peer may make at once; then one more each second.
   private static let repairBurst = 200
   private static let repairMicroseconds: Int64 = 1_000_000
-  /// The number of requests for a copy of a whole table that a peer may make at once. After that, it may make one more
-  /// each minute.
+  // The whole-table copies that a peer may request at once; then one more each minute.
   private static let copyBurst = 3
   private static let copyMicroseconds: Int64 = 60_000_000
 
@@ -27,9 +25,7 @@ final class SourceAnswers: Sendable {
     let answers: OriginAnswers
   }
 
-  /// The sources by the names of their captures.
   private let sources = Mutex<[String: Source]>([:])
-  /// The limits on requests to send rows again, for each peer and trail.
   private let repairs = Mutex(Allowances(burst: SourceAnswers.repairBurst, refill: SourceAnswers.repairMicroseconds))
   private let copies = Mutex(Allowances(burst: SourceAnswers.copyBurst, refill: SourceAnswers.copyMicroseconds))
 
@@ -64,8 +60,7 @@ final class SourceAnswers: Sendable {
 }
 
 extension ServiceContext {
-  /// Answers a question about the rows of a trail's source. If the trail is of this node, this function reads the
-  /// source. Otherwise, it forwards the question towards the trail's node.
+  /// Answers a question about the rows of a trail's source, or forwards the question towards the trail's node.
   ///
   /// - Parameter asker: The apply of this node, or the peer, that asks.
   /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; the error in the answer of the trail's node.
@@ -82,7 +77,7 @@ extension ServiceContext {
       question, about: trail, capture, database.location(), state: statePath, of: asker, isOver: isOver)
   }
 
-  /// Returns access to the source of another node's trail, for a comparison at this node.
+  /// Returns access to the source of another node's trail, for a compare at this node.
   func origin(of trail: TrailName, for asker: String, stop: StopSignal) -> OriginSource {
     OriginSource(stop: stop) { [self] question in
       try answer(question, about: trail, of: asker) { stop.isSet }

@@ -2,8 +2,7 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The lock on a state folder, which only one daemon may hold. It is held while this object exists. The lock file names
-/// the process and its control socket.
+/// The lock on a state folder, held while this object exists. Only one daemon holds the lock at a time.
 package final class StateLock {
   private let file: File
 

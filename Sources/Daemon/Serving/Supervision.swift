@@ -1,14 +1,12 @@
 import Changes
 
-/// The state of one worker, which decides when the worker is started, stopped, and started again after an error.
-///
-/// It handles events and returns decisions, without threads and clocks. Times are milliseconds of a monotonic clock.
+/// The state of one worker: when to start it, stop it, and start it again after an error. Times are ms of a monotonic
+/// clock.
 package struct Supervision: Equatable, Sendable {
   package enum State: Equatable, Sendable {
-    /// The worker will be started at the time `at`.
     case due(at: Int64)
     case running(since: Int64)
-    /// The worker was ordered to end, and has not ended yet.
+    /// The worker was ordered to end, and its thread still runs.
     case ending(since: Int64)
     case resting(Rest)
   }
@@ -17,9 +15,8 @@ package struct Supervision: Equatable, Sendable {
   package enum Rest: Equatable, Sendable {
     /// The operator stopped the worker with `cairn stop`.
     case ordered
-    /// The worker ended with an error that a new attempt cannot solve.
     case failed
-    /// The disk budget is used up.
+    /// The trails are over their disk limit.
     case paused
     /// The worker lagged too far, and waits for a copy of all tables.
     case expired
@@ -32,25 +29,22 @@ package struct Supervision: Equatable, Sendable {
     package var hint: String
     package var at: Int64
     package var times = 1
-    /// Whether the failure counts as over, because the worker has run without an error for long enough.
+    /// Whether the worker has run without an error for some time since this failure.
     package var isPassed = false
   }
 
   package private(set) var state: State
-  /// The state that the worker gets after its thread has ended; nil if the worker was not ordered to end.
+  // The state after the thread has ended; nil if the worker was not ordered to end.
   private var wish: State?
-  /// The last failure of the worker; nil if there was none, or if it was long ago.
+  /// The last failure of the worker; nil if there was none within a day.
   package private(set) var failure: Failure?
-  /// The age, in milliseconds, at which a failure that is over is forgotten: one day.
   static let pastMilliseconds: Int64 = 86_400_000
-  /// The number of times in a row that the worker has failed.
   package private(set) var failures = 0
   package private(set) var restarts = 0
 
   package init(startAt now: Int64) { state = .due(at: now) }
 
   package var isRunning: Bool { if case .running = state { true } else { false } }
-  /// Whether the thread of the worker exists.
   package var isAlive: Bool {
     switch state {
     case .running, .ending: true
@@ -61,7 +55,6 @@ package struct Supervision: Equatable, Sendable {
 
   // MARK: Events
 
-  /// Returns whether it is time to start the worker.
   package func isDue(now: Int64) -> Bool { if case .due(let at) = state { now >= at } else { false } }
 
   package mutating func started(now: Int64) {
@@ -95,9 +88,7 @@ package struct Supervision: Equatable, Sendable {
     }
   }
 
-  /// Marks the worker's last failure as over, because the worker runs well. The count of failures stays. If the worker
-  /// fails again within ``RestartPolicy/steadyMilliseconds``, it waits longer before its next start, or is not started
-  /// again.
+  /// Marks the worker's last failure as over. A new failure soon after still counts as one more in a row.
   package mutating func isWell(now: Int64) {
     failure?.isPassed = true
     if let failure, now - failure.at > Self.pastMilliseconds { self.failure = nil }
@@ -116,8 +107,7 @@ package struct Supervision: Equatable, Sendable {
 
   // MARK: Orders
 
-  /// Handles an order to start the worker, also after a stop or a failure. Always returns false, because no thread has
-  /// to be ended.
+  /// Handles an order to start the worker, also after a stop or a failure. Always returns false, as no thread must end.
   package mutating func start(now: Int64) -> Bool {
     switch state {
     case .running: return false
@@ -129,7 +119,7 @@ package struct Supervision: Equatable, Sendable {
     return false
   }
 
-  /// Stops the worker, for the reason `rest`. Returns whether the caller has to end the worker's thread.
+  /// Stops the worker for a reason. Returns whether the caller has to end the worker's thread.
   package mutating func stop(_ rest: Rest, now: Int64) -> Bool {
     switch state {
     case .running:
@@ -150,7 +140,7 @@ package struct Supervision: Equatable, Sendable {
     if case .resting = state { state = .due(at: moment) }
   }
 
-  /// Ends the worker and starts it again. Returns whether the caller has to end the worker's thread.
+  /// Restarts the worker. Returns whether the caller has to end the worker's thread first.
   package mutating func restart(now: Int64) -> Bool {
     failures = 0
     switch state {

@@ -3,8 +3,7 @@ import Steering
 
 // Workers and tables that cannot do what a command asks.
 extension Supervisor {
-  /// Returns a sentence for each worker that cannot carry out a command now: the reason, and the operator's next step.
-  /// Workers that the daemon starts again by itself are left out.
+  /// Returns a sentence for each worker that cannot carry out a command now, with the operator's next step.
   package func obstacles(_ names: [WorkerName]) -> [String] {
     workers().filter { names.contains($0.name) }.compactMap { worker in
       switch worker.state {
@@ -17,8 +16,7 @@ extension Supervisor {
     }
   }
 
-  /// Returns a sentence for each suspended table whose requested copy cannot start yet, because an operator must act
-  /// first.
+  /// Returns a sentence for each suspended table whose requested copy waits until an operator acts.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
     return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
@@ -26,8 +24,7 @@ extension Supervisor {
     }
   }
 
-  /// Schedules the start of workers that failed because of a conflict with another worker. Called after a worker was
-  /// removed or got new settings, because the conflict may then be gone.
+  /// Schedules the start of workers that failed because another worker had their database.
   static func startRefused(_ state: inout State, now: Int64) {
     for (name, entry) in state.entries where entry.supervision.rest == .failed {
       guard let code = entry.supervision.failure?.code, [.confReference, .sameDatabase].contains(code) else { continue }

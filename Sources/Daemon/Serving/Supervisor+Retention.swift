@@ -7,8 +7,7 @@ import Trails
 
 // Deletion of segments, and pauses of workers while the trails exceed their disk budget.
 extension Supervisor {
-  /// Returns which segments of the trails may be deleted now. Readers for which the plan keeps no segments any more are
-  /// marked as expired.
+  /// Returns which segments of the trails may be deleted now, and marks the readers that expire.
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos
@@ -65,7 +64,7 @@ extension Supervisor {
     return readers
   }
 
-  /// Returns whether the trail has all segments that an expired apply needs, so that the apply can continue.
+  /// Returns whether the trail again has all segments that an expired apply needs.
   static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
     guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
     return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
@@ -78,10 +77,10 @@ extension Supervisor {
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
-  /// The expired readers that are not apply workers: readers at other nodes, and captures of two-way databases.
+  /// The expired readers at other nodes, and the expired captures of two-way databases.
   package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
 
-  /// Pauses captures and pulling pumps, or lets them continue, as the disk budget requires.
+  /// Pauses captures and pulling pumps, or lets them continue, as the disk limit requires.
   package func keepBudget() {
     let plan = retention()
     let configuration = context.configuration

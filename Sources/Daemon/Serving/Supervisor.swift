@@ -7,15 +7,14 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Runs the workers of a daemon, each on its own thread, and starts them again as ``Supervision`` decides.
-///
-/// One thread calls ``tick()`` again and again; any thread may give orders.
+/// Runs the workers of a daemon, each on its own thread, and starts them again after errors. One thread calls
+/// ``tick()``.
 package final class Supervisor: Sendable {
   /// The result of a worker's run: its error, or nil if it ended without one.
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// The settings that the conf in force gives the worker. `made` are the settings with which it was created.
+    /// The worker's settings under the conf in force. `made` are those with which the worker was created.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker
@@ -34,21 +33,20 @@ package final class Supervisor: Sendable {
 
   struct State {
     var entries: [WorkerName: Entry] = [:]
-    /// The expired readers that are not apply workers, such as peers that pull a trail. The value is the first segment
-    /// that the reader still needed when it expired. A peer is removed from this list when it reads again.
+    // The expired readers that are not applies, with the first segment that they needed. A peer that reads again is
+    // removed.
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false
-    /// The reason why captures are paused, for messages.
     var pauseReason = ""
   }
 
   let state = Mutex(State())
   let context: ServiceContext
   let wake: @Sendable () -> Void
-  /// The name of a worker that must hang when it starts; set only by tests of the watchdog.
+  // Only for tests of the watchdog.
   private let hanging: String?
-  /// The length of a run, in milliseconds, after which the worker's last error counts as over.
+  // In milliseconds: after such a run, the worker's last error counts as over.
   private static let wellMilliseconds: Int64 = 15_000
   private static let expiredMilliseconds: Int64 = 5_000
 
@@ -66,7 +64,7 @@ package final class Supervisor: Sendable {
 
   // MARK: The conf
 
-  /// Adds, removes and restarts workers as a new conf requires. Workers that the conf does not change continue.
+  /// Adds, removes and restarts workers as a new conf requires. All other workers continue.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -158,14 +156,12 @@ package final class Supervisor: Sendable {
     return name
   }
 
-  /// Carries out a command for a worker, and ends the worker's thread if the command requires that.
   func end(_ state: inout State, _ name: WorkerName, _ order: (inout Supervision) -> Bool) {
     guard var entry = state.entries[name] else { return }
     if order(&entry.supervision) { entry.stop.set() }
     state.entries[name] = entry
   }
 
-  /// Orders all workers to end, and starts no more workers.
   package func stopAll() {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -175,7 +171,6 @@ package final class Supervisor: Sendable {
     wake()
   }
 
-  /// The workers whose threads have not ended yet.
   package var alive: [WorkerName] {
     state.withLock { state in state.entries.filter { $0.value.thread != nil }.keys.sorted() }
   }
@@ -238,7 +233,7 @@ package final class Supervisor: Sendable {
     return ends.filter { $0.value > .start }
   }
 
-  /// Starts a worker on its own thread. If no thread can be created, returns log entries, and a later call tries again.
+  // If no thread can be created, returns log entries, and a later call tries again.
   private func start(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) -> [LogEntry] {
     if entry.made != entry.spec { (entry.made, entry.worker) = (entry.spec, make(name, entry.spec)) }
     let (worker, stop, pulse) = (entry.worker, StopSignal(), Pulse())
@@ -316,8 +311,8 @@ package final class Supervisor: Sendable {
   /// A worker whose thread has reported no progress for too long.
   package struct Silent: Sendable {
     package let name: WorkerName
-    /// Whether SQLite is inside one instruction of a statement, such as the call of a function. The database file then
-    /// causes the delay, so a restart of the daemon would not help, and would end the workers of all other databases.
+    /// Whether SQLite is executing one instruction of a statement. The database is then slow, and a restart would not
+    /// help.
     package let isInStatement: Bool
   }
 

@@ -3,8 +3,7 @@ import Configuring
 import Deploying
 import Operating
 
-/// Finds tables that a new conf removes from a running capture, so that targets no longer follow them. If the source is
-/// PostgreSQL, capture records in the trail that these tables were dropped.
+/// Finds tables that a new conf removes from a capture, so that targets no longer follow them.
 enum TakenOut {
   private static let namesMax = 10
 

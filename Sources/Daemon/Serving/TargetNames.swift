@@ -3,21 +3,17 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// A file with the names that the tables of a trail had at the target in the last run of the apply.
-///
-/// Apply needs these names to find, in the trail, the changes that a suspended table missed.
+/// The file with the names that the tables of a trail had at the target in the last run of the apply.
 struct TargetNames {
   private let path: String
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).names" }
 
-  /// Returns the settings that decide the names of tables at the target, as one text. If two texts are equal, all
-  /// tables have the same names under both.
+  /// Returns the settings that determine the names of tables at the target, as one text. Equal texts mean equal names.
   static func text(_ rules: [TableRule], _ policy: NamePolicy) -> String {
     ([policy.rawValue] + rules.map { "\($0.from) \($0.to ?? "")" }).joined(separator: "\n")
   }
 
-  /// Returns the text in the file; nil if the file does not exist.
   func read() throws -> String? {
     guard Folder.exists(path) else { return nil }
     do throws(FileError) { return try File.text(path) } catch {

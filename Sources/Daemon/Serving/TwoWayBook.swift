@@ -9,13 +9,12 @@ import SystemKit
 import Trails
 import Versions
 
-/// The state that all apply workers of a two-way database share, for each such database of the node.
+/// The state that the applies of each two-way database of this node share.
 final class TwoWayBook: Sendable {
   private let known = Mutex<[String: (plan: TwoWayPlan, twoWay: TwoWay)]>([:])
   private let links = Mutex<[String: CaptureLink]>([:])
 
-  /// Returns the object through which apply workers cooperate with the capture of their target; the first call creates
-  /// it.
+  /// Returns the object through which applies cooperate with the capture of their target. The first call creates it.
   func link(to capture: Configuration.Capture, at location: DatabaseURL) -> CaptureLink {
     links.withLock { links in
       let key = "\(capture.name) \(location.place)"
@@ -26,7 +25,7 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// Returns the state that an apply shares with the other apply workers of its database; nil if the apply is one-way.
+  /// Returns the state that the applies of a two-way database share; nil if the apply is one-way.
   func twoWay(for apply: Configuration.Apply, at location: DatabaseURL, in context: ServiceContext) -> TwoWay? {
     let conf = context.configuration
     guard let capture = conf.captureBehind(apply), let plan = TwoWayPlan(apply, conf) else { return nil }
@@ -46,11 +45,10 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// The smallest size of the version window, in row versions, that the status reports.
+  // The smallest size of the version window, in versions, that the status reports.
   private static let manyVersions = 100_000
 
-  /// Returns the number of row versions in the version window of an apply's database. Nil if there are fewer than
-  /// ``manyVersions``, or if the apply's peer has confirmed that it knows them all.
+  /// Returns the size of the version window, in versions; nil if it is small or if the apply's peer knows all versions.
   func versionsKept(for apply: Configuration.Apply) -> Int? {
     guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
       return nil
@@ -60,13 +58,12 @@ final class TwoWayBook: Sendable {
     return count
   }
 
-  /// Returns the number of waiting rows in an apply's database, by table.
+  /// Returns the number of waiting rows in the target of an apply, by table.
   func rowsWaiting(for apply: Configuration.Apply) -> [String: Int] {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// Returns, for each trail, the oldest position that may be needed to resolve a future conflict. Other readers of the
-  /// trail may need earlier positions.
+  /// Returns, by trail, the oldest position whose changes may still be needed to resolve a conflict.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

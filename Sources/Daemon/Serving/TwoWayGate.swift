@@ -7,14 +7,14 @@ import Operating
 import Reshaping
 import SystemKit
 
-/// A check that stops an apply before it starts if its two-way tables cannot converge: tables without a key, and keys
-/// that both ends would generate for different rows.
+/// The check of two-way tables before an apply starts: each needs a key, and keys that both databases generate must
+/// differ.
 struct TwoWayGate {
   let apply: Configuration.Apply
   let context: ServiceContext
   private var conf: Configuration { context.configuration }
 
-  /// Checks that the two-way tables of the apply can converge. Does nothing if the apply is one-way.
+  /// Checks the tables of a two-way apply. Does nothing for a one-way apply.
   ///
   /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for a two-way table.
   func check() throws {
@@ -26,8 +26,7 @@ struct TwoWayGate {
     }
   }
 
-  /// Starts a thread that repeats the checks after the first copies have created the tables. Returns the thread; nil
-  /// if the apply is one-way.
+  /// Starts a thread that repeats the checks after the initial load. Returns the thread; nil if the apply is one-way.
   ///
   /// - Parameter restart: Called if a check fails. It restarts the apply, which then reports the error.
   func checkOnceCopied(_ progress: ApplyProgress, stop: StopSignal, restart: @escaping @Sendable () -> Void) throws
@@ -49,8 +48,7 @@ struct TwoWayGate {
     [.tableRefused, .keysAlike, .confValue].contains(error.code)
   }
 
-  /// Checks that the tables of both databases of a two-way pair can converge. If one of the databases cannot be
-  /// reached, the check is made at the next start.
+  // If a database cannot be reached, the check is made at the next start.
   private func checkPair(_ capture: Configuration.Capture, _ behind: Configuration.Capture) throws {
     guard
       let back = conf.applies.first(where: { $0.trail == conf.trail(of: behind) && $0.database == capture.database }),
@@ -75,8 +73,7 @@ struct TwoWayGate {
       end, end.tables(TablePatterns(capture.tables)), apply.rules, apply.names)
   }
 
-  /// Checks, in the database of this node, that the tables of another node's trail can converge. The other node's
-  /// database is not checked, because this node cannot reach it.
+  // This node cannot reach the other database, so only its own one is checked.
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical
@@ -95,7 +92,6 @@ struct TwoWayGate {
     }
   }
 
-  /// Throws `conf-value` if `local_writes` is set for one of the two-way tables of the apply's database.
   private func checkLocalWrites(_ tables: [SourceEnd.Table], _ capture: Configuration.Capture) throws {
     let error = TwoWayCheck.writtenLocally(tables, apply.localWritesPlan, capture: capture.name)
     if let error { throw error }

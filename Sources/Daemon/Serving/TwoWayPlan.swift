@@ -5,8 +5,7 @@ import Conflicts
 import Mapping
 import Trails
 
-/// The settings of all apply workers that write to one two-way database. When the settings change, these workers start
-/// again with a new ``TwoWay``.
+/// The settings of all applies that write to one two-way database. A change of the settings restarts these applies.
 package struct TwoWayPlan: Equatable, Sendable {
   var own: TrailName
   var applied: [Applied]
@@ -17,11 +16,11 @@ package struct TwoWayPlan: Equatable, Sendable {
 
   struct Applied: Equatable {
     var trail: TrailName
-    /// The tables of the target that the apply may write.
+    /// The tables of the target to which the apply may write.
     var tables: AdmittedTables
   }
 
-  /// Creates the plan of an apply. Returns nil if the apply is one-way.
+  /// Creates the plan of an apply; nil if the apply is one-way.
   init?(_ apply: Configuration.Apply, _ conf: Configuration) {
     guard let capture = conf.captureBehind(apply), let own = TrailName(conf.trail(of: capture)) else { return nil }
     let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }

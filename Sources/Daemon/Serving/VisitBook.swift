@@ -2,7 +2,7 @@ import Changes
 import Steering
 import Synchronization
 
-/// The requests by which peers push or pull trails, counted by peer, trail and direction, for the status.
+/// Counts the requests of peers that push or pull trails, by peer, trail and direction.
 final class VisitBook: Sendable {
   private struct Key: Hashable {
     var peer: String
@@ -17,12 +17,9 @@ final class VisitBook: Sendable {
     var problem: NodeStatus.Problem?
   }
 
-  /// The time in µs without a request after which a peer counts as not connected. Nodes send something every ten
-  /// seconds. While a request is being answered, which may take a minute, the longer `patientMicroseconds` is used
-  /// instead.
+  // In µs: nodes send something every ten seconds, so a peer that is silent for longer is not connected.
   fileprivate static let freshMicroseconds: Int64 = 25_000_000
   fileprivate static let patientMicroseconds: Int64 = 70_000_000
-  /// The maximum number of entries, each for one peer, trail and direction. Only peers that have a grant get an entry.
   private static let entriesMax = 20_000
 
   private let book = Mutex<[Key: Visits]>([:])
@@ -52,8 +49,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Notes that a request ended because its connection broke before the response. A problem of an earlier request stays
-  /// in the status, because nothing shows that the problem is solved.
+  /// Counts a request whose connection broke before the response. A problem of an earlier request stays in the status.
   func abandon(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, bytes: UInt64) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -62,8 +58,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Removes the entry for a peer and a trail after a request that stored nothing at this node. The entry stays if
-  /// another request is in progress, or if the entry has a problem to report.
+  /// Removes the entry for a peer and a trail, unless another request is in progress or the entry has a problem.
   func forget(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -72,7 +67,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// The problems with peers that an operator must solve, by trail and peer, as errors to log.
+  /// The problems with peers that an operator must solve, as errors to log.
   var problems: [String: CairnError] {
     book.withLock { book in
       var problems: [String: CairnError] = [:]

@@ -1,6 +1,5 @@
-/// The log messages about a worker's wait: one when the wait has lasted some seconds, and one when it is over.
+/// The log messages about a worker's wait: one after some seconds, and one when the wait is over.
 struct WaitNote: Equatable, Sendable {
-  /// The shortest wait that is logged, in milliseconds.
   static let leastMilliseconds: Int64 = 2_000
 
   private var seen = ""

@@ -7,21 +7,19 @@ import SystemKit
 protocol Worker: Sendable {
   var name: WorkerName { get }
 
-  /// Works until `stop` is set. Then ends within seconds, at a transaction boundary.
+  /// Works until `stop` is set, and then ends within seconds, between two transactions.
   ///
   /// - Throws: Errors that the worker cannot handle.
   func run(stop: StopSignal) throws
 
-  /// Adds the worker's own facts to its status; called on other threads at any time.
+  /// Adds the worker's own facts to its status. Any thread may call it at any time.
   func describe(_ status: inout NodeStatus.Worker)
 
-  /// Returns the worker's transfers of trails to and from other nodes.
   func paths() -> [NodeStatus.Path]
 
-  /// Returns the log entries since the last call.
   func news() -> [LogEntry]
 
-  /// Whether a part of the worker, such as one transfer of a pump, has stopped until the worker is restarted.
+  /// Whether a part of the worker, such as one transfer of a pump, has stopped until a restart.
   var isPartlyAtRest: Bool { get }
 }
 
@@ -31,12 +29,12 @@ extension Worker {
   var isPartlyAtRest: Bool { false }
 }
 
-/// Computes the lag of a worker from the last transaction that it reported.
+/// Computes the lag of a worker from its last transaction.
 enum CurrentLag {
-  /// The time without a new transaction, in µs, after which a worker that has caught up counts as having no lag.
+  // The µs without a new transaction after which a worker that has caught up has no lag.
   private static let freshMicroseconds: Int64 = 10_000_000
 
-  /// Returns the lag in milliseconds; nil if there was no transaction.
+  /// Returns the lag in ms; nil if there was no transaction.
   ///
   /// - Parameter commitTime: The commit time of the worker's last transaction at the source.
   /// - Parameter tookMicroseconds: The time from that commit until the worker had finished the transaction.
@@ -49,20 +47,18 @@ enum CurrentLag {
   }
 }
 
-/// Estimates since when changes have been waiting to be applied. Times are µs since 1970 UTC.
+/// Estimates since when changes have been waiting for an apply. Times are µs since 1970 UTC.
 struct Backlog: Equatable, Sendable {
   private let startedAt: Int64
   private var noneAt: Int64?
 
-  /// Creates an estimate for a worker that was created at `since`. The estimate is `since` until the worker has applied
-  /// a transaction, or has found that none was waiting.
+  /// Creates an estimate that is `since` until the apply has written a transaction or found none waiting.
   init(since: Int64) { startedAt = since }
 
-  /// Stores `now` as a time at which no change was waiting to be applied. Changes that wait later were committed after
-  /// `now`.
+  /// Notes that no change was waiting at the time `now`.
   mutating func noteNone(now: Int64) { noneAt = now }
 
-  /// Returns the time since which changes have been waiting, at the earliest.
+  /// Returns the earliest time since which changes may have been waiting.
   ///
   /// - Parameter lastCommitTime: The commit time of the last applied transaction; 0 if there is none.
   func since(lastCommitTime: Int64) -> Int64 {
@@ -72,7 +68,7 @@ struct Backlog: Equatable, Sendable {
 }
 
 extension StopSignal {
-  /// Sleeps in short intervals and reports progress after each. Returns true if the signal was set meanwhile.
+  /// Sleeps in short intervals, and reports after each that the thread is alive. Returns whether the signal is set.
   func rest(_ duration: Duration) -> Bool {
     let limit = Clock.monotonicMilliseconds + duration.milliseconds
     while true {

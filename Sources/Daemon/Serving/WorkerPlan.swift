@@ -2,7 +2,7 @@ import Changes
 import Configuring
 import Steering
 
-/// The settings of one worker, taken from the conf. A worker whose settings change is created again.
+/// The settings of one worker, from the conf. A worker whose settings change is created again.
 package enum WorkerSpec: Equatable, Sendable {
   /// A capture of a database.
   ///
@@ -10,18 +10,17 @@ package enum WorkerSpec: Equatable, Sendable {
   ///   - handsOn: Whether rows that apply writes to the database go into the trail of this capture.
   ///   - goesBothWays: Whether a two-way apply writes to the database.
   case capture(Configuration.Capture, Configuration.Database, handsOn: Bool, goesBothWays: Bool)
-  /// An apply, with the plan that it shares with the other apply workers of its two-way database.
+  /// An apply. Only a two-way apply has a ``TwoWayPlan``.
   case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan)
   case heartbeat(Configuration.Capture, Configuration.Database)
-  /// The purge of a trail.
   case purge(String, every: Duration)
   /// The purge of all received trails except those in `besides`.
   case purgeOfCopies(besides: [String])
-  /// A pump. The second value has the certificates to use if the pump's section of the conf names none.
+  /// A pump, with the certificates to use if its section of the conf names none.
   case pump(Configuration.Pump, Configuration.PeerFiles?)
   case receive(Configuration.Receive)
 
-  /// Whether the worker makes trails grow. Such a worker pauses while the disk budget is used up.
+  /// Whether the worker makes trails grow. If so, the worker pauses while the trails are over their disk limit.
   var bringsIn: Bool {
     switch self {
     case .capture: true
@@ -70,7 +69,7 @@ package struct WorkerPlan: Equatable, Sendable {
     package var removed: [WorkerName] = []
     package var added: [WorkerName] = []
     package var altered: [WorkerName] = []
-    /// Sentences about effects of the new conf that the operator may not have intended.
+    /// Sentences about effects of the new conf that the operator may not expect.
     package var notices: [String] = []
     package var isNothing: Bool { removed.isEmpty && added.isEmpty && altered.isEmpty }
   }
@@ -81,8 +80,7 @@ package struct WorkerPlan: Equatable, Sendable {
       altered: names.filter { name in other.specs[name].map { $0 != specs[name] } ?? false })
   }
 
-  /// Returns an error if a daemon that runs with the conf `old` must be restarted to use the conf `new`; otherwise
-  /// nil.
+  /// Returns an error if only a restart of the daemon can change the conf from `old` to `new`; otherwise nil.
   package static func refusal(from old: Configuration, to new: Configuration) -> CairnError? {
     func settings(_ conf: Configuration) -> [(key: String, value: String)] {
       [
