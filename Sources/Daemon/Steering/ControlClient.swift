@@ -9,9 +9,8 @@ package struct ControlClient: Sendable {
 
   package init(_ path: String) { self.path = path }
 
-  /// Returns the socket on which a daemon listens: the path `given` by the conf, if there is one. Otherwise it is the
-  /// file `control` in the runtime directory of the service, or in the state folder if the service has no such
-  /// directory.
+  /// Returns the path of a daemon's socket: `given`, or `control` in the service's runtime directory or in the state
+  /// folder.
   package static func path(given: String?, state: String) -> String {
     if let given { return given }
     if let runtime = getenv("RUNTIME_DIRECTORY").map({ String(cString: $0) }), runtime.hasPrefix("/") {
@@ -20,8 +19,8 @@ package struct ControlClient: Sendable {
     return state + "/control"
   }
 
-  /// Returns the sockets that a client tries, in this order. The first is the one on which the daemon of this state
-  /// folder last listened. Then comes `given`; without it, the usual socket of the service and ``path(given:state:)``.
+  /// Returns the sockets that a client tries: the last one of this state folder's daemon, then `given` or the usual
+  /// ones.
   ///
   /// - Parameter given: The path from the conf; nil if the conf has none.
   package static func places(given: String?, state: String) -> [String] {
@@ -29,8 +28,7 @@ package struct ControlClient: Sendable {
     return (noted(in: state).map { [$0] } ?? []) + usual
   }
 
-  /// Returns the path of the daemon's socket: the second line of the lock file in the state folder. Nil if there is no
-  /// such line.
+  // From the second line of the lock file in the state folder; nil if there is none.
   private static func noted(in state: String) -> String? {
     guard let file = try? File(state + "/lock", .read) else { return nil }
     var bytes = [UInt8](repeating: 0, count: 4096)

@@ -6,9 +6,9 @@ import Changes
 /// {"version":1,"command":"copy","subject":"pos","tables":["sales"]}
 /// ```
 package struct ControlRequest: Equatable, Sendable {
-  /// The version of the protocol. A daemon answers requests of its own version and refuses others.
+  /// The version of the protocol. A daemon refuses requests of another version.
   package static let version: Int64 = 1
-  /// The maximum size of a request in bytes. A question about rows has up to 1 MiB, and is sent in hexadecimal digits.
+  /// The maximum size of a request in bytes.
   package static let bytesMax = (2 << 20) + 65_536
 
   package enum Command: String, CaseIterable, Sendable {
@@ -20,16 +20,15 @@ package struct ControlRequest: Equatable, Sendable {
     case unhook
     case rehook
     case reload
-    /// Requests rows or digests from the source of another node's trail; only root and the daemon's own user may do so.
+    /// Reads rows or digests from the source of another node's trail. Only for root and the daemon's own user.
     case question
   }
 
   package var command: Command
-  /// The worker, apply or database that the request is about; empty if there is none.
+  /// The worker, apply or database that the request is about; empty for none.
   package var subject: String
-  /// The tables that the command is about: names or patterns.
   package var tables: [String]
-  /// The question of the command `question`, in hexadecimal digits; empty for other commands.
+  /// The data of the command `question`, in hexadecimal; empty for other commands.
   package var data: String
 
   package init(_ command: Command, _ subject: String = "", tables: [String] = [], data: String = "") {
@@ -98,7 +97,7 @@ package enum ControlReply: Sendable {
     }
   }
 
-  /// Parses a line. Returns nil if it is not the answer of a daemon.
+  /// Parses the line of an answer; nil for any other text.
   package init?(parsing line: [UInt8]) {
     guard case .object(let object)? = try? JSONReader.read(line), let isDone = object.bool("ok") else { return nil }
     if isDone {

@@ -1,4 +1,4 @@
-/// The conversion between bytes and hexadecimal digits, for JSON.
+/// Converts between bytes and hexadecimal digits.
 package enum HexText {
   private static let digits = Array("0123456789abcdef".utf8)
 

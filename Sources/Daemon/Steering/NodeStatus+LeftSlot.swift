@@ -5,13 +5,13 @@ extension NodeStatus {
   package struct LeftSlot: Equatable, Sendable {
     package var capture: String
     package var slot: String
-    /// The database as messages name it, without a password.
+    /// The database, as messages name it, without a password.
     package var place: String
-    /// The number of bytes of log that the server keeps for the slot; nil if the server did not report it.
+    /// The bytes of log that the server keeps for the slot; nil if unknown.
     package var bytes: Int64?
     /// The reason why the server could not be asked; nil if it answered.
     package var problem: String?
-    /// The command that drops the slot.
+    /// The shell command that drops the slot.
     package var command: String
 
     package init(

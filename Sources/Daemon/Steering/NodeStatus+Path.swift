@@ -1,56 +1,51 @@
 import Changes
 
 extension NodeStatus {
-  /// The transfer of a trail between this node and another one, in one direction.
+  /// The transfer of a trail between this node and a peer, in one direction.
   package struct Path: Sendable {
     package enum Way: String, CaseIterable, Sendable {
-      /// This node dials, and sends the trail.
+      /// This node connects, and sends the trail.
       case push
-      /// This node dials, and fetches the trail.
+      /// This node connects, and fetches the trail.
       case pull
-      /// The peer dials, and fetches the trail.
+      /// The peer connects, and fetches the trail.
       case served
-      /// The peer dials, and sends the trail.
+      /// The peer connects, and sends the trail.
       case received
 
-      /// Whether this node sends bytes to the peer.
       package var isOutward: Bool { self == .push || self == .served }
     }
 
     package enum State: String, CaseIterable, Sendable {
-      /// The connection is up, with or without bytes to send.
       case connected
-      /// The other side cannot be reached, or has not connected.
+      /// The peer cannot be reached, or has not connected.
       case waiting
-      /// The other node refuses the transfer, or its trail and this node's trail of the same name differ.
+      /// The peer refuses the transfer, or its trail of this name is another one.
       case failed
-      /// The other node lagged too far, so no segments are kept for it. Its tables are copied again.
+      /// The peer lagged too far, so that no segments are kept for it. The tables of the peer must be copied again.
       case givenUp = "given_up"
     }
 
     package var trail: String
-    /// The node at the other end, as its certificate or the conf names it.
+    /// The name of the peer, from its certificate or the conf.
     package var peer: String
     package var way: Way
     package var state: State
-    /// The name of the pump; empty if the peer dials.
+    /// The name of the pump; empty if the peer connects.
     package var worker = ""
-    /// The position up to which the receiving node has the trail durably, written `SEGMENT:OFFSET`. If this node sends
-    /// the trail, the receiving node is the peer; otherwise it is this node.
+    /// The position up to which the receiving node has the trail durably, as `SEGMENT:OFFSET`.
     package var durable = ""
-    /// The position up to which the receiving node has applied the trail; empty if it has no apply or did not report
-    /// it.
+    /// The position up to which the receiving node has applied the trail; empty if unknown.
     package var applied = ""
-    /// The number of bytes of the trail that the other side does not have yet; nil if unknown.
+    /// The bytes of the trail that the receiving node does not have yet; nil if unknown.
     package var behindBytes: UInt64?
-    /// The milliseconds since the other side last had the whole trail durably; nil if unknown. `appliedLagMilliseconds`
-    /// is the time since the other side had last applied the whole trail.
+    /// The ms since the receiving node last had the whole trail durably; nil if unknown.
     package var durableLagMilliseconds: Double?
     package var appliedLagMilliseconds: Double?
-    /// The bytes of the trail that were transferred since the daemon was started.
+    /// The bytes transferred since the daemon was started.
     package var bytes: UInt64 = 0
     package var bytesPerSecond: Double = 0
-    /// The time of the last contact with the other side, in µs since 1970 UTC; nil: never.
+    /// The time of the last contact with the peer, in µs since 1970 UTC; nil for never.
     package var seenAt: Int64?
     package var problem: Problem?
 

@@ -4,17 +4,15 @@ import Changes
 package struct NodeStatus: Sendable {
   package enum WorkerState: String, CaseIterable, Sendable {
     case running
-    /// The worker runs, and waits for something: a server, a trail, a lock.
+    /// The worker waits for something, such as a server, a trail or a lock.
     case waiting
-    /// The worker was ordered to end, and has not ended yet.
     case ending
     /// The worker failed, and will be started again.
     case retrying
-    /// The worker failed, and needs an operator.
+    /// The worker failed, and an operator must act.
     case failed
-    /// An operator stopped the worker.
     case stopped
-    /// The worker is paused because the disk budget is used up.
+    /// The worker is paused because the trails are over their disk limit.
     case paused
   }
 
@@ -23,9 +21,9 @@ package struct NodeStatus: Sendable {
     package var message: String
     package var hint: String
     package var times: Int
-    /// Milliseconds since the last occurrence; nil if they were not reported.
+    /// The ms since the last occurrence; nil if unknown.
     package var agoMilliseconds: Int64?
-    /// Whether the worker has run without an error for long enough since the problem.
+    /// Whether the worker has run without an error for some time since this problem.
     package var isPassed: Bool
     package init(
       code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false
@@ -35,7 +33,7 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// A suspended table of an apply. In most cases it waits for an operator.
+  /// A suspended table of an apply, with the reason.
   package struct Wait: Equatable, Sendable {
     package var table: String
     package var code: String
@@ -45,12 +43,11 @@ package struct NodeStatus: Sendable {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
 
-    /// Whether a copy is all that the table needs to continue. Otherwise the operator must remove the cause first.
+    /// Whether a copy is all that the table needs. Otherwise the operator must first remove the cause.
     package var goesOnWithCopy: Bool {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
 
-    /// The code of the error, and the first line of its message.
     package var reason: String { "[\(code)] \(message.prefix { $0 != "\n" })" }
   }
 
@@ -58,38 +55,33 @@ package struct NodeStatus: Sendable {
     package var name: WorkerName
     package var state: WorkerState
     package var trail = ""
-    /// The database as messages name it, without a password.
+    /// The database, as messages name it, without a password.
     package var place = ""
-    /// The present activity of the worker, or the reason why it waits, as text.
+    /// The present activity of the worker, or the reason why it waits, in words.
     package var detail = ""
     package var position = ""
     package var rows: UInt64 = 0
     package var transactions: UInt64 = 0
     package var rowsPerSecond: Double = 0
-    /// The time from a transaction's commit at the source until this worker had written it durably to the trail or the
-    /// target.
+    /// The ms from a commit at the source until this worker had written the transaction durably.
     package var lagMilliseconds: Double?
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
     package var waits: [Wait] = []
-    /// The number of transactions that the apply has put into quarantine.
+    /// The number of transactions in the quarantine of the apply.
     package var quarantined = 0
-    /// The number of tables in which the audit of the apply found rows that differ from the source.
+    /// The number of tables in which the audit found rows that differ from the source.
     package var driftedTables = 0
-    /// The number of rows, by table, that an apply could not write yet because another row holds one of their unique
-    /// values.
+    /// The number of waiting rows, by table.
     package var rowsWaiting: [String: Int] = [:]
-    /// The tables of the trail that an apply skips because its option `tables` does not list them, by their names at
-    /// the target.
+    /// The tables that the apply skips because its option `tables` does not list them, by their names at the target.
     package var leftOut: [String] = []
-    /// The number of row versions that a two-way apply keeps until the trail's node has confirmed that it knows them.
-    /// 0 if there are few, or if all are confirmed.
+    /// The number of row versions that a two-way apply keeps until the peer knows them; 0 if there are few.
     package var versionsKept = 0
-    /// The counts of the source's statements that the trail contains. Apply either executes a statement again at the
-    /// target, or writes the rows that it changed.
+    /// The counts of statements that apply executed again, and of statements whose rows apply wrote instead.
     package var statements = Statements()
     package var copying: Copying?
-    /// The number of copies of tables that were completed since the daemon was started.
+    /// The number of table copies completed since the daemon was started.
     package var tablesCopied = 0
     package var restarts = 0
     package var retryInMilliseconds: Int64?
@@ -97,7 +89,7 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence for the operator if the trail's node has left many row versions unconfirmed; otherwise nil.
+    /// A sentence for the operator if the peer has not yet confirmed many row versions; otherwise nil.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return
@@ -112,13 +104,12 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// The counts of the source's statements since the worker began. `replayed` were executed again at the target.
-  /// `asRows` were not: apply wrote the rows that they changed.
+  /// The counts of statements since the worker began: those that apply executed again, and those whose rows apply
+  /// wrote.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0
-    /// The reasons why apply wrote a statement's rows instead of executing the statement again, the most frequent
-    /// first.
+    /// The reasons why apply wrote rows instead of executing a statement, the most frequent first.
     package var reasons: [Reason] = []
     package struct Reason: Equatable, Sendable {
       package var text: String
@@ -133,7 +124,7 @@ package struct NodeStatus: Sendable {
   package struct Copying: Equatable, Sendable {
     package var table: String
     package var rows: UInt64
-    /// The number of rows that the source estimated for the table when the copy began; 0 if there was no estimate.
+    /// The number of rows that the source estimated when the copy began; 0 for no estimate.
     package var estimated: UInt64
     /// The number of tables copied since the daemon was started.
     package var tablesDone: Int
@@ -154,21 +145,18 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// The facts about a source that matter for its capture: slot or journal.
+  /// The state of a source: of its slot or its journal.
   package struct Source: Sendable {
     package var capture: String
-    /// PostgreSQL: the bytes of log that the server keeps for the slot. `slotSafeBytes` is how many more bytes the
-    /// server may keep for it. `slotStatus` is the slot's `wal_status`.
+    /// The bytes of log that the server keeps for the slot; PostgreSQL only.
     package var slotBytes: Int64?
     package var slotSafeBytes: Int64?
     package var slotStatus: String?
-    /// SQLite: the number of journal rows that capture has not read yet. `journalCapRows` is the maximum number of
-    /// rows in the journal.
+    /// The journal rows that capture has not read yet; SQLite only.
     package var journalRows: Int64?
     package var journalCapRows: Int64?
-    /// Whether the journal was full and therefore lost rows that capture had not read yet.
+    /// Whether the journal was full, and lost rows that capture had not read yet.
     package var isJournalFull = false
-    /// The name of the database in the conf.
     package var database = ""
     package var unhooked: [String] = []
     package var secondsUntilFull: Double?
@@ -196,7 +184,7 @@ package struct NodeStatus: Sendable {
   package var workers: [Worker] = []
   package var trails: [Trail] = []
   package var sources: [Source] = []
-  /// The transfers of trails to other nodes and from them.
+  /// The transfers of trails to and from other nodes.
   package var paths: [Path] = []
   package var disk: Disk?
   package var leftSlots: [LeftSlot] = []
@@ -226,7 +214,7 @@ package struct NodeStatus: Sendable {
   }
 }
 
-/// Formats a number of bytes for people, such as `1.5 MiB`.
+/// Formats a number of bytes, such as `1.5 MiB`.
 package enum Size {
   package static func text(bytes: Int64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -236,7 +224,7 @@ package enum Size {
   }
 }
 
-/// Formats a delay for people, such as `1.5 s`.
+/// Formats a delay, such as `1.5 s`.
 package enum Lag {
   package static func text(milliseconds: Double) -> String {
     switch milliseconds {

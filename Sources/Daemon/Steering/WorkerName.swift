@@ -1,23 +1,21 @@
-/// The name of a worker as people write it: `capture.pos`, `pump.pos-to-hq`, `receive`, `apply.erp`, `purge.pos`.
+/// The name of a worker, such as `capture.pos`, `pump.pos-to-hq` or `receive`.
 package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertible {
   package enum Kind: String, CaseIterable, Sendable {
     case capture
-    /// Copies trails to another node, or fetches them from there.
     case pump
     /// Listens for other nodes. A daemon has at most one such worker.
     case receive
     case apply
-    /// Writes to an idle PostgreSQL source, so that its replication slot advances.
+    /// Writes to an idle PostgreSQL source, so that its slot advances.
     case heartbeat
-    /// Deletes the segments that every reader of a trail has finished with.
+    /// Deletes the segments that no reader needs.
     case purge
-    /// Another node that pulls trails from this one: a reader, and no worker of this daemon.
+    /// A peer that pulls trails from this node. Such a reader is no worker of this daemon.
     case peer
   }
 
   package let kind: Kind
-  /// The name of the section in the conf; for a purge, the name of the capture or of the trail. Empty for a kind of
-  /// which a daemon has only one worker.
+  /// The name of the section in the conf. A purge has the name of its capture or trail.
   package let name: String
 
   package static let receive = WorkerName(.receive, "")
@@ -26,7 +24,7 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package init(_ kind: Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
 
-  /// Parses `KIND.NAME`, or `receive`. Returns nil for any other text.
+  /// Parses `KIND.NAME` or `receive`; nil for any other text.
   package init?(_ text: String) {
     if text == Kind.receive.rawValue {
       self = .receive
@@ -40,12 +38,11 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
-  /// Orders workers by the flow of the data: captures come before pumps, and pumps before apply workers.
+  /// Orders workers by the flow of data: captures, pumps, applies.
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
-  /// Returns the worker in `all` that `text` names: by its whole name, or by the name of its section if only one
-  /// capture, pump or apply has that name. Nil if no worker fits.
+  /// Returns the worker in `all` that `text` names. A unique section name is enough. Nil if there is none.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }
