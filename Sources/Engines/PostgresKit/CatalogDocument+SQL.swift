@@ -1,10 +1,8 @@
 import Changes
 
 extension CatalogDocument {
-  /// Returns an SQL expression whose value is the document of the table with this oid. If there is no such table, the
-  /// document has no row of ``Section/table``.
-  ///
-  /// Two connections get the same document only if both have the settings of ``PostgresConnection``.
+  /// Returns an SQL expression for the ``CatalogDocument`` of the table with this oid. Two connections get equal
+  /// documents only with the settings of ``PostgresConnection``.
   ///
   /// - Parameter oid: An SQL expression for the table's oid, such as `$1` or `listed.oid`. A table alias in it must not
   ///   be one that the returned SQL defines.
@@ -29,9 +27,6 @@ extension CatalogDocument {
   }
 
   /// Returns an SQL expression that estimates the size, in bytes, of a table's definitions in the catalog.
-  ///
-  /// It adds up the lengths of the stored texts, and a fixed number of bytes for each catalog entry. The value of a
-  /// later added column in older rows may be compressed, so its stored size counts 255 times.
   ///
   /// - Parameter oid: An SQL expression for the table's oid, as in ``sql(of:types:)``.
   static func size(of oid: String) -> String {
@@ -62,7 +57,6 @@ extension CatalogDocument {
     """
   }
 
-  /// Returns an SQL expression that encodes the fields of a catalog row as they are in a document.
   package static func encoded(_ fields: String) -> String {
     """
     (SELECT coalesce(string_agg(CASE WHEN u.f IS NULL THEN '-'
@@ -75,7 +69,7 @@ extension CatalogDocument {
   // length.
   private static let letters = "tciofspkyedmr".map(String.init)
 
-  /// The SQL for the types of the table's columns, and for all types on which these depend.
+  // The types of the table's columns, and all types on which these depend.
   private static let usedTypes = """
     SELECT a.atttypid FROM pg_attribute AS a WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped
     UNION SELECT x.oid FROM used JOIN pg_type AS t ON t.oid = used.oid CROSS JOIN LATERAL (
@@ -96,15 +90,8 @@ extension CatalogDocument {
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = {oid}
     """
 
-  /// Returns an SQL expression for a text that the server printed, such as a column's default. If that text hides the
-  /// call of a user function, the call is added around it.
-  ///
-  /// A cast that calls a function prints only as a cast. When Cairn reads the text, it must see the call, because it
-  /// ignores texts that call unknown functions: `public.to_pos((n)::public.pos)`.
-  ///
-  /// - Parameters:
-  ///   - catalog: The catalog of the object, such as `pg_attrdef`.
-  ///   - oid: The oid of the object in that catalog.
+  // A cast that calls a function prints only as a cast. The call is added around it, because Cairn must see that a
+  // function is called.
   private static func calling(_ catalog: String, _ oid: String, _ text: String) -> String {
     """
     coalesce((SELECT min(d.refobjid::regproc::text) || '(' || \(text) || ')' FROM pg_depend AS d
@@ -168,7 +155,7 @@ extension CatalogDocument {
     WHERE co.conrelid = {oid} AND co.contype = 'f' AND co.conparentid = 0
     """
 
-  /// The SQL for the sequences of the table's identity and serial columns.
+  // The sequences of identity and serial columns.
   private static let sequences = """
     SELECT 0, n.nspname || '.' || c.relname, ARRAY[n.nspname::text, c.relname, coalesce(o.refobjsubid, 0)::text,
       coalesce(o.deptype::text, ''),
@@ -183,8 +170,7 @@ extension CatalogDocument {
       WHERE ad.adrelid = {oid} AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid))
     """
 
-  /// The SQL for the leaf partitions, which contain the rows. For each one, it reads which columns of an old row
-  /// PostgreSQL logs. It does not use `pg_partition_tree`, which takes locks.
+  // Without `pg_partition_tree`, which takes locks.
   private static let partitions = """
     WITH RECURSIVE tree(oid) AS (
       SELECT w.oid FROM pg_class AS w WHERE w.oid = {oid} AND w.relkind = 'p'

@@ -1,48 +1,35 @@
 import Changes
 
-/// The catalog rows of one table as one text. Cairn builds the table's definition (``TableSchema``) from them.
-///
-/// The same query returns the text on a connection of Cairn and in an event trigger. The trigger writes the text into
-/// the replication stream. The text is a sequence of rows: a letter for the kind of row, the number of its fields, `;`,
-/// and the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for NULL.
+/// The catalog rows of one table as one text, from which Cairn builds its ``TableSchema``. The event triggers of Cairn
+/// write the same text into the log.
 ///
 /// Source: https://www.postgresql.org/docs/15/catalogs.html
 package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
-    /// The row of the table: oid, schema, name, kind, persistence, replica identity, estimated rows, owner. Then
-    /// whether the session's role is or may become the owner, whether row level security hides rows, and the name of
-    /// the session's role.
+    /// The row of the table, from pg_class, and the rights of the session's role on it.
     case table = 0x74  // t
-    /// The row of a column: number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type,
-    /// identity. Then its value in rows that are older than the column, and whether its type may have a default.
+    /// The row of a column, with the value that the column has in older rows.
     case column = 0x63  // c
-    /// The row of an index that is unique or has a constraint. It begins with four flags: primary key, replica
-    /// identity, unique without expression and WHERE, deferrable. Then the column numbers, name, definition, and text
-    /// as a constraint.
+    /// The row of an index that is unique or belongs to a constraint.
     case index = 0x69  // i
-    /// The row of an index that belongs to no constraint: name and definition.
+    /// The row of any other index: name and definition.
     case object = 0x6f  // o
     /// The row of a foreign key: column numbers, schema, table, columns, on update, on delete, deferred, deferrable.
     case foreignKey = 0x66  // f
     /// The row of a sequence: schema, name, number of the owning column, kind of dependency, options.
     case sequence = 0x73  // s
-    /// The row of a leaf partition: oid and file, schema, name, whether it has a replica identity, and of which kind
-    /// (`d`, `i`, `f` or `n`). Then the columns of the index of that identity, by their numbers in the partitioned
-    /// table, and the persistence. Event triggers of earlier versions of Cairn give only four fields.
+    /// The row of a leaf partition, with the replica identity that decides which old values PostgreSQL logs.
     case partition = 0x70  // p
-    /// The row of a CHECK constraint of the table.
     case check = 0x6b  // k
-    /// The row of a type: oid, schema, name, kind, element, base, base with modifier, NOT NULL, default, extension,
-    /// schema of the extension, category, collation.
+    /// The row of a type that is not built in.
     case type = 0x79  // y
-    /// The row of an enum's label: type, oid, text.
+    /// The row of one label of an enum: type, oid, text.
     case label = 0x65  // e
     /// The row of a CHECK constraint of a domain: the type, and the text.
     case domainCheck = 0x64  // d
-    /// The row of a composite type's attribute: type, number, name, attribute's type, its oid and modifier.
+    /// The row of one attribute of a composite type.
     case attribute = 0x6d  // m
-    /// The row of a range type: oid, oid of its multirange, oid and name of its subtype, qualified name, name and
-    /// schema of the multirange, collation, difference function.
+    /// The row of a range type.
     case range = 0x72  // r
   }
 
@@ -66,13 +53,13 @@ package struct CatalogDocument: Sendable {
   }
 }
 
-/// Reads the rows of a document, and the line that an event trigger writes before them. Checks every length.
+/// Reads the rows of a ``CatalogDocument``, and checks every length.
 package struct CatalogReader {
   private var reader: ByteReader
 
   package init(_ bytes: UnsafeRawBufferPointer) { reader = ByteReader(bytes) }
 
-  /// The bytes of the document that have not been read.
+  /// The bytes of the document that were not read yet.
   package var rest: UnsafeRawBufferPointer {
     get throws {
       var rest = reader

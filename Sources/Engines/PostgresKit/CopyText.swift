@@ -4,7 +4,7 @@ import Changes
 ///
 /// Source: https://www.postgresql.org/docs/15/sql-copy.html, File Formats
 package enum CopyText {
-  /// Appends a line of COPY as an image: each field as exact text, or NULL.
+  /// Appends a line of COPY as an image. Each field is a text value or NULL.
   package static func appendImage(
     _ line: UnsafeRawBufferPointer, to writer: inout ByteWriter, scratch: inout ByteWriter, field: inout ByteWriter
   ) {
@@ -23,7 +23,7 @@ package enum CopyText {
     return all
   }
 
-  /// Calls `body` with each field of a line, unescaped; nil for NULL. `field` is a buffer for the unescaped bytes.
+  /// Calls `body` with each decoded field of a line; nil for NULL. `field` is a buffer to reuse.
   @inline(__always)
   package static func forEachField(
     _ line: UnsafeRawBufferPointer, field: inout ByteWriter, _ body: (UnsafeRawBufferPointer?) -> Void
@@ -54,8 +54,7 @@ package enum CopyText {
     }
   }
 
-  /// Decodes the escapes of a field: a backslash and a character, such as `\n`. The server never writes numeric
-  /// escapes.
+  // The server never writes numeric escapes.
   private static func unescape(_ raw: UnsafeRawBufferPointer, into field: inout ByteWriter) {
     field.removeAll()
     var index = 0

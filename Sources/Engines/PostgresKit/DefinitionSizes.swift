@@ -1,19 +1,16 @@
-/// The sizes of tables' definitions in the catalog, and which of the tables may be read. It does no I/O.
+/// Decides, by the sizes of tables' definitions in the catalog, which of the tables may be read.
 ///
 ///     DefinitionSizes([(oid: 7, bytes: 4_000), (oid: 8, bytes: 90_000_000)]).readable
 ///     // readable: [7], large: [8: 90_000_000]
 struct DefinitionSizes {
-  /// The maximum size, in bytes, of the definitions of one table in the catalog.
   static let tableBytesMax = 16 << 20
-  /// The maximum total size, in bytes, of the definitions of all tables that are read together.
   static let allBytesMax = 512 << 20
 
   private let sizes: [(oid: UInt32, bytes: Int)]
 
   init(_ sizes: [(oid: UInt32, bytes: Int)]) { self.sizes = sizes }
 
-  /// The oids of the tables that may be read, and the sizes of all others. If all definitions together are too large,
-  /// the tables with the largest definitions are not read.
+  /// The oids of the tables that may be read, and the sizes of all others. The largest ones are left out first.
   var readable: (readable: Set<UInt32>, large: [UInt32: Int]) {
     var (readable, large): (Set<UInt32>, [UInt32: Int]) = ([], [:])
     var sum = 0
@@ -28,7 +25,7 @@ struct DefinitionSizes {
     return (readable, large)
   }
 
-  /// Returns the reason why a table cannot be captured if its definitions take this number of bytes.
+  /// Returns the reason why a table with definitions of this size cannot be captured.
   static func reason(_ bytes: Int) -> String {
     bytes > tableBytesMax
       ? "its definitions (CHECKs, defaults, indexes, types) take \(bytes >> 20) MiB in the catalog, and \(tableBytesMax >> 20) MiB is the most that is read"

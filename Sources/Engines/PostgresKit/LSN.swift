@@ -1,11 +1,11 @@
 import Changes
 
-/// A position in PostgreSQL's write-ahead log (an LSN). Printed `16/B374D848`.
+/// A position in PostgreSQL's write-ahead log. Printed `16/B374D848`.
 package struct LSN: Comparable, Hashable, Sendable, CustomStringConvertible {
   package let value: UInt64
   package init(_ value: UInt64) { self.value = value }
 
-  /// Reads a position from its text; nil if `text` is no position.
+  /// Reads a position from its text; nil for any other text.
   package init?(_ text: String) {
     let parts = text.split(separator: "/", omittingEmptySubsequences: false)
     guard parts.count == 2, let high = UInt32(parts[0], radix: 16), let low = UInt32(parts[1], radix: 16) else {

@@ -1,19 +1,14 @@
 import Changes
 import CodecKit
 
-/// The secret key of a database by which capture recognizes logical messages that Cairn wrote.
-///
-/// Every role may call `pg_logical_emit_message`. So each message of Cairn has an HMAC-SHA-256 of its prefix, the
-/// number of its transaction and its content. The secret is in a table that only its owner can read, stored as the two
-/// pads of RFC 2104.
-///
-/// SQL that sends a message: `SELECT \(MessageKey.call("cairn", "$1::bytea")) FROM cairn.key AS k WHERE k.id = 1`.
+/// The secret key by which capture recognizes the logical messages that Cairn wrote. Each message has an HMAC-SHA-256,
+/// because every role may call `pg_logical_emit_message`.
 package struct MessageKey: Equatable, Sendable {
-  /// A schema in which Cairn keeps a secret key, in the table `key`. The raw value is the schema's name.
+  /// A schema in which Cairn keeps a secret key, in the table `key`.
   package enum Place: String, Sendable {
-    /// The schema with the key of the role that capture or apply uses.
+    /// The key of the role of capture and apply.
     case own = "cairn"
-    /// The schema with the key of the superuser that installed the event triggers.
+    /// The key of the superuser that installed the event triggers.
     case triggers = "cairn_ddl"
   }
 
@@ -22,14 +17,13 @@ package struct MessageKey: Equatable, Sendable {
 
   let innerPad: [UInt8]
   let outerPad: [UInt8]
-  /// The position in the log up to which messages without an authentication code are accepted, because earlier versions
-  /// of Cairn wrote such messages.
+  /// The LSN up to which messages without an HMAC are accepted, from versions of Cairn without a key.
   package let since: LSN
 
   // MARK: Messages
 
   /// Returns the SQL of a call that emits a message in the current transaction. `content` is an expression of type
-  /// `bytea`, which is evaluated twice. `key` is the row of the key's table, or a record with its two pads (RFC 2104).
+  /// `bytea`.
   package static func call(_ prefix: String, _ content: String, key: String = "k") -> String {
     """
     pg_logical_emit_message(true, '\(prefix)', sha256(\(key).outer_pad || sha256(\(key).inner_pad \
@@ -37,8 +31,7 @@ package struct MessageKey: Equatable, Sendable {
     """
   }
 
-  /// Returns the content of a message without its authentication code. Nil if the message has no code, or one that this
-  /// key did not make for this transaction.
+  /// Returns the content of a message without its HMAC; nil if the HMAC is missing or wrong.
   package func content(
     of message: UnsafeRawBufferPointer, prefix: String, transaction: UInt32, _ hasher: SHA256
   ) -> UnsafeRawBufferPointer? {
@@ -55,7 +48,7 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: The table
 
-  /// Reads the key from the database; nil if no trusted role owns one, or if the session's role may not read it.
+  /// Reads the key from the database; nil if it is missing, if its owner is not trusted, or if it may not be read.
   package static func read(_ place: Place, _ connection: PostgresConnection) throws -> MessageKey? {
     let isReadable = try connection.first(
       """
@@ -85,6 +78,7 @@ package struct MessageKey: Equatable, Sendable {
 
   /// Creates the table of the key with a new secret, unless it exists. Call it in a transaction, as the owner of the
   /// schema.
+  ///
   /// - Parameter hadMessages: Whether an earlier build may have written messages without an authentication code until
   ///   now.
   package static func install(_ place: Place, _ connection: PostgresConnection, hadMessages: Bool = false) throws {
@@ -106,8 +100,7 @@ package struct MessageKey: Equatable, Sendable {
     try grant(place, connection)
   }
 
-  /// Lets the roles that may replicate read a key that a superuser owns. These roles can read the log anyway, and so
-  /// all messages.
+  // Roles that may replicate can read the log anyway.
   private static func grant(_ place: Place, _ connection: PostgresConnection) throws {
     let roles = try connection.query(
       """
@@ -118,7 +111,6 @@ package struct MessageKey: Equatable, Sendable {
     for role in roles { for statement in grants(place, to: role) { try connection.execute(statement) } }
   }
 
-  /// Returns the statements by which the owner of the key lets a role read it.
   private static func grants(_ place: Place, to role: String) -> [String] {
     [
       "GRANT USAGE ON SCHEMA \(place.rawValue) TO \(role.quotedName)",
@@ -126,17 +118,15 @@ package struct MessageKey: Equatable, Sendable {
     ]
   }
 
-  /// Returns the statements by which the owner lets a role read the key, as one text for the operator.
+  /// Returns the statements that let a role read the key, as one text for the operator.
   package static func grantText(_ place: Place, to role: String) -> String {
     grants(place, to: role).joined(separator: "; ")
   }
 
   // MARK: Sending
 
-  /// Emits a message with an authentication code, in the current transaction or in one of its own. Creates the schema
-  /// and the key if they are missing.
-  ///
-  /// Errors: `privilege-missing` if the role may not read the key.
+  /// Emits a message with an HMAC. Creates the schema and the key if they are missing. Throws `privilege-missing` if
+  /// the role may not read the key.
   package static func emit(_ prefix: String, _ content: [UInt8], _ connection: PostgresConnection) throws {
     try ensure(connection)
     let sent = try connection.query(
@@ -144,7 +134,7 @@ package struct MessageKey: Equatable, Sendable {
     guard sent.count == 1 else { throw refusal(connection, try connection.first("SELECT current_user") ?? "") }
   }
 
-  /// Creates schema `cairn` and its key if they are missing. A failure aborts the current transaction.
+  /// Creates the schema `cairn` and its key, if they are missing. A failure aborts the current transaction.
   package static func ensure(_ connection: PostgresConnection) throws {
     guard try read(.own, connection) == nil else { return }
     let role = try connection.first("SELECT current_user") ?? ""

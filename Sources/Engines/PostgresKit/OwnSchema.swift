@@ -1,15 +1,12 @@
 import Changes
 
-/// The check that all objects in a schema of Cairn belong to trusted roles.
-///
-/// The owner of a schema, a table or a function can replace it. The code that Cairn then reads or calls would run with
-/// the rights of Cairn's role. So every object there must belong to the role of the session, or to a superuser.
+/// The check that all objects in a schema of Cairn belong to a superuser or the session's role. Code of any other owner
+/// would run with Cairn's rights.
 package enum OwnSchema {
-  /// Returns an SQL condition that is true for a role that may own objects of Cairn; `role` is a row of `pg_roles`.
+  /// Returns an SQL condition that is true for a role that may own objects of Cairn. `role` is a row of `pg_roles`.
   package static func isTrusted(_ role: String) -> String { "(\(role).rolsuper OR \(role).rolname = current_user)" }
 
-  /// Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role. A missing schema
-  /// passes.
+  /// Throws `privilege-missing` if the schema or an object in it belongs to an untrusted role.
   package static func check(_ schema: String, _ connection: PostgresConnection) throws {
     guard let found = try foreign(schema, connection) else { return }
     throw CairnError(

@@ -1,17 +1,15 @@
 import Changes
 
-/// A message of the output plugin `pgoutput`, protocol version 1, read in place: valid only as long as the message's
-/// bytes.
+/// A message of the output plugin `pgoutput`, protocol version 1, valid only as long as its bytes.
 ///
 /// Source: https://www.postgresql.org/docs/15/protocol-logicalrep-message-formats.html
 package enum PgOutput {
-  /// The begin of a transaction. `commit` is the place in the log where its commit record begins; `time` is in µs since
-  /// 1970 UTC.
+  /// The begin of a transaction. `commit` is the LSN of its commit record; `time` is in µs since 1970 UTC.
   case begin(commit: LSN, time: Int64, xid: UInt32)
   case commit(commit: LSN, end: LSN, time: Int64)
   case origin(name: String)
   case relation(Relation)
-  /// The description of a data type that is not built in. Cairn ignores it, because the catalog has more details.
+  /// A data type that is not built in. Cairn reads it from the catalog instead.
   case type
   case insert(relation: UInt32, new: Tuple)
   case update(relation: UInt32, old: OldTuple?, new: Tuple)
@@ -41,7 +39,7 @@ package enum PgOutput {
   }
 
   package enum OldTuple {
-    /// An old row in which only the columns of the replica identity have values.
+    /// An old row that has values only in the columns of the replica identity.
     case key(Tuple)
     case full(Tuple)
 
@@ -103,8 +101,7 @@ package enum PgOutput {
 }
 
 extension PgOutput.Tuple {
-  /// Appends the row as an image. Each value is exact text. A value that the server did not send (TOAST) is encoded as
-  /// *unchanged*.
+  /// Appends the row as an image. A value that the server did not send (TOAST) is marked as unchanged.
   ///
   /// - Parameter given: For each column, whether the row has its value. If not, the value is encoded as *unchanged*.
   package func appendImage(to writer: inout ByteWriter, scratch: inout ByteWriter, given: [Bool]? = nil) throws {
@@ -126,7 +123,7 @@ extension PgOutput.Tuple {
     writer.appendCounted(scratch.bytes)
   }
 
-  /// Returns whether a value of the row did not change and was not sent, because it is stored out of line (TOAST).
+  /// Returns whether a value of the row was not sent, because it did not change and is stored out of line (TOAST).
   package func hasUnchanged() throws -> Bool {
     var r = PgReader(bytes)
     for _ in 0..<count {
@@ -162,7 +159,6 @@ extension PgOutput.Tuple {
   }
 }
 
-/// Reads the protocol's integers (big endian) and strings (ended by NUL); every length is checked.
 private struct PgReader {
   private var reader: ByteReader
   init(_ bytes: UnsafeRawBufferPointer) { reader = ByteReader(bytes) }

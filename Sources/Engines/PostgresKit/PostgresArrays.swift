@@ -1,6 +1,6 @@
 import Changes
 
-/// The array parameters of one statement, in the binary form of `text[]`, in which no value needs quotes.
+/// The array parameters of one statement, in the binary form of `text[]`.
 ///
 /// Source: `array_send` and `array_recv` of PostgreSQL 15, src/backend/utils/adt/arrayfuncs.c
 package struct PostgresArrays: ~Copyable {
@@ -21,7 +21,7 @@ package struct PostgresArrays: ~Copyable {
     starts.removeAll(keepingCapacity: true)
   }
 
-  /// Begins the next array parameter; `count` values must follow.
+  /// Begins the next array parameter. Then `count` values must follow.
   package mutating func begin(count: Int) {
     starts.append(bytes.count)
     // Dimensions, whether there may be NULLs, type of the elements, their count, the index of the first element.

@@ -3,13 +3,11 @@ import Changes
 import Glibc
 
 extension PostgresConnection {
-  /// The most bytes of COPY data that are passed to libpq in one call.
+  // In one call of libpq.
   private static let sliceBytes = 1 << 20
 
-  /// Runs a `COPY … TO STDOUT`. Calls `line` with each row as the server sends it, without a copy: a line of COPY's
-  /// text format with its line feed. The bytes are valid only during the call. If `line` throws, the COPY is cancelled.
-  ///
-  /// COPY takes no parameters: use ``bind(_:as:)`` for values.
+  /// Runs a `COPY … TO STDOUT`, and calls `line` with each row. The bytes are valid only during the call. An error of
+  /// `line` cancels the COPY.
   package func copyOut(_ sql: String, _ line: (UnsafeRawBufferPointer) throws -> Void) throws {
     try sendParameters(sql, [])
     try beginCopy(sql, PGRES_COPY_OUT)
@@ -31,7 +29,7 @@ extension PostgresConnection {
     _ = try finish(sql)
   }
 
-  /// Binds values for a later COPY in the open transaction. COPY takes no parameters, but its query can read settings.
+  /// Stores values for a later COPY in the open transaction, because COPY takes no parameters.
   ///
   ///     try connection.bind([key], as: "after")
   ///     let term = PostgresConnection.bound("after", 0)  // current_setting('cairn.after_0')
@@ -44,7 +42,7 @@ extension PostgresConnection {
     try query("SELECT \(settings.joined(separator: ", "))", values)
   }
 
-  /// Binds rows of values, as ``bind(_:as:)`` binds single values; ``boundRows(_:_:)`` returns them as a table.
+  /// Stores rows of values for a later COPY. ``boundRows(_:_:)`` returns them as a table.
   package func bind(rows: [[String?]], as name: String) throws {
     guard let first = rows.first else { return }
     var parameters: [String?] = []
@@ -58,17 +56,18 @@ extension PostgresConnection {
     try query("SELECT \(arrays.joined(separator: ", "))", parameters)
   }
 
-  /// Returns the SQL expression for a bound value. It is a text, which needs a cast.
+  /// Returns the SQL expression for a value that ``bind(_:as:)`` stored, as text.
   package static func bound(_ name: String, _ column: Int) -> String { "current_setting('cairn.\(name)_\(column)')" }
 
-  /// Returns the item of a FROM clause for bound rows: table `bound` with the text columns `c0`, `c1` and so on.
+  /// Returns the FROM item for rows that ``bind(rows:as:)`` stored: table `bound` with the text columns `c0`, `c1` and
+  /// so on.
   package static func boundRows(_ name: String, _ columns: Int) -> String {
     let arrays = (0..<columns).map { "\(bound(name, $0))::text[]" }
     let names = (0..<columns).map { "c\($0)" }
     return "unnest(\(arrays.joined(separator: ", "))) AS bound(\(names.joined(separator: ", ")))"
   }
 
-  /// Begins a `COPY … FROM STDIN`. Only ``sendCopy(_:isUrgent:)`` may follow, then ``endCopy(giveUp:)``.
+  /// Begins a `COPY … FROM STDIN`. Only ``sendCopy(_:isUrgent:)`` and then ``endCopy(giveUp:)`` may follow.
   package func beginCopyIn(_ sql: String) throws {
     try sendParameters(sql, [])
     try beginCopy(sql, PGRES_COPY_IN)
@@ -91,10 +90,8 @@ extension PostgresConnection {
     throw failure(sql)
   }
 
-  /// Sends bytes of COPY's text format, in pieces of any size. The server reports errors only at the end.
-  ///
-  /// Returns whether all bytes have been sent; later calls send the rest. With `isUrgent`, the call waits until all are
-  /// sent.
+  /// Sends bytes of COPY's text format. Returns whether all are sent; later calls send the rest. With `isUrgent`, the
+  /// call waits until all are sent.
   @discardableResult
   package func sendCopy(_ bytes: UnsafeRawBufferPointer, isUrgent: Bool = true) throws -> Bool {
     for start in stride(from: 0, to: bytes.count, by: Self.sliceBytes) {
@@ -106,8 +103,8 @@ extension PostgresConnection {
     return try isUrgent || tryFlush("COPY")
   }
 
-  /// Ends a COPY FROM and returns the number of rows copied. If `giveUp` has a reason, the server discards the rows,
-  /// and the call throws the server's error.
+  /// Ends a COPY FROM, and returns the number of rows. If `giveUp` has a reason, the server drops the rows and the call
+  /// throws.
   @discardableResult package func endCopy(giveUp reason: String? = nil) throws -> Int64 {
     guard PQputCopyEnd(handle, reason) == 1 else { throw failure("COPY") }
     try flush("COPY")

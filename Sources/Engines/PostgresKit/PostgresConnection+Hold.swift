@@ -1,13 +1,10 @@
 import Changes
 
 extension PostgresConnection {
-  /// The value of the setting `restrict_nonsystem_relation_kind` with which the server refuses to read views and
-  /// foreign tables.
   private static let barredKinds = "view, foreign-table"
 
-  /// Makes the server refuse to read views in this session. Otherwise the owner of a schema could put a view under the
-  /// name of a table that Cairn reads. A lock on the table does not prevent that, because the schema can still be
-  /// renamed.
+  /// Makes the server refuse to read views in this session. A table's owner could otherwise put a view in its place,
+  /// whose functions run with Cairn's rights.
   ///
   /// Sources: https://www.postgresql.org/docs/17/runtime-config-client.html, CVE-2024-7348.
   func barViews() throws {
@@ -19,11 +16,10 @@ extension PostgresConnection {
     }
   }
 
-  /// Lets this session read views again, because triggers of trusted roles may read some. A rollback of the transaction
-  /// reverts that.
+  /// Lets this session read views again, as triggers of trusted roles may need. A rollback reverts that.
   package func allowViews() throws { try bar("") }
 
-  /// Lets the session read and write partitions that are foreign tables. A rollback of the transaction reverts that.
+  /// Lets this session read and write foreign tables. A rollback reverts that.
   package func allowForeignTables() throws { if try !(barredKinds ?? "").isEmpty { try bar("view") } }
 
   private func bar(_ kinds: String) throws {
@@ -42,7 +38,7 @@ extension PostgresConnection {
     return major > 16 || least[major].map { minor >= $0 } ?? false
   }
 
-  /// Returns the warning that the server cannot refuse to read views; nil if it can.
+  /// Returns the warning that this server cannot refuse to read views; nil if it can.
   package func barNotice() throws -> String? {
     if try !(barredKinds ?? "").isEmpty { return nil }
     return """
@@ -51,12 +47,8 @@ extension PostgresConnection {
       """
   }
 
-  /// Locks a table until the open transaction ends, so that its columns cannot change. Throws if the name is not that
-  /// of a table.
-  ///
-  /// The owner of a table can give its name to a view at any time. Reading a view runs the view's functions with the
-  /// rights of the reader. So the name is looked up after the lock, before the first read. ``barViews()`` protects
-  /// against a later change of the name.
+  /// Locks a table until the transaction ends, so that its columns cannot change. Throws if the name is that of a view,
+  /// which the owner may have put there.
   ///
   ///     try connection.transaction {
   ///       try connection.hold("\"sales\".\"orders\"")
@@ -114,7 +106,7 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the name of the first partition that is a foreign table; nil if the table has none.
+  /// Returns the name of the first partition that is a foreign table; nil if there is none.
   package func foreignPartition(of table: UInt32) throws -> String? {
     try first(
       """
@@ -123,9 +115,7 @@ extension PostgresConnection {
       """, [String(table)])
   }
 
-  /// Throws `table-refused` if a partition is an untrusted foreign table: its owner, or the owner of its foreign
-  /// server, is neither a superuser nor the session's role. That owner decides to which server a read with Cairn's
-  /// rights connects, and how long the read takes.
+  // The owner of a foreign table, or of its server, decides to which host a read with Cairn's rights connects.
   private func checkForeignPartitions(of table: String) throws {
     let found = try query(
       """
@@ -145,11 +135,8 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the greatest number in a column of an integer or numeric type, or the least one if `isLeast`. Nil if the
-  /// column has no value, if it has another type, or if the number does not fit into 64 bits.
-  ///
-  /// The table's owner can change the type of the column at any time. So the type is read after the table is locked.
-  /// The statement does not use `max`, which could call a cast function of the owner.
+  /// Returns the greatest number in a column, or the least one if `isLeast`. Nil if there is none within 64 bits, or
+  /// for another type.
   ///
   ///     try connection.extreme(of: "id", in: "\"sales\".\"orders\"", isLeast: false)  // 4711
   ///
@@ -178,12 +165,7 @@ extension PostgresConnection {
     return try isInTransaction ? read() : transaction("BEGIN READ ONLY", read)
   }
 
-  /// Throws `table-refused` if a cast of text to the type of a column could run code of an untrusted role. Such code is
-  /// a cast's function, or a CHECK of a type that is part of the column's type.
-  ///
-  /// The text is cast to the column's type without its domains (``TableSchema/Column/undomainedType``). The elements of
-  /// an array, the columns of a composite type and the bounds of a range keep their domains, and the server runs the
-  /// CHECKs of those domains.
+  /// Throws `table-refused` if a cast of text to the type of a column could run code of an untrusted role.
   ///
   /// - Parameters:
   ///   - table: The quoted name.
@@ -204,7 +186,7 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Casts a text to the type of a column at the server. Returns the result as the server prints it; nil if it is NULL.
+  /// Casts a text to the type of a column. Returns the result as the server prints it; nil for NULL.
   ///
   /// - Parameters:
   ///   - type: The type of the column without its domains.
@@ -219,12 +201,9 @@ extension PostgresConnection {
     return try isInTransaction ? print() : transaction("BEGIN READ ONLY", print)
   }
 
-  /// The SQL that finds code of untrusted roles which would run if a text were cast to a column of table `$1`. `$2` is
-  /// the column, NULL for all columns of unique indexes. `$3` is the column's type, NULL for the present one.
-  ///
-  /// It also finds implicit casts of the column, because PostgreSQL may use them to compare the column with the text. A
-  /// domain or composite type of an untrusted role always counts as code, because the role can add a CHECK or a column
-  /// at any time.
+  // Finds the code of untrusted roles that a cast of text to a column of table `$1` would run. Column `$2` and type
+  // `$3` may be NULL. A domain or composite type of an untrusted role counts, because the role can add a CHECK at any
+  // time.
   private static let foreignCode = """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
     ), base(attname, oid) AS (
@@ -261,15 +240,8 @@ extension PostgresConnection {
 }
 
 extension PostgresConnection {
-  /// Throws an error if the server would run code of an untrusted role when it plans a read of a table.
-  ///
-  /// Before the planner reads a row, it computes calls with constant arguments, and inlines functions that are written
-  /// in SQL. It does so in the expressions and predicates of indexes, in statistics, in partition keys and in CHECKs,
-  /// also those of partitions and child tables. A read-only transaction does not prevent that: in a superuser's
-  /// session, the code can run programs of the server's user.
-  ///
-  /// An untrusted role may add an index, statistics or a partition while Cairn has the table locked for reading.
-  /// ``lockPlanning(of:)`` prevents that.
+  /// Throws if the server would run code of an untrusted role while it plans a read of the table. Expressions of
+  /// indexes are such code.
   ///
   ///     try connection.checkPlanning(of: "\"sales\".\"orders\"", .ownersCode)
   ///
@@ -289,9 +261,8 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Locks a table that belongs to an untrusted role, so that no index, statistics or partition is added until the
-  /// transaction ends. Waits for the lock for a second at most. Does nothing if the session's role may not write to the
-  /// table, because then it cannot take the lock.
+  /// Locks a table of an untrusted role, so that it gets no new index, statistics or partition in this transaction.
+  /// Waits for at most a second.
   ///
   /// - Parameter table: The quoted name.
   package func lockPlanning(of table: String) throws {
@@ -309,8 +280,8 @@ extension PostgresConnection {
     try execute("LOCK TABLE \(table) IN SHARE UPDATE EXCLUSIVE MODE")
   }
 
-  /// The SQL that finds functions of untrusted roles in expressions that the planner computes for table `$1`. If `$2`
-  /// is true, it finds none unless the session is a superuser's.
+  // Finds functions of untrusted roles in expressions that the planner computes for table `$1`. If `$2` is true, only
+  // in a superuser's session.
   private static let plannedCode = """
     WITH RECURSIVE tree(oid) AS (
       SELECT to_regclass($1)::oid
@@ -341,16 +312,14 @@ extension PostgresConnection {
     """
 }
 
-/// The identity of a table and the types of its columns, at the time when a statement was made for them. The types
-/// decide whose functions the statement runs.
+/// A table and the types of its columns, as they were when a statement was made for them. The types decide whose
+/// functions the statement runs.
 ///
 ///     let shape = HeldShape(table: 16_384, columns: ["id"], types: [20])
 ///     try connection.hold("ONLY \"sales\".\"orders\"", as: shape)
 package struct HeldShape: Sendable {
-  /// The oid of the table.
   private let table: UInt32
   @ByBytes private var columns: [String]
-  /// The oid of the type of each column.
   private let types: [UInt32]
 
   package init(table: UInt32, columns: [String], types: [UInt32]) {
@@ -358,12 +327,8 @@ package struct HeldShape: Sendable {
     self.columns = columns
   }
 
-  /// Returns whether a name now means this table or a partition of it, and the columns have these types. The caller
-  /// must have locked the table.
-  ///
-  /// The transaction's snapshot may be older than the lock, and may show another type than the one that the server uses
-  /// to parse a statement. So the server is asked to parse one: `pg_typeof` returns the type of an expression without
-  /// reading a row.
+  /// Returns whether a name still means this table or a partition of it, with the same column types. The caller has
+  /// locked the table.
   ///
   /// - Parameter name: The quoted name, with its schema; `ONLY` may precede it.
   package func isOf(_ name: String, _ connection: PostgresConnection) throws -> Bool {
@@ -383,8 +348,7 @@ package struct HeldShape: Sendable {
     } catch let error as PostgresError where error.sqlState == "42703" { return false }
   }
 
-  /// Returns whether two types are equal, or both are built into PostgreSQL. Then no code of other roles converts or
-  /// compares their values.
+  // No code of other roles converts or compares values of a built-in type.
   private static func isSame(_ now: UInt32?, _ type: UInt32) -> Bool {
     now == type || (now.map { $0 < 16384 } ?? false) && type < 16384
   }

@@ -2,17 +2,12 @@ import CPostgres
 import Changes
 import Glibc
 
-/// A parameter of a statement: text in PostgreSQL's input form, which is passed to libpq without a copy; nil for NULL.
-///
-/// The bytes must end with a NUL that is not part of the text.
+/// A parameter of a statement, as text that ends with a NUL and is not copied; nil for NULL.
 package typealias PostgresParameter = UnsafePointer<CChar>?
 
 extension PostgresConnection {
-  /// Begins a pipeline: many statements are sent before the first answer is read (`PQenterPipelineMode`), in one round
-  /// trip.
-  ///
-  /// Queue statements with ``pipe(_:_:)`` and ``pipe(prepared:_:)``, then call ``drain(_:)``. In one explicit
-  /// transaction, a failed statement makes the server skip the rest of the batch.
+  /// Begins a pipeline, in which many statements are sent before the first answer is read. Queue statements with
+  /// ``pipe(_:_:)``, then call ``drain(_:)``.
   ///
   /// Source: https://www.postgresql.org/docs/15/libpq-pipeline-mode.html
   package func enterPipeline() throws {
@@ -58,17 +53,14 @@ extension PostgresConnection {
     guard isSent == 1 else { throw failure(sql) }
   }
 
-  /// Asks the server to answer each queued statement as soon as it is done. So ``readAnswers(_:_:)`` need not wait for
-  /// the end of the batch. Bytes that the server does not take at once are sent by ``tryFlush(_:)``, or when answers
-  /// are read.
+  /// Asks the server to answer each queued statement as soon as it is done, for ``readAnswers(_:_:)``.
   package func pushPipeline() throws {
     guard PQsendFlushRequest(handle) == 1 else { throw failure("pipeline") }
     try tryFlush("pipeline")
   }
 
-  /// Reads the answers to the next `count` statements; ``pushPipeline()`` must precede. Calls `answer` with each
-  /// statement's number, from 0, and the number of rows that it changed; preparations count as statements. Throws the
-  /// first error at once; ``drain(_:)`` must follow.
+  /// Reads the answers to the next `count` statements, after ``pushPipeline()``. `answer` gets each statement's number,
+  /// from 0, and its number of changed rows.
   package func readAnswers(_ count: Int, _ answer: (Int, Int64) -> Void) throws {
     var index = 0
     while index < count {
@@ -86,9 +78,8 @@ extension PostgresConnection {
     }
   }
 
-  /// Ends the batch and reads its answers, in order. Calls `answer` with each statement's number and the number of rows
-  /// that it changed; preparations count as statements. Throws the first error, with its statement's number, after all
-  /// answers are read.
+  /// Ends the batch and reads all answers. `answer` gets each statement's number and its number of changed rows. Then
+  /// throws the first error.
   package func drain(_ answer: (Int, Int64) throws -> Void) throws {
     guard PQpipelineSync(handle) == 1 else { throw failure("pipeline") }
     var index = 0
@@ -115,15 +106,14 @@ extension PostgresConnection {
     }
   }
 
-  /// Sends queued bytes as far as the server takes them without a wait; returns whether all have been sent.
+  /// Sends queued bytes as far as the server takes them without a wait. Returns whether all are sent.
   @discardableResult package func tryFlush(_ sql: String) throws -> Bool {
     let rest = PQflush(handle)
     if rest < 0 { throw failure(sql) }
     return rest == 0
   }
 
-  /// Sends all queued bytes, and reads arriving ones at the same time: otherwise both sides could wait for each other
-  /// with full buffers.
+  /// Sends all queued bytes and reads arriving ones meanwhile, so that full buffers on both sides cannot block.
   func flush(_ sql: String) throws {
     var isCancelled = false
     while try !tryFlush(sql) {
@@ -132,7 +122,6 @@ extension PostgresConnection {
     }
   }
 
-  /// Sends all queued bytes, and waits until the server answers.
   private func pump() throws {
     var isCancelled = false
     while true {
@@ -144,7 +133,7 @@ extension PostgresConnection {
   }
 }
 
-/// The error of the first failed statement of a batch, with its number in the batch, from 0.
+/// The error of the first failed statement of a batch, with its number, from 0.
 package struct PostgresBatchError: Error {
   package let index: Int
   package let error: PostgresError

@@ -1,6 +1,5 @@
 extension PostgresConnection {
-  /// Returns a URI for the host and the database in a text that ``place(of:)`` returned. The URI has no password and no
-  /// options. It is for stored records that have this text, but not the original URI.
+  /// Returns a URI for the host and the database that ``place(of:)`` returned, without password and options.
   package static func uri(ofPlace place: String) -> String {
     let scheme = "postgresql://"
     guard place.hasPrefix(scheme), let slash = place.lastIndex(of: "/") else { return place }

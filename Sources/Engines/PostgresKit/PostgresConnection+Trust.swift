@@ -3,10 +3,8 @@ import Glibc
 
 // The check that the server proves its identity.
 extension PostgresConnection {
-  /// Returns the warning that a server on another host need not prove its identity; nil if it must.
-  ///
-  /// The default of libpq, `prefer`, accepts any server, and continues without encryption if the server offers none.
-  /// Source: https://www.postgresql.org/docs/15/libpq-ssl.html
+  /// Returns the warning that libpq would accept any server for this URI; nil if the server must prove its identity or
+  /// is local.
   package static func trustNotice(_ uri: String) -> String? {
     let mode = sslMode(of: uri)
     guard mode != "verify-full", !remoteHosts(of: uri).isEmpty else { return nil }
@@ -16,10 +14,10 @@ extension PostgresConnection {
       """
   }
 
-  /// Returns the value of `sslmode` that libpq would use for a URI.
+  /// Returns the `sslmode` that libpq would use for a URI.
   package static func sslMode(of uri: String) -> String { applied(to: uri)["sslmode"] ?? "prefer" }
 
-  /// Returns the hosts of a URI that are other machines than this one. There may be several.
+  /// Returns the hosts of a URI that are other machines.
   package static func remoteHosts(of uri: String) -> [String] {
     let settings = applied(to: uri)
     // If both are given, libpq connects to the address and checks the name in the certificate.
@@ -27,11 +25,8 @@ extension PostgresConnection {
     return places.flatMap { $0.split(separator: ",").map(String.init) }.filter { !isLocal($0) }
   }
 
-  /// Returns the options that libpq would use to connect, from the URI, the service that the URI or the environment
-  /// names, the environment, and the defaults.
-  ///
-  /// Only a connection of libpq resolves the service of a URI. The connection that this function opens never reaches a
-  /// server, because libpq refuses one of its options first.
+  // Only libpq can resolve a service of the URI. This connection reaches no server, because libpq refuses one of its
+  // options first.
   private static func applied(to uri: String) -> [String: String] {
     let given: [String] = ["dbname", "channel_binding", uri, "refused"]
     let texts = given.map { strdup($0) }
@@ -47,7 +42,7 @@ extension PostgresConnection {
     return found["sslmode"] == nil ? options(of: uri) : found
   }
 
-  /// Returns whether a host of a URI is a Unix socket or the loopback address.
+  // A Unix socket or the loopback address.
   private static func isLocal(_ host: String) -> Bool {
     if host.hasPrefix("/") || host.hasPrefix("@") || ["localhost", "::1"].contains(host) { return true }
     let parts = host.split(separator: ".", omittingEmptySubsequences: false)

@@ -3,50 +3,42 @@ import Changes
 import Glibc
 import SystemKit
 
-/// A connection to one PostgreSQL database. It owns the `PGconn*`, and is for use on one thread.
-///
-/// Settings that change how values print are fixed: ISO dates in UTC, `postgres` intervals, exact floats, hexadecimal
-/// bytea, UTF-8, money without locale. So a value that one session prints means the same in another.
+/// A connection to one PostgreSQL database, for use on one thread. The session settings fix the text form of values,
+/// such as dates in UTC.
 ///
 /// Source: https://www.postgresql.org/docs/15/libpq.html
 package final class PostgresConnection {
   package enum Purpose: Sendable {
     case sql
-    /// A connection for the streaming replication protocol, in one database.
+    /// A connection for the streaming replication protocol.
     case replication
   }
 
-  /// The host and the database of the connection, for messages; never the password.
+  /// The host and the database of the connection, for messages, without the password.
   package let place: String
   private let purpose: Purpose
   let handle: OpaquePointer
-  /// A descriptor, usually of a ``StopSignal``. When it becomes readable, the running statement is cancelled. -1: none.
+  /// A descriptor, usually of a ``StopSignal``, whose readability cancels the running statement; -1 for none.
   package var interrupt: Int32 = -1
-  /// The function that is called about once a second during a statement; it returns false to cancel the statement.
+  /// A function that is called about once a second during a statement, and returns false to cancel the statement.
   package var onWait: (() -> Bool)?
 
-  /// The session settings that decide how values and definitions print. `jit=off` makes small queries faster.
+  /// The session settings that decide how values and definitions print.
   package static let printSettings = [
     "DateStyle=ISO,MDY", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
     "lc_monetary=C", "quote_all_identifiers=off", "jit=off",
   ]
 
-  /// The session settings for reading and writing values. They override settings that the owner of the database has
-  /// made for all sessions.
-  ///
-  /// `role=none` keeps the session in the role that logged in. `row_security=off` makes a read fail if a row security
-  /// policy would filter its rows. Otherwise the functions of the policy would run with the rights of Cairn.
-  ///
-  /// Source: https://www.postgresql.org/docs/15/runtime-config-client.html, `row_security`.
+  // `row_security=off` makes a read fail if a policy would filter rows, because the policy's functions would run with
+  // Cairn's rights.
   private static let settings =
     printSettings + [
       "role=none", "row_security=off", "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
       "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off", "array_nulls=on",
     ]
 
-  /// Connects to a server (`PQconnectdbParams`). `uri` is anything that libpq accepts; passfile and service work too.
-  ///
-  /// Errors: ``PostgresError``; its SQLSTATE is empty if no server answered.
+  /// Connects to a server. `uri` is anything that libpq accepts. Throws ``PostgresError``, with an empty SQLSTATE if no
+  /// server answered.
   package init(_ uri: String, purpose: Purpose = .sql, application: String = "cairn") throws {
     place = Self.place(of: uri)
     self.purpose = purpose
@@ -81,11 +73,10 @@ package final class PostgresConnection {
 
   deinit { PQfinish(handle) }
 
-  /// Cuts the connection at once, so that the server does not wait for Cairn. Later calls fail.
+  /// Closes the connection's socket at once, so that the server does not wait for Cairn. Later calls fail.
   package func cut() { _ = shutdown(PQsocket(handle), Int32(SHUT_RDWR)) }
 
-  /// Returns the error for a failed connection. libpq gives no SQLSTATE for a failed login, so the SQLSTATE is derived
-  /// from libpq's message.
+  // libpq gives no SQLSTATE for a failed login, so it is derived from libpq's message.
   private static func refusal(_ message: String, _ place: String) -> PostgresError {
     let known = [
       ("password authentication failed", "28P01"), ("no password supplied", "28P01"), ("no pg_hba.conf entry", "28000"),
@@ -123,7 +114,7 @@ package final class PostgresConnection {
     return options
   }
 
-  /// Returns what is wrong with a connection URI, without its password; nil if libpq can read it (`PQconninfoParse`).
+  /// Returns the error in a connection URI, without its password; nil if libpq can read the URI.
   package static func problem(with uri: String) -> String? {
     var error: UnsafeMutablePointer<CChar>?
     if let list = PQconninfoParse(uri, &error) {
@@ -134,7 +125,7 @@ package final class PostgresConnection {
     return error.map { withoutValues(line($0), of: uri) } ?? "it cannot be read"
   }
 
-  /// Returns libpq's message about a URI without the part that libpq could not read, which may be part of a password.
+  // The part that libpq could not read may be part of a password.
   private static func withoutValues(_ message: String, of uri: String) -> String {
     guard uri.has("@") || uri.has("?") || uri.asciiLowercased.contains("password") else { return message }
     // libpq repeats the whole text if it reads it as a connection string of the other form.
@@ -170,25 +161,20 @@ package final class PostgresConnection {
   package var isInTransaction: Bool { [PQTRANS_INTRANS, PQTRANS_INERROR].contains(PQtransactionStatus(handle)) }
   package var isUsable: Bool { PQstatus(handle) == CONNECTION_OK }
 
-  /// Runs one statement without parameters; its rows are dropped. Returns the number of rows that it changed, or that a
-  /// query returned.
-  ///
-  /// The server refuses a text with a second statement (SQLSTATE 42601), except on a connection for replication.
+  /// Runs one statement without parameters. Returns the number of rows that it changed, or that a query returned.
   @discardableResult package func execute(_ sql: String) throws -> Int64 {
     try sendParameters(sql, [])
     return try finish(sql).touched
   }
 
-  /// Runs several statements that are constant text of Cairn, in one round trip and one transaction; rows are dropped.
-  ///
-  /// Never pass text with a name or a value in it: an unescaped quote would end one statement and begin another.
-  /// `QuotingLintTests` accepts constants only.
+  /// Runs several statements of constant text in one round trip and one transaction. Never pass text with a name or a
+  /// value in it.
   package func executeScript(_ constant: String) throws {
     guard PQsendQuery(handle, constant) == 1 else { throw failure(constant) }
     _ = try finish(constant)
   }
 
-  /// Returns all rows of one statement as texts; nil for NULL. Parameters `$1…` are texts; the server infers types.
+  /// Returns all rows of one statement as texts; nil for NULL. The parameters `$1…` are texts.
   @discardableResult package func query(_ sql: String, _ parameters: [String?] = []) throws -> [[String?]] {
     try sendParameters(sql, parameters)
     return try finish(sql).rows
@@ -205,7 +191,7 @@ package final class PostgresConnection {
     return try finish(sql).touched
   }
 
-  /// Runs `body` between BEGIN and COMMIT; any error rolls back.
+  /// Runs `body` between BEGIN and COMMIT. An error rolls back.
   package func transaction<T>(_ begin: String = "BEGIN", _ body: () throws -> T) throws -> T {
     try execute(begin)
     do {
@@ -218,8 +204,7 @@ package final class PostgresConnection {
     }
   }
 
-  /// Runs `body`, which creates objects that several sessions may create at once. Runs it again if another session
-  /// created them first. `body` itself checks which objects exist, and is one transaction or several.
+  /// Runs `body`, which creates objects, and runs it again if another session creates them at the same time.
   package func makingOnce(_ body: () throws -> Void) throws {
     for _ in 0..<10 {
       // A unique violation of a catalog; an existing schema, table or object; a catalog row that another session
@@ -231,12 +216,12 @@ package final class PostgresConnection {
     try body()
   }
 
-  /// Rolls back an open transaction, whatever its state. A lost connection has no transaction.
+  /// Rolls back the open transaction, if there is one.
   package func rollback() {
     if isUsable, isInTransaction { _ = try? execute("ROLLBACK") }
   }
 
-  /// Sends one statement with its parameters. In the extended protocol, a text may contain only one statement.
+  /// Sends one statement with its parameters.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-flow.html, section 55.2.3.
   func sendParameters(_ sql: String, _ parameters: [String?]) throws {
@@ -254,8 +239,7 @@ package final class PostgresConnection {
     }
   }
 
-  /// Throws if a text contains a NUL. libpq reads a text only up to a NUL, so the rest would be lost without an error.
-  /// PostgreSQL's texts cannot contain a NUL, and the thrown error equals the server's.
+  /// Throws if a text contains a NUL, because libpq would ignore the rest of the text.
   func refuseNUL(_ sql: String, _ parameters: [String?]) throws {
     guard sql.utf8.contains(0) || parameters.contains(where: { $0?.utf8.contains(0) ?? false }) else { return }
     var error = PostgresError(
@@ -265,7 +249,7 @@ package final class PostgresConnection {
     throw error
   }
 
-  /// Reads all results of the statement that was sent; throws the first error.
+  /// Reads all results of the statement that was sent. Throws the first error.
   func finish(_ sql: String) throws -> (rows: [[String?]], touched: Int64) {
     var rows: [[String?]] = []
     var touched: Int64 = 0
@@ -284,7 +268,7 @@ package final class PostgresConnection {
     return (rows, touched)
   }
 
-  /// Waits for the next result of a statement without blocking in libpq, so that ``interrupt`` takes effect.
+  /// Waits for the next result of a statement, so that ``interrupt`` takes effect; nil after the last one.
   func nextResult(_ sql: String) throws -> OpaquePointer? {
     var isCancelled = false
     while PQisBusy(handle) == 1 {
@@ -295,9 +279,8 @@ package final class PostgresConnection {
     return PQgetResult(handle)
   }
 
-  /// Waits until the connection's socket is ready, at most one second. If ``interrupt`` or ``onWait`` demands it, asks
-  /// the server to cancel the statement. Asks again every 200 ms, as the first request may have come before the
-  /// statement began.
+  /// Waits until the connection's socket is ready, at most one second. Cancels the statement if ``interrupt`` or
+  /// ``onWait`` demands it.
   func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
       pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),
@@ -370,7 +353,6 @@ package final class PostgresConnection {
     return error
   }
 
-  /// Returns a message of libpq as one line.
   static func line(_ text: UnsafePointer<CChar>?) -> String {
     guard let text else { return "" }
     let lines = String(cString: text).split(separator: "\n").map { $0.drop { $0 == "\t" || $0 == " " } }

@@ -1,10 +1,10 @@
 import Changes
 
-/// An error of the server or of libpq, with SQLSTATE and message fields. It has the statement, but never its values.
+/// An error of the server or of libpq, with its SQLSTATE and its statement, but without values.
 ///
 /// Source: https://www.postgresql.org/docs/15/errcodes-appendix.html
 package struct PostgresError: Error, CustomStringConvertible {
-  /// The SQLSTATE, five characters; empty if libpq itself failed without an answer of a server.
+  /// The SQLSTATE, five characters; empty if no server answered.
   package var sqlState: String
   package var message: String
   package var detail = ""
@@ -13,11 +13,11 @@ package struct PostgresError: Error, CustomStringConvertible {
   package var column = ""
   package var constraint = ""
   package var sql = ""
-  /// The place in the log of the change that a logical stream could not send, such as `0/22A52A8`; empty otherwise.
+  /// The LSN of the change that a logical stream could not send, such as `0/22A52A8`; empty otherwise.
   package var lsn = ""
   /// The host and the database of the connection, without a password.
   package var place: String
-  /// Whether the connection is lost. The outcome of the statement is then unknown, and no row is at fault.
+  /// Whether the connection is lost. The outcome of the statement is then unknown.
   package var isConnectionLost: Bool
 
   package init(sqlState: String, message: String, place: String, isConnectionLost: Bool) {
@@ -29,22 +29,22 @@ package struct PostgresError: Error, CustomStringConvertible {
 
   /// Whether a constraint of the table refused the row (class 23).
   package var isConstraint: Bool { sqlState.hasPrefix("23") }
-  /// Whether a NOT NULL or CHECK constraint failed. The detail of such an error has the whole row, with all its values.
+  /// Whether a NOT NULL or CHECK constraint failed. The detail of such an error has all values of the row.
   var isOfWholeRow: Bool { ["23502", "23514"].contains(sqlState) }
   package var isUniqueness: Bool { sqlState == "23505" }
   /// Whether a data type refused the value (class 22).
   package var isBadValue: Bool { sqlState.hasPrefix("22") }
-  /// Whether the transaction may work if it is run again: a deadlock, a serialization failure, a lock time-out.
+  /// Whether another attempt of the transaction may succeed, as after a deadlock or a lock timeout.
   package var isTransient: Bool { ["40001", "40P01", "55P03"].contains(sqlState) || isOfTwins }
-  /// Whether two sessions created the same object at the same moment, so that one of them failed.
+  // Two sessions created the same object at the same time, and one of them failed.
   private var isOfTwins: Bool {
     sqlState == "23505" && constraint.hasPrefix("pg_") && constraint.hasSuffix("_index")
   }
-  /// Whether an object was dropped while the server's catalogs were read.
+  /// Whether an object was dropped while the catalogs were read.
   var isOfDropped: Bool {
     ["XX000", "42P01", "42704", "42703"].contains(sqlState)
   }
-  /// Whether PostgreSQL cannot send a row, because one value or the whole row exceeds 1 GB as text.
+  /// Whether PostgreSQL cannot send a row, because it exceeds 1 GB as text.
   package var isOversized: Bool {
     guard sql.hasPrefix("COPY (") || sql.hasPrefix("START_REPLICATION") else { return false }
     return sqlState == "54000" || (sqlState == "XX000" && message.hasPrefix("invalid memory alloc request size"))
@@ -53,8 +53,7 @@ package struct PostgresError: Error, CustomStringConvertible {
   package var isPrivilege: Bool { sqlState == "42501" }
   /// Whether the statement was cancelled, as Cairn does when a worker must stop.
   package var isCancelled: Bool { sqlState == "57014" }
-  /// Whether the server is shutting down, starting up or unreachable, or has ended this connection. A later attempt may
-  /// succeed.
+  /// Whether the server cannot be reached or has ended this connection. A later attempt may succeed.
   package var isServerGone: Bool {
     isConnectionLost
       || ["57P01", "57P02", "57P03", "57P05", "53300", "08000", "08001", "08003", "08004", "08006"].contains(sqlState)
@@ -65,7 +64,7 @@ package struct PostgresError: Error, CustomStringConvertible {
     return message + (detail.isEmpty ? "" : "; \(detail)") + code + (sql.isEmpty ? "" : ", in: \(sql.prefix(300))")
   }
 
-  /// The error for the operator: it names the database, the failure, and the next step.
+  /// The error for the operator, with the database and the next step.
   package var asCairnError: CairnError {
     let text = message + (detail.isEmpty ? "" : ": \(detail)")
     if isOfTwins {

@@ -2,8 +2,8 @@ import Changes
 
 // These functions interpret the rows of the catalog.
 extension PostgresTable {
-  /// Returns an SQL condition that is true if a table could be captured. `c` is the table's row of pg_class, and `n`
-  /// its schema's row of pg_namespace.
+  /// Returns an SQL condition that is true if a table could be captured. `c` and `n` are its rows of pg_class and
+  /// pg_namespace.
   package static func isUsers(_ c: String, _ n: String) -> String {
     """
     \(c).relkind IN ('r', 'p', 'f') AND NOT \(c).relispartition AND \(c).relpersistence <> 't'
@@ -15,12 +15,11 @@ extension PostgresTable {
 
   struct Index {
     var isPrimary, isReplicaIdentity, isPlain: Bool
-    /// Whether the index belongs to a DEFERRABLE constraint. PostgreSQL does not accept such an index as replica
-    /// identity.
+    /// Whether the index belongs to a DEFERRABLE constraint, which PostgreSQL does not accept as replica identity.
     var isDeferrable: Bool
-    /// The catalog's numbers of the index's key columns.
+    /// The numbers of the index's key columns in the catalog.
     var columns: [Int]
-    /// The text of the index as a table constraint; empty for an index without a constraint.
+    /// The index as a table constraint in SQL; empty for an index without a constraint.
     var constraint: String
   }
 
@@ -85,11 +84,10 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the index in `schema.columns` of the column that has this number in the catalog; nil if there is none.
+  // The index in `schema.columns` of the column with this catalog number.
   private func place(_ number: Int) -> Int? { details.firstIndex { $0.number == number } }
 
-  /// Returns the indexes in `schema.columns` of the columns of a PostgreSQL index. Nil if one of the columns is
-  /// generated, because the log lacks its values.
+  // Nil if a column is generated, because the log lacks its values.
   private func places(of index: Index) -> [Int]? {
     let places = index.columns.compactMap(place)
     return places.count == index.columns.count ? places : nil
@@ -133,22 +131,15 @@ extension PostgresTable {
       timing: row[6] == "true" ? .deferred : row[7] == "true" ? .deferrable : .immediate)
   }
 
-  /// Returns the names of the columns that a foreign key references; nil if the names cannot be separated.
-  ///
-  /// The catalog's text has U+001F between two names. The names cannot be separated if one of them contains that
-  /// character.
+  // U+001F separates the names in the catalog's text. Nil if a name contains it.
   private static func references(_ text: String, _ columns: [Int]) -> [String]? {
     if columns.count == 1 { return [text] }
     let names = text.utf8.split(separator: 0x1f, omittingEmptySubsequences: false)
     return names.count == columns.count ? names.map { String(decoding: $0, as: UTF8.self) } : nil
   }
 
-  /// Reads the partitions that contain rows. Sets ``refusal`` if PostgreSQL logs too few columns of old rows for one of
-  /// these partitions.
-  ///
-  /// `publish_via_partition_root` sends an old row as a row of the partitioned table, with NULL for each column that
-  /// the partition did not log (pgoutput.c, `pgoutput_change`). So each partition must log all columns of the table's
-  /// replica identity.
+  // Each partition must log all columns of the table's replica identity, because pgoutput sends NULL for the others. If
+  // one does not, ``refusal`` is set.
   private mutating func readPartitions(_ rows: [[String?]], identity: String) {
     schema.flags.insert(.partitioned)
     let leaves = rows.map(Leaf.init)
@@ -186,11 +177,10 @@ extension PostgresTable {
   private struct Leaf {
     let file, namespace, name: String
     let hasIdentity: Bool
-    /// The replica identity of the partition; nil if the document was written by an earlier version of Cairn.
+    // Nil in a document of a version of Cairn that did not read it.
     let identity: String?
-    /// The columns of an old row that PostgreSQL logs for the partition, by their numbers in the partitioned table.
+    /// The columns of an old row that PostgreSQL logs, by their numbers in the partitioned table.
     let columns: Set<Int>
-    /// Whether the partition is unlogged: the server then does not log its changes.
     let isUnlogged: Bool
 
     init(_ row: [String?]) {
@@ -211,8 +201,7 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the key of a generated column's entry in ``forms``, such as `generated 3`. `number`: the column's number
-  /// in the catalog.
+  /// Returns the key in ``forms`` for the generated column with this catalog number.
   package static func generatedForm(_ number: Int) -> String { "generated \(number)" }
 
   private mutating func readForms(_ document: CatalogDocument) {

@@ -3,70 +3,62 @@ import Changes
 /// A table of a PostgreSQL database: its definition, and the other facts that capture needs.
 package struct PostgresTable: Sendable {
   package var oid: UInt32
-  /// The definition of the table. Its `epoch`, which numbers the successive definitions of a table, is 0 here: capture
-  /// sets it.
+  /// The definition of the table. Capture sets its `epoch`, which is 0 here.
   package var schema: TableSchema
-  /// Further facts from the catalog about each column of ``schema``, in the same order.
+  /// Further facts about each column of ``schema``, in the same order.
   package var details: [Detail] = []
   package var isPartitioned: Bool
-  /// The partitions that contain rows, each as its oid and the number of its file, such as `16402:16410`. A changed
-  /// list means that rows may have appeared or vanished without change records.
+  /// The partitions that contain rows, each as the oid and the file, such as `16402:16410`. A changed list can mean
+  /// that rows came or went without change records.
   package var partitions: [String] = []
-  /// The number of rows that the planner estimates; 0 if it has no estimate.
+  /// The number of rows that the planner estimates; 0 for no estimate.
   package var estimatedRows: UInt64
-  /// Whether the session's role may do everything that the table's owner may.
+  /// Whether the session's role has the rights of the table's owner.
   package var isOwned: Bool
   package var owner: String
-  /// The sequences from which the table's columns take values, each by schema and name.
+  /// The sequences that give values to the table's columns.
   package var sequences: [(namespace: String, name: String)]
-  /// The definitions that decide how values print: labels of enums, attributes of composite types. If one changes,
-  /// stored values print differently. Generated columns have entries too, because ``schema`` does not list them.
+  /// The definitions that decide how stored values print, such as the labels of an enum.
   package var forms: [NameKey: String] = [:]
   /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: Refusal?
 
   package struct Detail: Equatable, Sendable {
-    /// The oid of the column's type, and the type's modifier, as in a relation message of the replication protocol.
+    /// The oid of the column's type, as in a relation message of the replication protocol.
     package var type: UInt32
     package var modifier: Int32
-    /// The number of the column in the catalog, which identifies the column as long as it exists.
+    /// The number of the column in the catalog, which never changes.
     package var number: Int
-    /// The value of the column in rows that are older than the column. Nil: the value is NULL, or a rewrite of the
-    /// table has given every row a value of its own.
+    /// The value of the column in rows that are older than the column; nil for NULL, or after a rewrite of the table.
     @ByBytes package var missing: String? = nil
-    /// Whether the column or its type has a default.
     package var mayHaveDefault = false
   }
 
   package struct Refusal: Sendable {
     package let reason: String
-    /// The statements by which an operator makes the table capturable, separated by "; "; empty if there are none.
+    /// The statements that make the table capturable, separated by "; "; empty for none.
     package let mend: String
-    /// Whether capture leaves the table out instead of failing, as it does with a foreign table.
+    /// Whether capture skips the table, such as a foreign table, instead of failing.
     package let isHarmless: Bool
-    /// Whether the reason is a partition that is unlogged, or for which PostgreSQL logs too few columns of old rows.
-    /// Applications can write its rows, but capture would miss changes.
+    /// Whether the reason is a partition that logs too little. Capture would miss changes of its rows.
     package var isOfPartition = false
-    /// Whether the reason is a generated column in the key. Applications can update and delete rows, but the log lacks
-    /// the keys of these rows.
+    /// Whether the reason is a generated column in the key. The log then lacks the keys of rows.
     package var isOfGenerated = false
-    /// Whether the reason is another table with the same full name, or with a name that two-way replication treats as
-    /// equal: `Item`, `item`.
+    /// Whether the reason is another table whose name is equal, or differs only in case in two-way replication.
     package var isOfName = false
-    /// Whether the reason is two columns whose names two-way replication treats as equal, such as `Code` and `code`.
-    /// Applications can still update and delete rows of the table.
+    /// Whether the reason is two columns whose names differ only in case, in two-way replication.
     package var isOfColumns = false
   }
 
-  /// The name of the table in patterns and messages, `schema.name`; without the schema if that is `public`.
+  /// The table's name in patterns and messages: `schema.name`, or `name` in schema `public`.
   package var displayName: String { schema.displayName }
 
-  /// The table in SQL. `ONLY` excludes tables that inherit from it, which have rows of their own.
+  /// The table in SQL. `ONLY` excludes tables that inherit from it.
   package var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }
 
 extension TableSchema {
-  /// The name of a PostgreSQL table in patterns and messages, see ``PostgresTable/displayName``.
+  /// The table's name in patterns and messages: `schema.name`, or `name` in schema `public`.
   package var displayName: String { namespace.hasSameBytes(as: "public") ? name : "\(namespace).\(name)" }
 
   /// The schema and the name of the table, each quoted for SQL.
@@ -82,7 +74,7 @@ extension TablePatterns {
 
   package func includes(_ table: TableSchema) -> Bool { includes(namespace: table.namespace, name: table.name) }
 
-  /// Returns whether the list includes a table of PostgreSQL. A pattern may name the schema or not.
+  /// Returns whether the list includes a PostgreSQL table. A pattern may name the schema or not.
   package func includes(namespace: String, name: String) -> Bool {
     let full = "\(namespace).\(name)"
     // A pattern with a dot is compared with the full name, any other with the bare name: both to include and to
@@ -98,11 +90,8 @@ extension TablePatterns {
 }
 
 extension PostgresConnection {
-  /// Returns the users' tables, in order of schema and name. It leaves out the server's own tables, temporary tables,
-  /// tables in schema `cairn`, and tables of extensions. It returns a partitioned table, but not its partitions. A
-  /// table that cannot be captured has a ``PostgresTable/refusal``.
-  ///
-  /// Within ``catalog(patience:_:)``, all tables are read in one snapshot.
+  /// Returns the tables of users, in order of schema and name. A table that cannot be captured has a
+  /// ``PostgresTable/refusal``.
   ///
   /// - Parameter isMeant: Returns whether the table with this schema and name is wanted. The definition of an unwanted
   ///   table is not read, because that could wait for a session that has the table locked.
@@ -119,8 +108,8 @@ extension PostgresConnection {
     return tables
   }
 
-  /// Returns the tables of ``userTables(_:)``, read in one snapshot. If other sessions keep tables locked longer than
-  /// `patience`, each table is read separately, and `locked` has those that are still locked, without columns.
+  /// Returns the tables of ``userTables(_:)``, read in one snapshot. `locked` has tables that other sessions keep
+  /// locked, without columns.
   ///
   /// - Parameter patience: An SQL statement that sets `lock_timeout` for the transaction.
   package func userTables(
@@ -152,8 +141,7 @@ extension PostgresConnection {
     return (tables, locked)
   }
 
-  /// The number of locked tables for which ``userTables(patience:_:)`` waits up to 100 ms each. For each further one,
-  /// it waits up to 1 ms.
+  // Each is waited for up to 100 ms, and each further one up to 1 ms.
   private static let lockedTablesWaited = 10
 
   /// Returns the tables of ``userTables(_:)`` without their columns. The call waits for no lock.
@@ -163,7 +151,6 @@ extension PostgresConnection {
     }
   }
 
-  /// Returns the oid, the schema and the name of each users' table, in order of schema and name.
   private func listedTables() throws -> [[String?]] {
     try query(
       """
@@ -172,7 +159,7 @@ extension PostgresConnection {
       """)
   }
 
-  /// Returns the table with an oid; nil if there is none. A table whose definitions are too large has a refusal.
+  /// Returns the table with an oid; nil if there is none. A table with too large definitions has a refusal.
   package func table(_ oid: UInt32) throws -> PostgresTable? {
     try measured([[String(oid)]]).refused.first ?? document(of: oid)
   }
@@ -181,10 +168,7 @@ extension PostgresConnection {
     "{\(oids.map(String.init).joined(separator: ","))}"
   }
 
-  /// Separates tables whose definitions can be read from tables whose definitions are too large. Returns the latter
-  /// with a refusal and without columns, so that no role can exhaust Cairn's memory with a huge definition.
-  ///
-  /// - Parameter listed: Rows of which the first field is a table's oid.
+  // A huge definition could exhaust Cairn's memory, so such a table gets a refusal and no columns.
   private func measured(_ listed: [[String?]]) throws -> (readable: Set<UInt32>, refused: [PostgresTable]) {
     let sizes = try query(
       """
@@ -217,11 +201,8 @@ extension PostgresConnection {
     try PostgresTable(CatalogDocument(first("SELECT \(CatalogDocument.sql(of: "$1::oid"))", [String(oid)]) ?? ""))
   }
 
-  /// Runs `body`, which reads catalogs, in one snapshot. Functions such as `pg_get_indexdef` read the present catalogs
-  /// instead. They fail if an index or a table of the snapshot has just been dropped. Then `body` runs again.
-  ///
-  /// These functions also wait for a session that has the table locked. `patience` is an SQL statement that limits this
-  /// wait. After the limit, an error with `isLockTimeout` is thrown.
+  /// Runs `body`, which reads catalogs, in one snapshot. `body` runs again if an object was dropped meanwhile.
+  /// `patience` is an SQL statement that limits waits for locks.
   package func catalog<T>(patience: String = "", _ body: () throws -> T) throws -> T {
     var attempts = 1
     while true {
@@ -239,8 +220,7 @@ extension PostgresConnection {
 }
 
 extension PostgresTable {
-  /// Sorts tables by schema and name. Sets ``refusal`` of tables whose full names are equal, because Cairn cannot
-  /// distinguish them.
+  // Tables with equal full names get a ``refusal``, because Cairn cannot distinguish them.
   fileprivate static func arrange(_ tables: inout [PostgresTable]) {
     tables.sort { one, other in
       let (left, right) = (one.schema, other.schema)
@@ -251,9 +231,8 @@ extension PostgresTable {
     refuseAmbiguousNames(&tables)
   }
 
-  /// Sets ``refusal`` of tables whose full names are equal, such as table `b.c` in schema `a` and table `c` in schema
-  /// `a.b`. Cairn identifies a table by its full name. Also sets it for a table with two columns whose names are equal
-  /// in Unicode.
+  /// Sets the ``refusal`` of tables with equal full names, such as table `b.c` in schema `a` and table `c` in schema
+  /// `a.b`.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.nameKey })
     for group in names.values where group.count > 1 {
@@ -278,8 +257,8 @@ extension PostgresTable {
 
 // Row versions of two-way replication name tables and columns as SQLite does: without regard to the case of ASCII letters.
 extension PostgresTable {
-  /// Sets ``refusal`` of each table whose name differs from that of an older table only in the case of ASCII letters.
-  /// Also sets it for each table in which the names of two columns differ only in this way.
+  /// Sets the ``refusal`` of each table whose name differs only in case from an older table's. Also of a table with two
+  /// such columns.
   package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
     for group in names.values where group.count > 1 {
@@ -294,7 +273,7 @@ extension PostgresTable {
     for index in tables.indices { tables[index].refuseLikeColumns() }
   }
 
-  /// Sets ``refusal`` if the names of two columns of the table differ only in the case of ASCII letters.
+  /// Sets the ``refusal`` of a table with two columns whose names differ only in the case of ASCII letters.
   package mutating func refuseLikeColumns() {
     guard refusal == nil, let (one, other) = schema.likeColumns else { return }
     refusal = .init(
@@ -305,8 +284,8 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
-  /// Returns the full names of users' tables, by their form in lower case. If several names differ only in the case of
-  /// ASCII letters, only that of the oldest table is included.
+  /// Returns the full names of users' tables by their form in lower case. Of names that differ only in case, the oldest
+  /// table's is used.
   package func oldestNames() throws -> [NameKey: String] {
     let rows = try query(
       """
@@ -318,8 +297,7 @@ extension PostgresConnection {
     }
   }
 
-  /// Returns the name of an older users' table that looks like `table`: their full names differ only in the case of
-  /// ASCII letters. Nil if there is none.
+  /// Returns the name of an older table that differs from `table`'s only in case; nil if there is none.
   package func olderLookAlike(of table: TableSchema) throws -> String? {
     // Under collation "C", lower() changes ASCII letters only.
     try query(

@@ -1,12 +1,8 @@
-/// Finds the objects of a PostgreSQL database that the server uses when it computes an expression, a column, an index
-/// or a partition key. The search follows the dependencies in `pg_depend`.
-///
-/// These objects are functions, operators, types with their components, constraints of domains, and casts between a
-/// user-defined type and a built-in one. `pg_depend` lacks the type that a polymorphic function returns. So the search
-/// also includes the array, range and multirange types of a type: `multirange(anyrange)` makes a multirange of a range.
+/// Finds the functions, types and other objects that the server uses for an expression, a column, an index or a
+/// partition key.
 package enum ReachedCode {
-  /// The SQL term `reach(kind, object, class, oid)` of a WITH RECURSIVE, which lists the objects that are found. The
-  /// term `part` before it has the same columns, and lists the objects where the search begins.
+  /// The term `reach(kind, object, class, oid)` of a WITH RECURSIVE, which lists the found objects. A term `part`
+  /// before it lists where to begin.
   package static let text = """
     reach(kind, object, class, oid) AS (
       SELECT kind, object, class, oid FROM part

@@ -8,33 +8,28 @@ import SystemKit
 /// Source: https://www.postgresql.org/docs/15/protocol-replication.html
 package final class ReplicationStream {
   package enum Event {
-    /// A message of the output plugin; the bytes are valid until the next call.
+    /// A message of the output plugin, valid until the next call.
     case data(UnsafeRawBufferPointer)
-    /// A message without data: every transaction that committed before `end` has been sent.
+    /// A message without data. Every transaction that committed before `end` has been sent.
     case keepalive(end: LSN, wantsReply: Bool)
-    /// No event arrived in time.
     case nothing
   }
 
-  /// The size of a message, in bytes, above which a new connection is worth its cost. libpq keeps memory for the
-  /// largest message until its connection ends.
+  /// The size of a message, in bytes, above which a new connection pays off, because libpq keeps the memory.
   package static let usualBytes = 64 << 20
   /// Whether a message was larger than ``usualBytes``.
   package private(set) var hasGrown = false
 
   private let connection: PostgresConnection
   private var buffer: UnsafeMutablePointer<CChar>?
-  /// The number of messages since the socket was last empty; the server sends each message separately.
+  // Since the socket was last empty.
   private var runLength = 0
   private static let runLengthMin = 32
-  /// The pause in µs after which the socket is read again if messages arrive in quick succession. Waking up for each
-  /// message would cost both ends more.
+  // The pause before the socket is read again costs both ends less than to wake up for each message.
   private static let gatherMicroseconds: UInt32 = 200
 
-  /// Starts the stream at the slot's confirmed position, on a connection for
-  /// ``PostgresConnection/Purpose/replication``.
-  ///
-  /// `publication` is a name as in the catalog. Errors: ``PostgresError``, with 55006 if the slot is in use.
+  /// Starts the stream at the slot's confirmed position. Throws ``PostgresError``, with SQLSTATE 55006 if the slot is
+  /// in use.
   package init(_ connection: PostgresConnection, slot: String, publication: String) throws {
     self.connection = connection
     let sql =
@@ -51,7 +46,7 @@ package final class ReplicationStream {
 
   deinit { PQfreemem(buffer) }
 
-  /// Returns the next event. Waits for it up to `milliseconds`, or until the descriptor `interrupt` is readable.
+  /// Returns the next event. Waits for up to `milliseconds`, or until the descriptor `interrupt` is readable.
   package func next(milliseconds: Int32, interrupt: Int32 = -1) throws -> Event {
     Pulse.beat()
     PQfreemem(buffer)
@@ -78,8 +73,7 @@ package final class ReplicationStream {
     return try decode(UnsafeRawBufferPointer(start: buffer, count: Int(count)))
   }
 
-  /// Ends the stream. Then the slot is free, and the connection can begin another stream. That stream sends the
-  /// messages again that were in transit.
+  /// Ends the stream, so that the slot is free. A later stream sends unconfirmed messages again.
   package func end() throws {
     let sql = "START_REPLICATION"
     guard PQputCopyEnd(connection.handle, nil) == 1 else { throw connection.failure(sql) }
@@ -97,7 +91,7 @@ package final class ReplicationStream {
     _ = try connection.finish(sql)
   }
 
-  /// Returns the error with which the server ended the stream. The server may also have ended it to shut down.
+  // The server may also have ended the stream to shut down.
   private func ended() -> any Error {
     do { _ = try connection.finish("START_REPLICATION") } catch { return error }
     return PostgresError(
@@ -120,7 +114,7 @@ package final class ReplicationStream {
     }
   }
 
-  /// Reports positions in the log to the server, which may forget everything before `flushed`.
+  /// Reports positions in the log to the server, which may delete everything before `flushed`.
   package func report(received: LSN, flushed: LSN, wantsReply: Bool = false) throws {
     var message: [UInt8] = []
     message.reserveCapacity(34)

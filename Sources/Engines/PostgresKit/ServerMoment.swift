@@ -3,7 +3,7 @@ package struct ServerMoment: Equatable, Sendable {
   private static let newMax: UInt64 = 10_000
   /// The number of the first transaction that had not begun.
   package let end: UInt64
-  /// The numbers of the transactions before `end` that were still running, without subtransactions.
+  /// The numbers of the transactions before `end` that were still running.
   package let running: Set<UInt64>
 
   /// Reads the text that the server prints, such as `10:20:10,14`; nil for any other text.
@@ -15,8 +15,7 @@ package struct ServerMoment: Equatable, Sendable {
     (self.end, self.running) = (end, Set(running))
   }
 
-  /// Returns the numbers of the transactions that ended between `earlier` and this moment. Nil if they may be too many,
-  /// or if `earlier` is not earlier.
+  /// Returns the numbers of the transactions that ended between `earlier` and this moment; nil if they are too many.
   package func ended(since earlier: ServerMoment) -> [UInt64]? {
     guard end >= earlier.end, end - earlier.end < Self.newMax else { return nil }
     return (earlier.running.sorted() + Array(earlier.end..<end)).filter { !running.contains($0) }

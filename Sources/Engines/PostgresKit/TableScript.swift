@@ -1,13 +1,10 @@
 import Changes
 
-/// The SQL statements that create a table with the objects that it needs, such as types and sequences. They do not fail
-/// if some of these objects exist already. An existing enum gets the labels that it lacks; other existing types,
-/// sequences and tables keep their definitions.
+/// The SQL statements that create a table with its types and sequences, unless these exist.
 struct TableScript {
   let table: PostgresTable
   let document: CatalogDocument
-  /// The PRIMARY KEY, UNIQUE and EXCLUDE constraints in SQL, one for each index; empty for an index without a
-  /// constraint.
+  /// The constraints of the indexes in SQL; empty for an index without a constraint.
   let constraints: [String]
 
   var text: String {
@@ -59,7 +56,7 @@ struct TableScript {
     return line + (column[3] == "true" ? " NOT NULL" : "")
   }
 
-  /// Returns the options of a sequence without its type, because an identity column has the type already.
+  // An identity column has the type already.
   private static func withoutType(_ options: String) -> String {
     let words = options.split(separator: " ")
     return words.drop { $0 != "INCREMENT" }.joined(separator: " ")

@@ -1,12 +1,11 @@
 import Changes
 
-/// The SQL statements that create types which are not built in: enums, domains, composites, ranges, and the extensions
-/// that define types.
+/// The SQL statements that create types which are not built in, such as enums and domains.
 struct TypeScript {
   private let document: CatalogDocument
   private let types: [NameKey: [String?]]
   private var seen: Set<NameKey> = []
-  /// The most types of which one depends on the next. A role that may create types can make a longer chain of domains.
+  // A role that may create types can make a longer chain of domains.
   static let depthMax = 200
   private var depth = 0
 
@@ -15,9 +14,8 @@ struct TypeScript {
     types = Dictionary(document[.type].map { (NameKey($0[0] ?? ""), $0) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// Returns the statements that create the type with an oid, in the order in which they must run. Empty for a built-in
-  /// type, and for a type whose statements an earlier call returned. Types that a chain of ``depthMax`` types depends on
-  /// are left out.
+  /// Returns the statements that create the type with an oid, in their order. Empty for a built-in type, and for a type
+  /// that an earlier call returned.
   mutating func statements(for oid: String) -> [String] {
     guard depth < Self.depthMax else { return [] }
     depth += 1
@@ -58,8 +56,7 @@ struct TypeScript {
     }
   }
 
-  /// Returns the statements that create an enum. An existing type with fewer labels gets the missing ones, each at its
-  /// place: the last label first, at the end, and every other one before the label that follows it.
+  // An existing enum gets its missing labels, from the last to the first, each before the label that follows it.
   private func enumeration(_ type: String, _ oid: String) -> [String] {
     let labels = document[.label].filter { $0[0] == oid }.compactMap { $0[2]?.postgresLiteral }
     var statements = [Self.guarded("CREATE TYPE \(type) AS ENUM (\(labels.joined(separator: ", ")))")]
@@ -72,8 +69,7 @@ struct TypeScript {
     return statements
   }
 
-  /// Returns a statement that does nothing if the type exists already. CREATE TYPE has no IF NOT EXISTS, so a DO block
-  /// catches the error.
+  // CREATE TYPE has no IF NOT EXISTS, so a DO block ignores the error.
   private static func guarded(_ statement: String) -> String {
     "DO " + " BEGIN \(statement); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }
