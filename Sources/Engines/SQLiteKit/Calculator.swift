@@ -2,18 +2,16 @@ import CSQLite
 import CShims
 import Changes
 
-/// Evaluates SQL expressions over the columns of one row, in a database in memory that holds nothing else.
-///
-/// The expressions of generated columns are allowed: literals, columns and deterministic scalar functions. SQLite
-/// itself refuses subqueries, aggregates, `random()`, the time of day, parameters and anything with an effect.
+/// Evaluates SQL expressions over the columns of one row, in an empty database in memory. Only the expressions of
+/// generated columns are allowed.
 ///
 /// Source: https://sqlite.org/gencol.html
 package final class Calculator {
   package struct Column {
     package var name: String
-    /// The type of the column as SQLite declares it; it decides the affinity.
+    /// The declared type of the column, which determines its affinity.
     package var type: String
-    /// The collation of the column: `BINARY`, `NOCASE` or `RTRIM`; empty means `BINARY`.
+    /// The collation of the column: `BINARY`, `NOCASE` or `RTRIM`; empty for `BINARY`.
     package var collation: String
     package init(name: String, type: String, collation: String = "") {
       (self.name, self.type, self.collation) = (name, type, collation)
@@ -73,15 +71,14 @@ package final class Calculator {
     }
   }
 
-  /// Sets the row over which expressions are evaluated. The memory of its values must stay valid until they have been
-  /// evaluated.
+  /// Sets the row for the expressions. The memory of its values must stay valid until they are evaluated.
   package func set(_ row: [ColumnView]) throws {
     limit.allow(Self.instructionsMax)
     for (index, value) in row.enumerated() { try write.bind(value, at: index + 1) }
     while try write.step() {}
   }
 
-  /// Returns whether the first expression of a group of expressions is true for the row of ``set(_:)``.
+  /// Returns whether the first expression of a group is true for the row of ``set(_:)``.
   package func isTrue(_ group: Int) throws -> Bool {
     let statement = reads[group]
     limit.allow(Self.instructionsMax)
@@ -89,8 +86,7 @@ package final class Calculator {
     return try statement.step() && statement.integer(0) == 1
   }
 
-  /// Calls `body` with the index and value of each expression of a group, in order. The views are valid during the
-  /// call.
+  /// Calls `body` with the index and value of each expression of a group. The values are valid during the call.
   package func values(_ group: Int, _ body: (Int, ColumnView) throws -> Void) throws {
     let statement = reads[group]
     limit.allow(Self.instructionsMax)

@@ -2,19 +2,14 @@ import CSQLite
 import Glibc
 import SystemKit
 
-/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on its own thread. The commits of an
-/// application write twice as much under capture, so they should not wait for that.
-///
-/// SQLite can write the log from its start again only when the file has all of it. While an application writes without
-/// a pause, that may never happen. So if the log has reached ``pagesMax``, the commit itself checkpoints, as in plain
-/// SQLite.
+/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on its own thread, instead of an
+/// application's commits.
 ///
 /// Source: https://sqlite.org/wal.html#checkpointing
 package final class Checkpointer: @unchecked Sendable {
-  /// The growth of the log, in pages, after which the thread writes it back again.
+  // Pages.
   static let pagesStep: Int32 = 500
-  /// The size of the log, in pages, from which an application's commit writes it back. It is 16 MiB with pages of the
-  /// usual size, four times SQLite's default.
+  // Pages: 16 MiB with pages of the usual size, four times SQLite's default.
   static let pagesMax: Int32 = 4000
 
   private let path: String
@@ -22,15 +17,14 @@ package final class Checkpointer: @unchecked Sendable {
   private var isDue = false
   private var isAtWork = false
   private var isEnding = false
-  /// The thread that writes the log back. It is created when there is work for it, so a rare writer has none.
+  // Created when there is work, so a rare writer has no thread.
   private var thread: WorkerThread<Void>?
-  /// The size of the log, in pages, when the thread was last woken. Only the application's thread uses it.
+  // In pages, when the thread was last woken. Only the application's thread uses it.
   private var told: Int32 = 0
 
   private init(_ path: String) { self.path = path }
 
-  /// Replaces SQLite's own `wal_autocheckpoint` on a connection, until the application sets `wal_autocheckpoint`
-  /// itself. Returns nil for a database without a file.
+  /// Replaces SQLite's own `wal_autocheckpoint` on a connection. Returns nil for a database without a file.
   static func watch(_ handle: OpaquePointer) -> Checkpointer? {
     guard let path = sqlite3_db_filename(handle, "main").map({ String(cString: $0) }), !path.isEmpty else { return nil }
     let checkpointer = Checkpointer(path)
@@ -44,9 +38,7 @@ package final class Checkpointer: @unchecked Sendable {
     return checkpointer
   }
 
-  /// Wakes the thread, or runs the checkpoint itself if the log is too large. SQLite calls this function after a
-  /// commit, with the size of the log in pages. A failed checkpoint does not fail the commit: the next commit tries
-  /// again.
+  // SQLite calls this after a commit, with the size of the log in pages. A failed checkpoint does not fail the commit.
   private func committed(_ handle: OpaquePointer, _ name: UnsafePointer<CChar>, _ pages: Int32) {
     let isMain = strcmp(name, "main") == 0
     guard isMain, pages < Self.pagesMax else {
@@ -90,12 +82,8 @@ package final class Checkpointer: @unchecked Sendable {
 
   private func checkpoint() { Self.checkpoint(path) }
 
-  /// Writes the log of a file back. Opens connections for this and closes them afterwards, because some operations of
-  /// an application need exclusive access to the file.
-  ///
-  /// A second connection keeps a read transaction open during the checkpoint, so no commit of the application can
-  /// restart the log. Up to SQLite 3.51.2, a checkpoint that runs while another connection resets the log may count
-  /// unwritten pages as written, and damage the file. Source: https://sqlite.org/wal.html#walresetbug
+  /// Writes the log of a file back, on connections of its own. A read transaction stays open meanwhile, against
+  /// SQLite's WAL-reset bug (https://sqlite.org/wal.html#walresetbug).
   ///
   /// - Parameter whileHeld: Called after the read transaction has begun, before the checkpoint.
   package static func checkpoint(_ path: String, whileHeld: () -> Void = {}) {
@@ -113,15 +101,14 @@ package final class Checkpointer: @unchecked Sendable {
     try? holder.execute("COMMIT")
   }
 
-  /// Waits until no checkpoint is running, so that only the application uses the file.
+  /// Waits until no checkpoint is running.
   func settle() {
     condition.lock()
     defer { condition.unlock() }
     while isDue || isAtWork { condition.wait() }
   }
 
-  /// Ends the thread. Call it after the connection's hook for commits to the log was removed, before the connection is
-  /// closed.
+  /// Ends the thread. Call it after the WAL hook of the connection was removed, and before the connection is closed.
   func end() {
     condition.lock()
     isEnding = true

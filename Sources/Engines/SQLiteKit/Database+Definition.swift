@@ -1,17 +1,14 @@
 import CSQLite
 import Changes
 
-/// Restricts a DDL statement to certain tables while SQLite prepares it. This check comes in addition to that of
-/// Cairn's own DDL parser.
+/// Restricts a DDL statement to certain tables while SQLite prepares it.
 private final class DefinitionGuard {
-  /// The names of the tables that the statement may touch, in lower case.
   let tables: Set<NameKey>
-  /// The first action of the statement that was refused; nil if all were allowed.
   var refused: String?
 
   init(_ tables: [String]) { self.tables = Set(tables.map { $0.sqliteKey }) }
 
-  /// Sets this guard as the authorizer of a connection. The guard must live as long as the authorizer is set.
+  /// Sets this guard as the authorizer of a connection. The guard must outlive that.
   func watch(_ handle: OpaquePointer) {
     sqlite3_set_authorizer(
       handle,
@@ -25,14 +22,13 @@ private final class DefinitionGuard {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// SQLite's own tables that a DDL statement may use: SQLite itself needs them for the statement, or to check an
-  /// altered table.
+  // SQLite itself needs these for a DDL statement, or to check an altered table.
   private static let own: Set<NameKey> = [
     "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
     "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",
   ]
 
-  /// Returns whether the DDL statement may perform an action. Source: https://sqlite.org/c3ref/c_alter_table.html
+  /// Returns whether the DDL statement may perform an action.
   func allows(_ action: Int32, _ first: String, _ second: String, _ database: String) -> Bool {
     // For this action the database is the first argument, and a column the last.
     if action == SQLITE_ALTER_TABLE { return ["main", "temp"].contains(first) && tables.contains(second.sqliteKey) }
@@ -54,12 +50,7 @@ private final class DefinitionGuard {
 }
 
 extension Database {
-  /// Runs one DDL statement, which may touch only `tables`, and no other file.
-  ///
-  /// SQLite itself refuses all other actions of the statement (`sqlite3_set_authorizer`): another table, ATTACH,
-  /// PRAGMA, a virtual table, a view. Text after the statement is an error, and nothing of it runs.
-  ///
-  /// A connection of an application keeps its own authorizer. There, only text after the statement is refused.
+  /// Runs one DDL statement, which may touch only `tables` and no other file. Text after the statement is an error.
   ///
   ///     try database.define("CREATE TABLE t(a)", tables: ["t"])
   ///

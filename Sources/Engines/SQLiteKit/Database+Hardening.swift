@@ -13,7 +13,7 @@ extension Database.Mode {
 }
 
 extension Database {
-  /// Applies SQLite's settings for hostile files: https://sqlite.org/security.html, section 1.
+  /// Applies SQLite's settings for hostile files (https://sqlite.org/security.html, section 1).
   func harden() {
     // No statement alters sqlite_master, shadow tables or the file itself, also in a hostile file.
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DEFENSIVE), 1)
@@ -24,11 +24,7 @@ extension Database {
     sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
   }
 
-  /// Whether the SQLite library regards its own JSON functions as unsafe in an untrusted schema, as 3.38 to 3.40 do. If
-  /// so, a table with `CHECK (json_valid(c))`, or an index of `c ->> 'name'`, could not be written.
-  ///
-  /// With such a library, Cairn sets `SQLITE_DBCONFIG_TRUSTED_SCHEMA`. The schema can then call more functions, but
-  /// only functions that compute values. ``forbidForeignCode()`` still denies functions to hostile files.
+  /// Whether the SQLite library treats its own JSON functions as unsafe in the schema of a file, as 3.38 to 3.40 do.
   static let misjudgesJSON: Bool = {
     guard let database = try? Database(path: ":memory:", mode: .create, busyTimeoutMilliseconds: 0, vfs: nil) else {
       return false
@@ -48,27 +44,21 @@ extension Database {
 
   var trustsSchema: Bool { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA)) != 0 }
 
-  /// Lets triggers of the file write to its virtual tables, as they do on an application's own connection.
-  ///
-  /// This is for sessions that write as an application does. Otherwise SQLite regards FTS5 in a trigger as unsafe.
+  /// Lets triggers of the file write to its virtual tables, such as FTS5, as on an application's own connection.
   package func trustSchema() {
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 1)
     takesQuotedTexts = true
   }
 
-  /// Whether a name in double quotes that is no column counts as a text (`SQLITE_DBCONFIG_DQS_DML`). SQLite's default
-  /// is true; it is false on a connection that Cairn opened for itself.
-  ///
-  /// If true, a column that an application has dropped would be read as a text: its own name, in each row. Source:
-  /// https://sqlite.org/quirks.html, section 8.
+  /// Whether a name in double quotes that is no column counts as a text (`SQLITE_DBCONFIG_DQS_DML`). A dropped column
+  /// would then read as its name.
   private(set) var takesQuotedTexts: Bool {
     get { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_DQS_DML)) != 0 }
     set { _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DQS_DML), newValue ? 1 : 0) }
   }
 
-  /// Runs `body` while a name in double quotes may be a text, as on the connections of applications
-  /// (``takesQuotedTexts``). Applications wrote the file's views and triggers under this rule, so `body` can use or
-  /// rename them. `body` must not contain the name of a column.
+  /// Runs `body` while a name in double quotes may be a text, as on the connections of applications. `body` must not
+  /// name a column.
   package func readingAsPrograms<T>(_ body: () throws -> T) rethrows -> T {
     let before = takesQuotedTexts
     takesQuotedTexts = true

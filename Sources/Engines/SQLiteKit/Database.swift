@@ -4,7 +4,7 @@ import Changes
 import Glibc
 import SystemKit
 
-/// A connection to one SQLite file. It owns the `sqlite3*`, and is for use on one thread.
+/// A connection to one SQLite file, for use on one thread.
 ///
 /// Source: https://sqlite.org/c3ref/intro.html
 package final class Database {
@@ -19,29 +19,23 @@ package final class Database {
 
   package let path: String
   let handle: OpaquePointer
-  /// Whether this object opened the connection, and so closes it.
   private let isOwned: Bool
-  /// Whether the connection's authorizer must not be replaced. It then belongs to the application, or records the
-  /// tables that the application's statements touch.
+  /// Whether the connection's authorizer must not be replaced, because the application uses it or it records the
+  /// touched tables.
   let keepsAuthorizer: Bool
-  /// The file system layer of a connection that Cairn opened for itself; nil for a connection of an application.
+  // Nil for a connection of an application.
   private let fileGuard: OpaquePointer?
-  /// The guard that denies actions which only a hostile file requests; nil if none is set.
+  /// The guard against actions that only a hostile file requests; nil if none is set.
   private(set) var forbidden: ForbiddenCode?
-  /// Whether texts are checked for well-formed UTF-16 when they are encoded, because the file is in UTF-16. See
-  /// ``watchText()``.
+  /// Whether texts are checked for well-formed UTF-16, because the file is in UTF-16.
   private(set) var watchesText = false
-  /// The index of the column whose encoded text was not well-formed UTF-16, since the last check; nil if there was
-  /// none.
+  /// The index of the column with ill-formed UTF-16 since the last check; nil if there was none.
   var illFormedColumn: Int?
-  /// The time at which the running statement is interrupted, in monotonic ms.
+  // In ms of a monotonic clock.
   private var deadline = Int64.max
 
-  /// Opens a file that may be hostile, because an application can write it and prepare its `-journal` or `-wal`.
-  ///
-  /// If the file or its folder is missing, the call throws ``SQLiteError`` with SQLITE_CANTOPEN. The first statement
-  /// shows whether the file is a database. Cairn does not open a symbolic link, nor a `-journal`, `-wal` or `-shm` file
-  /// that is not a plain file (``FileRefusal``). The content of the file cannot make SQLite open another file.
+  /// Opens a file that may be hostile. Symbolic links and special files are refused (``FileRefusal``). A missing file
+  /// is an ``SQLiteError`` with SQLITE_CANTOPEN.
   package convenience init(path: String, mode: Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000) throws {
     // A database in memory, or a temporary one, has no file.
     if path.isEmpty || path == ":memory:" {
@@ -60,7 +54,7 @@ package final class Database {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// Opens a file as an application does: with SQLite's own settings.
+  /// Opens a file with SQLite's own settings, as an application does.
   package convenience init(ofProgram path: String) throws {
     try self.init(path: path, mode: .create, busyTimeoutMilliseconds: 10_000, vfs: nil)
   }
@@ -99,7 +93,7 @@ package final class Database {
     harden()
   }
 
-  /// Wraps a connection that the application keeps, uses and closes. The connection must outlive this object.
+  /// Wraps a connection that the application closes. The connection must outlive this object.
   init(borrowing handle: OpaquePointer) {
     self.handle = handle
     path = sqlite3_db_filename(handle, "main").map { String(cString: $0) } ?? ""
@@ -114,11 +108,7 @@ package final class Database {
     sqlite3_close_v2(handle)
   }
 
-  /// Calls `body`, and interrupts its statement after a time. The statement then throws an error with
-  /// ``SQLiteError/isInterrupted``.
-  ///
-  /// SQLite checks the clock after every million instructions, and never within a function. If the interrupted
-  /// statement writes, it rolls back the whole transaction (https://sqlite.org/c3ref/interrupt.html).
+  /// Calls `body`, and interrupts its statement after a time. An interrupted write rolls back the whole transaction.
   package func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
     deadline = Clock.monotonicMilliseconds + milliseconds
     defer { deadline = .max }
@@ -132,7 +122,7 @@ package final class Database {
     _ = cairn_db_config_int(handle, Int32(CAIRN_DBCONFIG_ENABLE_TRIGGER), enabled ? 1 : 0)
   }
 
-  /// The number of rows that the last INSERT, UPDATE or DELETE changed, without rows that triggers changed
+  /// The number of rows that the last INSERT, UPDATE or DELETE changed, without those of triggers
   /// (`sqlite3_changes64`).
   package var changes: Int64 { sqlite3_changes64(handle) }
   /// The rowid of the last row that this connection inserted.
@@ -143,13 +133,11 @@ package final class Database {
 
   package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
-  /// Keeps the process alive if another process truncates the shared memory (`-shm`) of a database in WAL mode, which
-  /// SQLite always maps. Statements on that database then throw `database-unsafe`.
-  ///
-  /// It installs a handler of SIGBUS. Call it in Cairn's own programs only, never in a library in an application.
+  /// Keeps the process alive if another process truncates the shared memory (`-shm`) of a database. For Cairn's own
+  /// programs only: it handles SIGBUS.
   package static func surviveCutIndexes() { cairn_index_survive() }
 
-  /// Throws if the shared memory of the database was truncated, because the result of the last step is invalid then.
+  /// Throws if the shared memory of the database was truncated. The result of the last step is then invalid.
   func checkIndex(_ sql: String) throws {
     guard cairn_guard_is_cut(fileGuard) != 0 else { return }
     throw SQLiteError(
@@ -164,10 +152,7 @@ package final class Database {
       refusal: FileRefusal(takenFrom: fileGuard) ?? forbidden?.takeRefusal())
   }
 
-  /// Denies every action that only a hostile file requests, from this call on: the file's views and triggers are not
-  /// run.
-  ///
-  /// This is for connections that read tables and write Cairn's own. See ``ForbiddenCode``.
+  /// Denies every action that only a hostile file requests, such as its views and triggers, from this call on.
   package func forbidForeignCode() {
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 0)
     let forbidden = ForbiddenCode()
@@ -175,11 +160,8 @@ package final class Database {
     self.forbidden = forbidden
   }
 
-  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16. SQLite reads an ill-formed text as
-  /// another text, without an error.
-  ///
-  /// In such a file, SQLite's collation BINARY sorts by the bytes in UTF-16, an order that targets do not have. So
-  /// ``binaryCollation`` becomes a collation that sorts by the bytes in UTF-8.
+  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16. ``binaryCollation`` then sorts by
+  /// the bytes in UTF-8.
   package func watchText() throws {
     try readEncoding()
     watchesText = isUTF16
@@ -193,20 +175,19 @@ package final class Database {
       }, nil)
   }
 
-  /// Whether the file stores text in UTF-16, as found by ``readEncoding()``.
+  /// Whether the file stores text in UTF-16, after ``readEncoding()``.
   package private(set) var isUTF16 = false
 
-  /// Reads the encoding of the file. For a file without content, it is the encoding that SQLite would give it.
+  /// Reads whether the file stores text in UTF-16.
   package func readEncoding() throws { isUTF16 = try text("PRAGMA encoding")?.hasPrefix("UTF-16") ?? false }
 
   package static let binary = "BINARY"
   private static let bytesOfUTF8 = "cairn_utf8"
 
-  /// The collation that sorts text by its bytes in UTF-8. In a file in UTF-16, no index has this order.
+  /// The collation that sorts text by its bytes in UTF-8. In a UTF-16 file, no index has this order.
   package var binaryCollation: String { watchesText ? Self.bytesOfUTF8 : Self.binary }
 
-  /// Returns the index of the column whose text was not well-formed UTF-16, among the values encoded since the last
-  /// call. Nil if there was none.
+  /// Returns the index of a column with ill-formed UTF-16 since the last call; nil if there was none.
   package func takeIllFormedColumn() -> Int? {
     defer { illFormedColumn = nil }
     return illFormedColumn
@@ -214,22 +195,18 @@ package final class Database {
 
   package func prepare(_ sql: String) throws -> Statement { try Statement(self, sql) }
 
-  /// Runs one statement without parameters; rows that it returns are dropped.
-  ///
-  /// Throws ``SQLiteError`` with SQLITE_MISUSE, and runs nothing, if the text contains a second statement.
+  /// Runs one statement without parameters. A second statement in the text is an ``SQLiteError`` with SQLITE_MISUSE,
+  /// and nothing runs.
   package func execute(_ sql: String) throws { try run(sql) }
 
-  /// Runs several statements that are constant text of Cairn (`sqlite3_exec`).
-  ///
-  /// Never pass text with a name or a value in it: an unescaped quote would end one statement and begin another.
-  /// `QuotingLintTests` accepts constants only.
+  /// Runs several statements of constant text (`sqlite3_exec`). Never pass text with a name or a value in it.
   package func executeScript(_ constant: String) throws {
     let code = Pulse.inStatement { sqlite3_exec(handle, constant, nil, nil, nil) }
     guard code == SQLITE_OK else { throw error(code, constant) }
     try checkIndex(constant)
   }
 
-  /// Runs one statement with parameters to its end; rows that it returns are dropped.
+  /// Runs one statement with parameters. Rows that it returns are dropped.
   package func run(_ sql: String, _ parameters: [Value] = []) throws {
     let statement = try only(sql)
     try statement.bind(parameters)
@@ -245,7 +222,7 @@ package final class Database {
     return rows
   }
 
-  /// Prepares a statement. Throws ``SQLiteError`` if another statement follows it in the text.
+  // A second statement in the text is an error.
   private func only(_ sql: String) throws -> Statement {
     let statement = try prepare(sql)
     guard !statement.hasMore else {
@@ -268,7 +245,7 @@ package final class Database {
     if case .text(let bytes)? = try first(sql, parameters) { String(decoding: bytes, as: UTF8.self) } else { nil }
   }
 
-  /// Runs `body` between BEGIN and COMMIT; any error rolls back.
+  /// Runs `body` between BEGIN and COMMIT. An error rolls back.
   package func transaction<T>(_ begin: String = "BEGIN IMMEDIATE", _ body: () throws -> T) throws -> T {
     try execute(begin)
     do {

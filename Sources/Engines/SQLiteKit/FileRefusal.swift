@@ -1,21 +1,21 @@
 import CShims
 import Changes
 
-/// The reason why a connection of Cairn refused an action that the database file requested. All paths are absolute.
+/// The reason why a connection of Cairn refused an action that the database file caused. All paths are absolute.
 package enum FileRefusal: Equatable, Sendable {
   /// The path of the database, or of its `-journal`, `-wal` or `-shm` file, is a symbolic link.
   case link(String)
   /// The path of the database, or of its `-journal`, `-wal` or `-shm` file, is a pipe, a device or a socket.
   case notAFile(String)
-  /// The `-journal`, `-wal` or `-shm` file of the database has another name besides its own (a hard link).
+  /// The `-journal`, `-wal` or `-shm` file has a second name (a hard link).
   case hardLink(String)
-  /// The `-journal`, `-wal` or `-shm` file of the database belongs to a user who may not write to the database.
+  /// The `-journal`, `-wal` or `-shm` file belongs to a user who may not write to the database.
   case owner(String)
-  /// The `-journal` file of the database names another file, or a statement attaches one.
+  /// The `-journal` file names another file, or a statement attaches one.
   case otherFile(String)
   /// The shared memory of the database was truncated while the connection used it.
   case cut(String)
-  /// The file has a view, trigger, function or setting of this name, which is not run.
+  /// The file has a view, trigger, function or setting of this name, which Cairn does not run.
   case foreignCode(String)
 
   init?(takenFrom fileGuard: OpaquePointer?) {
@@ -34,7 +34,7 @@ package enum FileRefusal: Equatable, Sendable {
     }
   }
 
-  /// Returns the refusal as an error for the operator that names the database.
+  /// Returns the refusal as an error for the operator.
   package func asCairnError(_ database: String) -> CairnError {
     let (what, hint) = words
     return CairnError(.databaseUnsafe, "database \(database) is not opened: \(what)", hint: hint)

@@ -2,33 +2,23 @@ import CSQLite
 import Changes
 import Glibc
 
-/// Denies the actions that a hostile file can cause on a connection that reads the file's tables. Examples are views
-/// and triggers in place of tables, access to other files, and settings that undo the hardening.
-///
-/// Example: an application replaces table `cairn_control` by a view that never ends. Reading it throws ``SQLiteError``
-/// with SQLITE_AUTH and ``FileRefusal/foreignCode(_:)`` instead of looping endlessly.
+/// Denies the actions that a hostile file can cause, such as views in place of tables or access to other files.
 ///
 /// Source: https://sqlite.org/c3ref/set_authorizer.html
 final class ForbiddenCode {
-  /// The pragmas that capture reads. Capture changes settings only before the guard is set.
   private static let pragmas: Set<NameKey> = [
     "schema_version", "journal_mode", "table_xinfo", "index_list", "index_xinfo", "index_info", "foreign_key_list",
     "quick_check", "user_version", "table_info", "encoding",
     "data_version", "page_count", "page_size",
   ]
-  /// The functions that Cairn's own statements use on a guarded connection. The size of the arguments limits the time
-  /// of a call, and no result is larger than the arguments.
-  ///
-  /// Every other function ends its statement with an error, wherever the file calls it. SQLite asks the authorizer
-  /// about functions of statements, views and triggers, but not of indexes, CHECKs, defaults and generated columns. It
-  /// cannot interrupt a call: `instr(zeroblob(20000000), zeroblob(10000000))` would take days.
+  /// The functions that Cairn's own statements use on a guarded connection. SQLite cannot interrupt a call of another
+  /// function, which could take days.
   static let functions: Set<NameKey> = [
     "abs", "coalesce", "count", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif", "sum", "total",
     "typeof", "upper",
   ]
-  /// The functions of SQLite that reach outside of the database.
+  // Functions that reach outside of the database.
   private static let reaching: Set<NameKey> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
-  /// The functions that are denied even if the SQLite library cannot list its functions.
   static let denied = [
     "->", "->>", "char", "concat", "concat_ws", "date", "datetime", "edit", "format", "fts3_tokenizer", "glob",
     "group_concat", "hex", "instr", "json", "json_array", "json_extract", "json_group_array", "json_group_object",
@@ -36,17 +26,15 @@ final class ForbiddenCode {
     "load_extension", "ltrim", "printf", "quote", "random", "randomblob", "readfile", "replace", "rtrim", "soundex",
     "strftime", "string_agg", "substr", "substring", "trim", "unhex", "unistr", "unistr_quote", "writefile", "zeroblob",
   ]
-  /// The longest pattern of LIKE or GLOB, in bytes. No pattern of Cairn is longer, and the time of a match grows with
-  /// the length.
+  // Bytes: no pattern of Cairn is longer, and the time of a match grows with the length.
   private static let patternBytes: Int32 = 32
 
-  /// The largest statement, and the largest entry of the schema, in bytes. The triggers of the widest table need some
-  /// 200 KB.
+  // Bytes: the triggers of the widest table need some 200 KB.
   private static let sqlBytes: Int32 = 16 << 20
-  /// The most operations in one prepared statement. SQLite's own limit is 50 times as high, and can need gigabytes.
+  // SQLite's own limit is 50 times as high, and can need gigabytes.
   private static let operations: Int32 = 5_000_000
 
-  /// The replacement of a denied function: it ends its statement with an error.
+  /// A replacement of a denied SQL function, which ends its statement with an error.
   private final class Denied {
     let name: String
     unowned let code: ForbiddenCode
@@ -56,8 +44,7 @@ final class ForbiddenCode {
   private var refusal: FileRefusal?
   private var functions: [Denied] = []
 
-  /// Guards a connection by limits, denied functions and an authorizer. This object must live as long as the
-  /// connection.
+  /// Guards a connection by limits, denied functions and an authorizer. The guard must outlive the connection.
   func watch(_ handle: OpaquePointer) {
     sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0)
     sqlite3_limit(handle, SQLITE_LIMIT_SQL_LENGTH, Self.sqlBytes)
@@ -76,7 +63,7 @@ final class ForbiddenCode {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// Returns, for the name of each function of the connection, the numbers of arguments that it takes.
+  // The numbers of arguments that each function takes, by name.
   private static func functions(of handle: OpaquePointer) -> [NameKey: Set<Int32>] {
     var found: [NameKey: Set<Int32>] = [:]
     withUnsafeMutablePointer(to: &found) { found in
@@ -93,10 +80,8 @@ final class ForbiddenCode {
     return found
   }
 
-  /// Replaces a function of SQLite by one that ends its statement with an error; -1 means any number of arguments.
-  ///
-  /// SQLite looks for an application-defined function first. The new function is declared harmless and deterministic.
-  /// Otherwise SQLite could not read the schema of a file whose indexes call it.
+  // The new function is declared harmless and deterministic. Otherwise SQLite could not read the schema of a file whose
+  // indexes call it.
   private func deny(function name: String, arguments: Int32, _ handle: OpaquePointer) {
     let function = Denied(name, self)
     functions.append(function)

@@ -1,33 +1,25 @@
 import Changes
 
-/// Writes applied notes (``AppliedNote``) into the journal of a captured SQLite file, in apply's transaction. A note
-/// has the number of the last transaction of a trail that apply has written to the file.
-///
-/// Does nothing if the file is not captured, or if an older version of Cairn captures it.
+/// Writes an ``AppliedNote`` into the journal of a captured SQLite file, in apply's transaction. Does nothing if the
+/// file is not captured.
 package final class JournalNotes {
-  /// The `code` of a journal row whose column `v0` has an ``AppliedNote``. Journal rows for rows of tables have other
-  /// codes.
+  /// The `code` of a journal row with an ``AppliedNote``, in its column `v0`.
   package static let code: Int64 = 1
-  /// The first version of the journal in which rows can have an ``AppliedNote``.
+  /// The first version of the journal that can have an ``AppliedNote``.
   package static let versionMin: Int64 = 3
-  /// The first version of the journal in which an ``AppliedNote`` has the id of the trail.
   private static let idVersionMin: Int64 = 5
 
   private let database: Database
-  /// The schema version of the file for which this object's statements were prepared.
+  // The schema version of the file for which the statements were prepared.
   private var schemaVersion: Int64 = -1
   private var statements: (version: Statement, insert: Statement, staged: Statement, relayed: Statement)?
-  /// The id of the row of `cairn_control` that says whether capture also reads the rows that apply writes. If so, the
-  /// row's column `place` is ``relayed``.
+  /// The id of the row of `cairn_control` whose `place` says whether capture also reads the rows that apply writes.
   package static let relayRow: Int64 = 4
   package static let relayed = "include"
 
   package init(_ database: Database) { self.database = database }
 
   /// Empties the table `cairn_stage`, in which triggers keep old rows, at the start of a transaction that writes.
-  ///
-  /// The application's writes may have left rows there. Apply fires no triggers to keep those rows current, so the
-  /// application's next write would record outdated old values.
   package func clearStage() throws {
     try look()
     guard let staged = statements?.staged else { return }
@@ -45,8 +37,7 @@ package final class JournalNotes {
     return try statement.step()
   }
 
-  /// Writes an ``AppliedNote``, in a transaction that writes. Returns false if no current capture reads the file's
-  /// journal.
+  /// Writes an ``AppliedNote`` in a transaction that writes. Returns false if no current capture reads the journal.
   @discardableResult package func write(_ note: AppliedNote) throws -> Bool {
     try look()
     guard let statements else { return false }
@@ -83,8 +74,7 @@ package final class JournalNotes {
     schemaVersion = version
   }
 
-  /// Removes journal rows that are already in a trail, or that exceed the limit of the journal. Triggers do this for
-  /// applications, but apply fires no triggers.
+  // Triggers do this for applications, but apply fires no triggers.
   private func bound() throws {
     try database.executeScript(
       """
