@@ -50,6 +50,7 @@ package final class PostgresApply {
   /// The monotonic time of the next look at the operator's requests about quarantine, in ms.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
+  /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: PostgresReplay.Desk?
   /// One-way: the check that no transaction's clock is too far in the future. A two-way apply uses that of ``desk``.
   private let gate: ClockGate

@@ -27,7 +27,7 @@ struct ReplayScope {
     }
   }
 
-  /// Returns a table's name in apply's state, from its name in the trail; nil if this reader does not apply it.
+  /// Returns a table's name in apply's state, from its name in the trail. Nil if this reader does not apply the table.
   func key(_ name: String) -> String? {
     if isCatchUp { return places[name] }
     return places[name] == nil ? name : nil
@@ -62,7 +62,7 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the present name of a catch-up's table in the trail, and the first record to apply if it is still ahead.
+  /// Returns the present name of a catch-up's table in the trail, and the first record to apply if it is ahead.
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

@@ -61,7 +61,7 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// Parses a term of an index: returns its column and the ignored text differences; nil if the term is an expression.
+  /// Parses a term of an index: returns its column and the ignored text differences. Nil if the term is an expression.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -172,8 +172,7 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns the values by which rows are compared, each with its column. Nil if a value is not known, or is NULL,
-  /// which equals no other value.
+  /// Returns the values by which rows are compared, each with its column. Nil if a value is unknown or NULL.
   func values(_ row: [Value?]) -> [(column: Int, value: Value)]? {
     var values: [(column: Int, value: Value)] = []
     for term in terms {

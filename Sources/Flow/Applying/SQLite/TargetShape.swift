@@ -4,8 +4,7 @@ import SQLiteKit
 
 /// Makes schema changes at an SQLite target, as far as the policy allows.
 ///
-/// Throws `schema-stopped` for a change that is not made, and the table is then suspended. The caller rolls back what
-/// was done before the error.
+/// Throws `schema-stopped` for a change that is not made; the table is then suspended. The caller rolls back.
 struct TargetShape {
   let database: Database
   let progress: ApplyProgress
@@ -16,15 +15,12 @@ struct TargetShape {
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
-    /// Whether only the table's name and perhaps indexes change. If so, the target's CREATE TABLE statement may stay
-    /// different from the source's.
+    /// Whether only the table's name and perhaps indexes change.
     var isRename = false
     var right = SchemaRight(isCreated: false)
-    /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end takes the other end's default for a column that both ends of a two-way table have added.
+    /// Whether this database takes the other one's default for a column that both have added (two-way).
     var yieldsDefaults = false
-    /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
 
@@ -33,7 +29,6 @@ struct TargetShape {
     var isMovingAside: Bool { after?.target.name.hasPrefix("cairn_moving_") ?? false }
   }
 
-  /// Reads a table's schema from the target; nil if there is no such table.
   func table(_ name: String) throws -> SQLiteTable? {
     try database.userTables().first { $0.name.isSameInSQLite(as: name) }
   }
