@@ -36,8 +36,6 @@ final class AdmittedRows {
   /// Creates the check for the rows of one trail.
   ///
   /// - Parameter tables: The tables that apply writes. Nil: the tables are not known, so the check excludes all.
-  /// - Parameter tables: The tables that the apply of the trail writes to its target. Nil: they are not known, so the
-  ///   check excludes all tables.
   init(_ tables: AdmittedTables?, in target: Engine) { (self.tables, self.target) = (tables, target) }
 
   func includes(_ schema: TableSchema) -> Bool {

@@ -31,7 +31,6 @@ final class ApplyReader {
   /// trail's start.
   ///
   /// - Throws: `checkpoint-foreign` if that place has been purged.
-  /// - Throws: `checkpoint-foreign` if that place has been purged.
   static func open(folder: String, for checkpoint: Checkpoint?, options: ApplyOptions, to target: Engine) throws
     -> ApplyReader
   {

@@ -60,7 +60,6 @@ final class ClockGate {
   /// Waits 200 ms. Always returns true, so that apply checks the clock again.
   ///
   /// - Throws: `clock-ahead` if the trail is being drained.
-  /// - Throws: `clock-ahead` if the trail is being drained.
   func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {
     let seconds = (Int64(clamping: held.clock) - clock.microseconds()) / 1_000_000
     guard !isDraining else {

@@ -64,7 +64,6 @@ struct EarlyUpdates {
   /// Removes and returns, in order, all entries of the row that has the key `key` in the end.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
-  /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(
     of table: String, to key: Key, keys: Keys<Key>
   ) rethrows -> [Update] {

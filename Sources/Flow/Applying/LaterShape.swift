@@ -28,7 +28,6 @@ struct LaterShape {
   /// transaction `number`.
   ///
   /// - Returns: Nil if the trail has no such schema yet.
-  /// - Returns: Nil if the trail has no such schema yet.
   static func find(
     of table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine, fits: (TableSchema) -> Bool

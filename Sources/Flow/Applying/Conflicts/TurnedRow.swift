@@ -20,7 +20,6 @@ struct TurnedRow {
   /// Returns the columns of the version `row` that the table has; empty if `row` is nil.
   ///
   /// - Parameter isThere: Returns whether the table has a column.
-  /// - Parameter isThere: Returns whether the table has a column.
   func known(_ row: ConflictRow?, _ isThere: (String) -> Bool) throws -> [ConflictRow.Column] {
     guard let row else { return [] }
     if !isForced, let lost = row.columns.first(where: { !isThere($0.name) }) {

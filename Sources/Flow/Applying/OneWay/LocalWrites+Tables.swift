@@ -6,8 +6,6 @@ extension LocalWritesPlan {
   ///
   /// - Parameter name: The name of the table in the error; nil: its own.
   /// - Throws: `table-refused` if the policy needs a key and the table has none.
-  /// - Parameter name: The name of the table in the error; nil: its own.
-  /// - Throws: `table-refused` if the policy needs a key to identify rows and the table has none.
   func writes(of table: TableSchema, _ treatment: TableTreatment?, called name: String? = nil) throws -> LocalWrites {
     let writes = writes(forTarget: table.plainName)
     guard writes.areSettled else { return writes }

@@ -52,7 +52,6 @@ extension Meeting {
   /// Writes the source's rows, and logs the target's rows that they replace.
   ///
   /// - Returns: False, with nothing written, if rows with the same unique values must not be deleted.
-  /// - Returns: False, and nothing is written, if other rows have the same unique values and must not be deleted.
   func settle(
     at site: some MeetingPlace, _ table: TableSchema, _ writes: LocalWrites, _ place: VersionPlace, of trail: TrailName,
     now: Int64

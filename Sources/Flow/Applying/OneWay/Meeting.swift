@@ -28,8 +28,6 @@ struct Meeting: Equatable {
   ///
   /// - Parameter key: The indexes of the key's columns.
   /// - Parameter local: Returns the target's row with a key; nil if there is none.
-  /// - Parameter key: The indexes of the key's columns.
-  /// - Parameter local: Returns the target's row with a key; nil if there is none.
   init?(before: Row?, after: Row?, key: [Int], local: ([Value]) throws -> [Value]?) rethrows {
     func values(_ row: Row) -> [Value]? {
       let values = key.compactMap { row[$0] }

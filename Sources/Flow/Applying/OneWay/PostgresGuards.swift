@@ -16,9 +16,6 @@ struct PostgresGuards {
   ///
   /// - Parameter isGuarded: Returns whether a table, by schema and name, must refuse writes of applications.
   /// - Throws: A lock timeout; the call must then be repeated.
-  /// - Parameter isGuarded: Returns whether a table of the trail, by schema and name, must refuse writes of
-  ///   applications.
-  /// - Throws: A lock timeout; the call must then be repeated.
   func reconcile(_ state: PostgresTargetState, isGuarded: (String, String) -> Bool) throws {
     try connection.transaction {
       try state.lock()

@@ -68,8 +68,6 @@ extension PostgresReplay {
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
   /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if other rows block the write.
-  /// - Returns: False, and nothing is changed, if the trail does not give the row's key, or the key has NULL. Returns
-  ///   false too if other rows of a table that is shared with other trails have the row's unique values.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -118,7 +116,6 @@ extension PostgresReplay {
   /// Resolves earlier updates of a row in the same transaction, if the target lacks the row.
   ///
   /// - Parameter key: The row's key after these updates.
-  /// - Returns: False if there is no such update.
   /// - Returns: False if there is no such update.
   @discardableResult func settleLine(to key: [String?], of table: MappedTable, before change: ChangeView) throws
     -> Bool

@@ -36,8 +36,6 @@ extension SQLiteReplay {
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
   /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if other rows block the write.
-  /// - Returns: False, and nothing is changed, if the trail does not give the row's key, or the key has NULL. Returns
-  ///   false too if other rows of a table that is shared with other trails have the row's unique values.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is identified by all its values.
@@ -71,7 +69,6 @@ extension SQLiteReplay {
   /// Resolves earlier updates of a row in the same transaction, if the target lacks the row.
   ///
   /// - Parameter row: The row after these updates.
-  /// - Returns: False if there is no such update.
   /// - Returns: False if there is no such update.
   @discardableResult func settleLine(to row: [ColumnView], of table: TargetTable) throws -> Bool {
     guard table.localWrites.areSettled else { return false }

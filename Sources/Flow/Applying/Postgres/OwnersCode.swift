@@ -97,7 +97,6 @@ struct OwnersCode: Equatable {
   /// The lock lasts until the transaction ends.
   ///
   /// - Throws: `owners-code` for a table that the role of the session may not lock.
-  /// - Throws: `owners-code` for a table that the role of the session may not lock.
   static func lockReferencing(_ table: String, _ connection: PostgresConnection) throws {
     var locked: [[ByBytes<String?>]] = []
     while true {
@@ -148,7 +147,6 @@ struct OwnersCode: Equatable {
 
   /// Throws `owners-code` for the first of ``findings`` that the conf does not allow. Only triggers can be allowed.
   ///
-  /// - Parameter allows: Returns whether `fire_triggers` names a trigger.
   /// - Parameter allows: Returns whether `fire_triggers` names a trigger.
   func check(_ table: String, place: String, allows: (Trigger) -> Bool) throws(CairnError) {
     guard let found = findings.first(where: { !($0.trigger.map(allows) ?? false) }) else { return }

@@ -71,7 +71,6 @@ extension PostgresApply {
   /// Runs the catch-up in progress, or else those that are due. Returns whether anything was committed.
   ///
   /// - Parameter isLast: Whether to run catch-ups that are not due, too.
-  /// - Parameter isLast: Whether to run catch-ups that are not due, too.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     guard let replay, !replay.waiting.isEmpty else { return false }
     if var catchUp {

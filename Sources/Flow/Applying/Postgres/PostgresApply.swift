@@ -70,8 +70,6 @@ package final class PostgresApply {
   ///
   /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the checkpoint is from another trail, or the
   ///   next segment is purged.
-  /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the target's checkpoint is from another trail,
-  ///   or if the next part of this trail is purged.
   package init(
     uri: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -174,7 +172,6 @@ package final class PostgresApply {
 
   /// Queries the server every few seconds while there is nothing to apply.
   ///
-  /// - Throws: ``PostgresError`` if the connection is lost.
   /// - Throws: ``PostgresError`` if the connection is lost.
   private func lookAtServer(_ connection: PostgresConnection) throws {
     let begun = Clock.monotonicMilliseconds

@@ -5,8 +5,6 @@ extension PostgresReplay {
   /// Writes ``after``, a copied row. If another row has the same unique value, one of the two becomes a waiting row.
   ///
   /// - Parameter isInPlace: Whether the copied row replaces the row with its key.
-  /// - Parameter isInPlace: Whether the copied row replaces the row with its key, and rows with its unique values that
-  ///   the copy's source no longer has.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
       where error.code == .rowExists

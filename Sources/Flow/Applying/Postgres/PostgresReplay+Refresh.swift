@@ -72,7 +72,6 @@ extension PostgresReplay {
   /// Ranges need the same order of keys at both databases, and an index at the target.
   ///
   /// - Returns: Whether the table is empty now.
-  /// - Returns: Whether the table is empty now, so that no chunk has anything to replace.
   private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
     if method == .rows { return false }
     if try !holdsRows(table) { return existing == .overwrite }
@@ -234,7 +233,6 @@ extension PostgresReplay {
   /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows again, one
   /// by one.
   ///
-  /// - Throws: `row-exists` if ``isExact(_:)`` is true and the two rows may be from the same copy.
   /// - Throws: `row-exists` if ``isExact(_:)`` is true and the two rows may be from the same copy.
   func endPiece() throws {
     guard let table = pieceTable else { return }

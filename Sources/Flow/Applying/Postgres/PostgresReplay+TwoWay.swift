@@ -26,8 +26,6 @@ extension PostgresReplay {
   /// Checks, before the commit of a group, whether applications have committed changes of its rows.
   ///
   /// - Throws: ``LocalAhead`` if an application has written one of the rows, or if capture does not answer in time.
-  /// - Throws: ``LocalAhead`` if an application has written one of the rows, or if capture does not confirm in time
-  ///   that it has read all commits.
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
     if let committed = try rowsPassed(desk, stop) { try desk.check(committed: committed) }
     if let number = desk.shared.noteCaptured() { try attempt { try storedReturns.close(by: number) } }
@@ -99,7 +97,6 @@ extension PostgresReplay {
 
   /// Replaces a table's former name by its present one in a schema change.
   ///
-  /// - Returns: False if the change is the same rename, which is already made here.
   /// - Returns: False if the change is the same rename, which is already made here.
   func nameAsNow(_ made: inout ShapeChange, _ move: ColumnsNow.Move, _ desk: Desk, _ key: String) throws -> Bool {
     guard let before = made.before, let after = made.after, var known = tables[key] else { return true }

@@ -7,8 +7,6 @@ extension PostgresReplay {
   /// Converts a row image into texts for PostgreSQL. The misfit policy decides about values that do not fit.
   ///
   /// - Parameter isNew: False for the before image of a change.
-  /// - Parameter isNew: False for the before image of a change, whose values are converted as they were when apply
-  ///   wrote them.
   func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)
@@ -146,8 +144,6 @@ extension PostgresReplay {
 
   /// Applies the misfit policies to the values of the new row that the server refuses.
   ///
-  /// - Returns: False if the server refuses none.
-  /// - Throws: An error that names the value, if the policy is to stop.
   /// - Returns: False if the server refuses none.
   /// - Throws: An error that names the value, if the policy is to stop.
   func mendRefusedValues(_ table: MappedTable) throws -> Bool {

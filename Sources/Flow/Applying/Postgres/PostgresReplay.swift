@@ -592,7 +592,6 @@ final class PostgresReplay {
   /// Throws `owners-code` if code of an untrusted role would run when the table is written.
   ///
   /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
-  /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked against changes now.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
     let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
     guard code.openness != .closed else { return }

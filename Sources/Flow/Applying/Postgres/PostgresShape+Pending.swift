@@ -30,7 +30,6 @@ extension PostgresShape {
   /// A foreign key that some rows violate stays NOT VALID, so it is checked only for new writes.
   ///
   /// - Parameter some: The tables whose foreign keys, and foreign keys to them, are created; nil: all tables.
-  /// - Parameter some: The tables whose foreign keys, and foreign keys to them, are created; nil: all tables.
   func makeForeignKeys(_ sink: PostgresSink, of some: [PostgresTargetState.Table]? = nil) throws {
     func isReady(_ schema: String, _ name: String) -> Bool {
       guard

@@ -162,7 +162,6 @@ extension PostgresShape {
   /// Throws `schema-stopped` if an operator has already added a column that the source adds, with wrong values.
   ///
   /// - Parameter there: The target's columns before the change.
-  /// - Parameter there: The target's columns before the change.
   private func checkFilled(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ known: PostgresTargetState.Table,
     _ refusal: SchemaRefusal, _ sink: PostgresSink

@@ -61,7 +61,6 @@ extension PostgresShape {
   /// The server runs CHECKs of domains and functions of types with the rights of the session.
   ///
   /// - Parameter table: The table at the target. If it exists, its present types are checked too.
-  /// - Parameter table: The table at the target. If it exists, its present types are checked too.
   func checkTypes(
     _ schemas: [TableSchema], _ table: PostgresTargetState.Table, _ refusal: SchemaRefusal, named name: String
   ) throws {

@@ -24,7 +24,6 @@ struct PostgresShape {
   /// Creates a table without its indexes and foreign keys. If the table already exists, checks that it fits the source.
   ///
   /// - Returns: False if the table already exists, or if the policy is `ignore`.
-  /// - Returns: False if the table already exists, or if the policy is `ignore`.
   func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
     let known = PostgresTargetState.Table(schema: mapped.namespace, name: mapped.name)
     var refusal = SchemaRefusal(
@@ -111,7 +110,6 @@ struct PostgresShape {
 
   /// Reads the target's table and checks that it can hold the source's rows and has its keys.
   ///
-  /// - Throws: `schema-stopped` if the table fails the check.
   /// - Throws: `schema-stopped` if the table fails the check.
   func checked(
     _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table, goesBothWays: Bool = false

@@ -7,8 +7,6 @@ extension PostgresTargetState {
   /// there was none.
   ///
   /// - Throws: `database-busy` if a session still applies the trail after `patienceMilliseconds`.
-  /// - Throws: `database-busy` if a session applies the trail, even after `patienceMilliseconds`. The session of a
-  ///   `cairn` that has just ended may last a moment longer.
   package func forgetTrail(patienceMilliseconds: Int64 = 3_000) throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds

@@ -75,7 +75,6 @@ struct PostgresTargetTable {
   /// Reads a table of the target from the catalog; nil if there is none.
   ///
   /// - Throws: `schema-stopped` for a view, or anything else that is not a table.
-  /// - Throws: `schema-stopped` for a view, or anything else that is not a table.
   static func read(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> PostgresTargetTable? {
     let found = try connection.query(
       """

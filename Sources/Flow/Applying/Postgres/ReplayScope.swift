@@ -62,7 +62,7 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the present name of a catch-up's table in the trail, and the first record to apply if it is ahead.
+  /// Returns the present name of a catch-up's table in the trail. `from` is the first record to apply, if it is ahead.
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

@@ -39,7 +39,6 @@ private struct UniqueBook {
   /// Returns the unique indexes of a table that may treat different values as equal.
   ///
   /// - Parameter id: The schema's id in the segment that is being read.
-  /// - Parameter id: The schema's id in the segment that is being read.
   mutating func uniques(_ id: UInt64, _ schema: TableSchema) -> [LooseUnique] {
     if let known = known[id], known.schema == schema { return known.uniques }
     let uniques = LooseUnique.all(of: schema)

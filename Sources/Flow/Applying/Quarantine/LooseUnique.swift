@@ -98,8 +98,6 @@ struct LooseUnique: Equatable {
   /// Returns the differences between a column's values that an index ignores, such as case; nil: not known.
   ///
   /// - Parameter named: SQLite: the collations that the table's statement names.
-  /// - Parameter named: SQLite: the collations that the table's statement names. A unique key may use one of them
-  ///   instead of the column's own.
   private static func fold(of column: TableSchema.Column, _ engine: Engine, _ named: [String]) -> Fold? {
     guard engine == .postgres else {
       var all = Fold()

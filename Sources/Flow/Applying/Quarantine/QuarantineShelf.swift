@@ -15,8 +15,6 @@ final class QuarantineShelf {
   /// Creates the state of an apply's quarantine, without any transaction.
   ///
   /// - Parameter puts: Whether refused transactions go into quarantine.
-  /// - Parameter puts: Whether refused transactions go into quarantine. If false, only transactions that depend on one
-  ///   already in quarantine go there.
   init(_ trail: TrailName, folder: String, puts: Bool) {
     (self.trail, self.puts) = (trail, puts)
     scan = FootprintScan(folder)
@@ -43,8 +41,6 @@ final class QuarantineShelf {
   /// Returns the quarantine entry for the transaction that begins after `border`; nil if apply applies it.
   ///
   /// - Throws: The error of the transaction, if it cannot go into quarantine.
-  /// - Throws: The error with which the transaction failed, if it has a schema change or a part of a copy and depends
-  ///   on no quarantined transaction.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64

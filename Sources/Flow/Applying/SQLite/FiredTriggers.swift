@@ -63,8 +63,7 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Gives a notice for each trigger of a table that maintains a virtual table, such as a full-text index, and does not
-  /// fire.
+  /// Gives a notice for each trigger of a table that maintains a virtual table and does not fire.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }
@@ -86,12 +85,9 @@ package struct QuietTrigger {
     (self.trigger, table, self.stale) = (trigger.name, trigger.table, stale)
   }
 
-  /// Returns the triggers that do not fire while an apply writes their tables, and so leave other tables out of date.
+  /// Returns the triggers that do not fire while an apply writes their tables. Other tables then get out of date.
   ///
   /// - Parameter tables: The names, at the target, of the tables that the apply writes.
-  /// - Parameter patterns: The setting `fire_triggers`.
-  /// - Parameter tables: The names, at the target, of the tables that the apply writes. These get their rows from the
-  ///   trail, so they stay up to date.
   /// - Parameter patterns: The setting `fire_triggers`.
   package static func all(in database: Database, tables: [String], firing patterns: [String]) throws -> [QuietTrigger] {
     let names = Set(tables.map { $0.sqliteKey })

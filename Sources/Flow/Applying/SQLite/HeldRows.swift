@@ -59,7 +59,6 @@ struct HeldRows {
   /// Writes the rows whose unique values are free by now, and removes them from this list.
   ///
   /// - Parameter insert: Writes a row. Returns false if another row still has the same unique value.
-  /// - Parameter insert: Writes a row. Returns false if another row still has the same unique value.
   mutating func settle(_ insert: (Row) throws -> Bool) throws {
     var isMoving = true
     while isMoving, !rows.isEmpty {

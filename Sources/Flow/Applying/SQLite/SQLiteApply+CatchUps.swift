@@ -84,7 +84,6 @@ extension SQLiteApply {
   /// Runs the catch-ups whose next attempt is due. Returns whether any of them has committed anything.
   ///
   /// - Parameter isLast: Whether to run all catch-ups, even if their next attempt is not due.
-  /// - Parameter isLast: Whether to run all catch-ups, even if their next attempt is not due.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     var isMoved = false
     let keys = target.waiting(in: replay.reader.id).keys.sorted()

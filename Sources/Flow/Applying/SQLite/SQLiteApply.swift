@@ -38,8 +38,6 @@ package final class SQLiteApply {
   ///
   /// - Throws: The errors of ``SQLiteError``. `checkpoint-foreign` if the checkpoint is from another trail, or the next
   ///   segment is purged.
-  /// - Throws: The errors of ``SQLiteError``. `checkpoint-foreign` if the target's checkpoint is from another trail, or
-  ///   if the next part of this trail is purged.
   package init(
     path: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -224,8 +222,6 @@ package final class SQLiteApply {
   /// Writes the applied note of a group into the target's journal, for the target's capture.
   ///
   /// - Parameter number: The last transaction up to which the target lacks nothing.
-  /// - Parameter number: The last transaction up to which the target lacks nothing. It is before the first transaction
-  ///   that a suspended table lacks or that is in quarantine.
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
     try target.notes.write(
       AppliedNote(

@@ -197,8 +197,6 @@ extension SQLiteReplay {
   /// Returns whether to skip the creation of a table that this database already has under another name.
   ///
   /// - Throws: `schema-stopped` for any other schema change of the table under its former name.
-  /// - Throws: `schema-stopped` for any other schema change of the table, while apply's state still has the table's
-  ///   former name.
   private func isPassedBack(_ before: TableSchema?, _ after: TableSchema?, _ desk: Desk) throws -> Bool {
     guard let named = before ?? after, let move = desk.move(of: named) else { return false }
     if before == nil { return true }

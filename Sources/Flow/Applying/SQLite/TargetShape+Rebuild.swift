@@ -49,8 +49,6 @@ extension TargetShape {
   /// Returns the number of values of each storage class in a column, to find values that a rebuild converted.
   ///
   /// - Parameter isBefore: Whether -0.0 is counted separately: a REAL column in the rebuilt table loses the sign.
-  /// - Parameter isBefore: Whether -0.0 is counted separately, as a REAL column in the rebuilt table does not keep the
-  ///   sign.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
     let (table, name) = (table.quotedName, column.quotedName)
     var counts = try database.query("SELECT typeof(\(name)), count(*) FROM \(table) GROUP BY 1 ORDER BY 1")
