@@ -25,7 +25,8 @@ extension ApplyOptions {
 
   /// Returns whether apply skips a change because a requested copy of its table has not begun.
   ///
-  /// A one-way apply skips all changes until the copy begins. A two-way apply skips only changes up to ``askedBehind``.
+  /// A one-way apply skips all changes until the copy begins. With ``askedBehind``, a two-way apply skips only changes
+  /// up to that transaction.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

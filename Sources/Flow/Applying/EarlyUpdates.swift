@@ -33,7 +33,8 @@ struct EarlyUpdates {
     return updates[table]?.remove(at: index)
   }
 
-  /// Removes the first entry whose before image equals `image`, if it is a delete. Returns whether it was.
+  /// Removes the first entry whose before image equals `image`, if the entry is a delete. Returns whether an entry was
+  /// removed.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {

@@ -23,6 +23,6 @@ struct StatementTime {
   /// Notes that a statement was stopped after `spent` ms, which pauses the execution of statements.
   mutating func ranOut(after spent: Int64, now: Int64) { pausedUntil = now + spent * 9 }
 
-  /// Returns whether statements may be executed again only later, because one took too long.
+  /// Returns whether the execution of statements is paused at this time.
   func isOver(now: Int64) -> Bool { now < pausedUntil }
 }

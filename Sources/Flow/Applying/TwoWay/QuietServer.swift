@@ -39,6 +39,6 @@ struct QuietServer {
   /// Adds a transaction of apply that changes no rows to ``ours``.
   mutating func note(ours number: UInt64) { if moment != nil { ours.insert(number) } }
 
-  /// Clears everything after a lost connection, as the server may be another one now.
+  /// Clears everything after a lost connection: the server may be another one now.
   mutating func forget() { self = QuietServer() }
 }
