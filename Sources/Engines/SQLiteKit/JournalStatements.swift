@@ -22,7 +22,8 @@ package struct JournalStatements: ~Copyable {
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
-    /// Valid only while the text's `generation` equals that of the ``JournalStatements``.
+    /// The encoded values that were last bound to the text. Valid only while `generation` equals that of the
+    /// ``JournalStatements``.
     fileprivate var latest = ByteWriter(capacity: 256)
 
     /// Creates a text that can be executed repeatedly.
@@ -110,7 +111,6 @@ package struct JournalStatements: ~Copyable {
     end = max(execution.last, execution.before)
   }
 
-  /// Appends the parameters. A value that equals the one last bound to the same text is stored as *unchanged*.
   private mutating func append(_ parameters: UnsafeRawBufferPointer, count: Int, to text: Text?) {
     guard let text, count > 0 else { return entries.appendCounted(parameters) }
     packed.removeAll()

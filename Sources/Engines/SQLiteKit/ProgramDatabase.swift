@@ -156,7 +156,6 @@ private final class TouchedTables {
     names?.insert(place == "main" ? name : "\(place).\(name)")
   }
 
-  /// Returns whether a trigger of Cairn makes the access.
   private func isOurs(_ accessor: UnsafePointer<CChar>?) -> Bool {
     accessor.map { String(cString: $0).hasPrefix("cairn_") } ?? false
   }

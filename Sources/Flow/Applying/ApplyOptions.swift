@@ -61,7 +61,7 @@ package struct ApplyOptions: Sendable {
   /// The functions that update capture's triggers after schema changes of apply. Nil unless the target is a captured
   /// SQLite file.
   package var schemaFollower: SchemaFollower?
-  /// Whether the target's own trail gets the applied rows. True only if no path leads from that trail back to their
+  /// Whether the target's own trail gets the applied rows. True only if no path leads from that trail back to the rows'
   /// source.
   package var relays = false
   /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs.
@@ -188,9 +188,8 @@ extension ApplyOptions {
   /// before that place.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether apply creates a table without stored state at the table's first record. A copy then brings the rows.
-  ///
-  /// True after a request for a copy of all tables, as apply skips the trail before the request.
+  /// Whether apply creates a table that its state does not list, at the table's first record. A copy then brings the
+  /// rows.
   var expectsStrangers: Bool { askedBehind > 0 }
 
   /// Returns the earliest place in the trail that any reader still needs.

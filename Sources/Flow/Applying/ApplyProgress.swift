@@ -35,7 +35,7 @@ package final class ApplyProgress: Sendable {
     package var rulesAdopted: Set<NameKey> = []
     /// The suspended tables that only need a copy, which the operator has not requested yet.
     ///
-    /// The keys are their names in apply's state, the values their plain names.
+    /// The keys are their names in apply's state, the values their names at the source.
     package var copiesWanted: [NameKey: String] = [:]
     /// The numbers of the source's statements that were executed again, and of those whose rows were written.
     package var statements = StatementCounts()

@@ -9,11 +9,11 @@ import Trails
 final class ApplyReader {
   private let trail: TrailReader
   private let reshaper: Reshaper?
-  /// If true, rules do not change the rows.
+  /// Whether the caller needs only schemas. If so, rules do not change the rows.
   private let isForShapes: Bool
   /// Two-way apply to PostgreSQL: key columns count as NOT NULL, because the key must be the primary key.
   private var hasWholeKeys = false
-  /// Nil if only schemas are read and nothing is applied.
+  /// The check that decides which records apply processes; nil if only schemas are read.
   private var gate: TargetGate?
   /// The reason why the record that was returned last must not be applied; nil if it may be applied.
   private var barred: CairnError?
@@ -74,7 +74,6 @@ final class ApplyReader {
     return schema
   }
 
-  /// Returns the schema with this id as the table's rule changes it.
   private func shaped(_ id: UInt64) -> TableSchema? {
     guard let given = trail.schema(id) else { return nil }
     return reshaper?.schema(id, given) ?? given
@@ -100,7 +99,7 @@ final class ApplyReader {
     return !before.columns.allSatisfy { column in after.columns.contains { $0.name.hasSameBytes(as: column.name) } }
   }
 
-  /// Returns the next record that is meant for the target; nil at the durable end. Views in the record are valid until
+  /// Returns the next record that is meant for the target; nil at the durable end. The record's bytes are valid until
   /// the next call.
   ///
   /// Skips records for tables that the conf leaves out. After a record for a table with a reserved name,

@@ -3,7 +3,8 @@ import SystemKit
 
 /// Makes apply wait while the clock of its next transaction is too far ahead of this node's clock.
 ///
-/// A captured target's own clocks follow those of applied transactions. A peer with a wrong clock would spoil them.
+/// A captured target's own clocks follow those of applied transactions. A peer with a wrong clock would set them far
+/// ahead.
 final class ClockGate {
   struct Ahead: Error {
     let header: TransactionHeader

@@ -47,7 +47,7 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether an entry has the before image `image`, and the entries lead to a row with the key `key`.
+  /// Returns whether an update of the row `image` is listed, and the listed updates give the row the key `key`.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -62,7 +62,7 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, all entries of the row that has the key `key` in the end.
+  /// Removes and returns, in order, all entries of the row that has the key `key` after them.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(

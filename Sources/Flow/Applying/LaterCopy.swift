@@ -9,8 +9,8 @@ import Trails
 struct LaterCopy {
   enum Outcome {
     case found(LaterCopy)
-    /// The table's rule fits its columns again, but the trail has no copy yet. The value is the table's
-    /// ``TableSchema/plainName``.
+    /// The table's rule fits its columns again, but the trail has no copy yet. The value is the table's name at the
+    /// source.
     case wanted(String)
     case none
 
@@ -87,7 +87,6 @@ struct LaterCopy {
     let changed: ChangedRule?
     let rules: [TableRule?]
     private(set) var last: TableSchema
-    /// For each column, the index of the same column when the table was suspended.
     private var origins: [Int?]
     private var between: [TableSchema] = []
 

@@ -100,7 +100,8 @@ struct LaterShape {
     }
   }
 
-  /// Returns the notice that a suspended table continues with a copy, without some rows of the meantime.
+  /// Returns the notice that a suspended table continues with a copy, which lacks rows inserted and deleted in the
+  /// meantime.
   static func unseen(_ table: TableSchema, since position: Position) -> String {
     "table \(table.fullName) continues with a copy: it lacks rows that the source inserted and deleted since \(position)"
   }

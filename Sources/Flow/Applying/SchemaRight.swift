@@ -3,10 +3,9 @@ import Mapping
 
 /// The right of an apply to make a schema change of its trail at the target.
 ///
-/// Any trail may add columns to a table that Cairn created. Only the trail that created the table may drop or rename,
-/// if no other trail has rows there.
+/// Any trail may add columns to a table that Cairn created. Only the trail that created the table may drop or rename.
 ///
-/// In a two-way table, it may always do so.
+/// That trail may not do so if another trail has rows in a one-way table.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {

@@ -9,7 +9,7 @@ struct TargetGate {
     case taken(Record)
     /// The setting `tables` of the apply does not include the table, so its records are skipped.
     case leftOut
-    /// The table has a reserved name at the target, which is the value.
+    /// The table has a reserved name at the target. The value is that name.
     case refused(String)
   }
 
@@ -20,7 +20,7 @@ struct TargetGate {
 
   private var segment: UInt64 = 0
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
-  /// The schema id that was allowed last: most records are of the same table as the one before.
+  /// The schema id that was allowed last. Most records are of the same table as the record before.
   private var allowed: UInt64?
   /// The tables, by schema id, that the setting `tables` includes only since a rename. The target lacks their earlier
   /// rows.
@@ -79,7 +79,7 @@ struct TargetGate {
     schema.treatment = treatment
   }
 
-  /// A schema id is valid within one segment.
+  /// Clears the cached verdicts when a segment begins, as a schema id is valid within one segment.
   private mutating func enter(_ segment: UInt64) {
     guard segment != self.segment else { return }
     self.segment = segment

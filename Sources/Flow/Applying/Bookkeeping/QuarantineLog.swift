@@ -37,7 +37,7 @@ package struct QuarantineLog {
 
   // MARK: In apply's transaction
 
-  /// Several apply workers may call this at once.
+  /// Creates the log's table in the caller's transaction. Several apply workers may call this at once.
   private func install() throws {
     try state.lockForInstall()
     if try isInstalled() { return }

@@ -30,7 +30,7 @@ protocol StateDatabase {
   func actAsApplication() throws
   /// Replaces a row by another version, as an application would. If the version is nil, deletes the row.
   func turn(_ row: TurnedRow, to version: ConflictRow?) throws
-  /// Returns why the target did not write a row: a lock, or a refusal. Nil for any other error.
+  /// Returns the reason why the target did not write a row: a lock, or a refusal. Nil for any other error.
   func refusal(_ error: any Error) -> DecisionOutcome.Refusal?
 }
 
@@ -44,7 +44,7 @@ extension StateDatabase {
 
   @discardableResult func run(_ sql: String) throws -> Int64 { try run(sql, []) }
 
-  /// The primary key, as a column list, of Cairn's tables that have one entry for each row of the target.
+  /// The key columns of Cairn's tables in which each entry is about one row of the target, as a list.
   var rowKey: String { hasSchemas ? "schema_name, table_name, key" : "table_name, key" }
 
   /// Creates a table of Cairn in which a column `id` numbers the rows.

@@ -7,7 +7,7 @@ import Trails
 /// Stored in `cairn_returned` (SQLite) or `cairn.returned` (PostgreSQL).
 struct StoredReturns {
   struct Entry {
-    /// The row that is back in its table; nil if this is the common entry of many rows.
+    /// The row that is back in its table. Nil if the entry is for all rows that have no entry of their own.
     var row: ContestedRow?
     /// The last transaction of each trail that this node had applied when the row came back.
     var known: [TrailID: UInt64]

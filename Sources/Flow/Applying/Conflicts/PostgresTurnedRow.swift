@@ -6,7 +6,6 @@ struct PostgresTurnedRow {
   private let connection: PostgresConnection
   private let turned: TurnedRow
   private let table: String
-  /// The server's name for the type of each column, by column name.
   private let types: [NameKey: String]
 
   init(_ connection: PostgresConnection, _ turned: TurnedRow) throws {

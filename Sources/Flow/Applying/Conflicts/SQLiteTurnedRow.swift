@@ -5,7 +5,6 @@ import SQLiteKit
 struct SQLiteTurnedRow {
   private let database: Database
   private let turned: TurnedRow
-  /// The names of the table's columns. The conflict log stores no generated columns.
   private let names: [String]
 
   init(_ database: Database, _ turned: TurnedRow) throws {

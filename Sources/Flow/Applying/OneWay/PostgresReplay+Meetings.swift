@@ -38,7 +38,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the row before and after the change that is being applied, as far as it is known.
   private func met(_ table: MappedTable, isInsert: Bool) -> (before: Meeting.Row?, after: Meeting.Row?) {
     let new = after.count == 0 ? nil : values(of: after, table)
     guard !isInsert else { return (nil, new) }
@@ -127,7 +126,7 @@ extension PostgresReplay {
     return !line.isEmpty
   }
 
-  /// Overwrites the buffers ``before`` and ``after``.
+  /// Returns the row's key before and after an update. Overwrites the buffers ``before`` and ``after``.
   private func keys(of update: EarlyUpdates.Update, _ table: MappedTable) throws -> (
     before: [String?], after: [String?]?
   ) {

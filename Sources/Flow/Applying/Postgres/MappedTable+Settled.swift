@@ -135,7 +135,6 @@ extension MappedTable {
     }
   }
 
-  /// Returns whether another row references this row by a foreign key.
   func isReferred(
     _ row: [String?], _ referrers: [Reference], _ key: [Value], _ connection: PostgresConnection
   ) throws -> Bool {

@@ -40,7 +40,6 @@ final class MappedTable {
   let given: TableSchema
   /// For each column of ``source``, its index in the row images of the trail.
   let positions: [Int]
-  /// The table's name in apply's state.
   let stateKey: String
   /// The source's table with the columns that apply writes.
   let source: TableSchema
@@ -60,12 +59,12 @@ final class MappedTable {
   let alwaysIdentity: ColumnMask
   /// The columns whose type became text because a value did not fit.
   let widened: ColumnMask
-  /// The quoted names of the columns that only the target has, while a chunk replaces their rows.
+  /// The quoted names of the columns whose values are saved while a chunk replaces rows.
   var asideColumns: [String] = []
   /// Whether rows were written since the sequences of the table's identity columns were last advanced.
   var hasNewKeys = true
-  /// Two-way: whether the table's rule is `insert-only`, so that this direction adds rows and changes none; nil: not
-  /// looked up yet.
+  /// Two-way: whether the table's rule is `insert-only`, so that apply adds rows and changes none. Nil: not looked up
+  /// yet.
   var takesRowsIn: Bool?
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
@@ -136,7 +135,7 @@ final class MappedTable {
   lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
-  /// The positions in ``target`` of all unique indexes besides the key's whose columns the trail has.
+  /// The positions in ``target`` of the unique indexes besides the key's. The trail has all columns of these indexes.
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
@@ -358,7 +357,6 @@ final class MappedTable {
       return "DELETE FROM \(rows) AS x WHERE \(terms.joined(separator: " AND "))"
     }
 
-    /// Returns the new row as a select list, over which an index's expressions are evaluated.
     private mutating func newRow() -> String {
       table.target.columns.map { column in
         let index = table.columns.firstIndex { $0.name.hasSameBytes(as: column.name) }

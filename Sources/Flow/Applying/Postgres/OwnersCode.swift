@@ -240,7 +240,7 @@ struct OwnersCode: Equatable {
     version xml_is_well_formed
     """
 
-  /// The functions of extensions that an expression may call.
+  /// The functions of extensions that an untrusted expression may call.
   private static let drawing =
     "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 gen_random_uuid gen_random_bytes gen_salt unaccent"
 
@@ -359,7 +359,7 @@ struct OwnersCode: Equatable {
     ORDER BY 1, 2
     """
 
-  /// A schema of the role `pg_database_owner` counts as a schema of the database's owner.
+  /// The query for the ``Openness``, ``Parents``, ``bearer`` and ``fingerprint`` of table `$1`.
   private static let stateText = """
     \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
     SELECT CASE
@@ -412,7 +412,7 @@ final class OwnersWatch {
   private let locks: [PostgresStatement]
   private let sameTable: PostgresStatement
   private let bearer: [String?]
-  /// Nil if no untrusted role can change the code.
+  /// The check that the table's code is unchanged; nil if no untrusted role can change the code.
   private let unchanged: PostgresStatement?
   private let values: [String?]
   private var group: UInt64?

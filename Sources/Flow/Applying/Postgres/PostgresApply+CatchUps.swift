@@ -94,7 +94,7 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Tables with the same checkpoint may depend on each other, such as tables that swapped names.
+  /// Groups suspended tables by their checkpoint: those with the same checkpoint may depend on each other.
   private static func groups(_ tables: [PostgresTargetState.Waiting]) -> [[PostgresTargetState.Waiting]] {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
@@ -215,7 +215,6 @@ extension PostgresApply {
       catchUp.overtaken)
   }
 
-  /// Handles an error in a catch-up, whose group was rolled back. Returns whether to try the catch-up again.
   private func recover(_ catchUp: inout CatchUp, from error: any Error, _ stop: StopSignal) throws -> Bool {
     let (number, applied) = (catchUp.replay.number, catchUp.replay.applied)
     catchUp.replay.abandon()
@@ -302,7 +301,6 @@ extension PostgresApply {
     }
   }
 
-  /// Updates the stored and reported reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: String, _ catchUp: CatchUp) throws {
     guard let table = catchUp.tables.first(where: { $0.source.hasSameBytes(as: key) }),
       !table.table.isSuspended(by: error)

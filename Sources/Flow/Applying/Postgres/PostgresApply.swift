@@ -18,7 +18,6 @@ package final class PostgresApply {
   private static let waitMillisecondsMax: Int64 = 5000
   /// The longest wait for an unreachable server while draining, in ms.
   private static let awayMillisecondsMax: Int64 = 60_000
-  /// The longest wait for locks while draining, in ms.
   private static let lockedMillisecondsMax: Int64 = 5000
 
   /// The `lock_timeout` of two-way apply in ms: the first value and the highest.
@@ -47,12 +46,12 @@ package final class PostgresApply {
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
   private let pruning = ConflictPruning()
-  /// The monotonic time of the next look at the operator's requests about quarantine, in ms.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: PostgresReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far in the future. A two-way apply uses that of ``desk``.
+  /// One-way: the check that no transaction's clock is too far in the future. A two-way apply has this check in
+  /// ``desk``.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
@@ -261,7 +260,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Uses a separate session, because capture ignores what apply's own session writes.
+  /// Writes open decisions in a separate session, because capture ignores what apply's own session writes.
   private func decide(_ desk: PostgresReplay.Desk, _ ours: PostgresConnection) throws {
     guard desk.shared.mayHaveDecisions else { return }
     if try Decisions(ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
@@ -317,7 +316,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// Uses its own transaction, because it waits for sessions that write to these tables.
+  /// Creates or drops the triggers that refuse writes of applications. Uses its own transaction, because it waits for
+  /// locks.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
@@ -330,7 +330,7 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// Runs each statement in its own transaction. Skips a statement whose type the group itself creates.
+  /// Runs statements before the group that needs them, each in its own transaction.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
       do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}

@@ -96,7 +96,8 @@ enum PostgresApplySession {
   /// The SQL expression for the `application_name` of the session that applies trail `$1`. Long names are hashed.
   static let applicationText = "CASE WHEN octet_length($1) < 64 THEN $1 ELSE 'cairn apply ' || md5($1) END"
 
-  /// The query for an earlier session of this role for the same trail. Any role could take an advisory lock instead.
+  /// The query for an earlier session of this role for the same trail. An advisory lock is not used, as any role could
+  /// take it.
   private static let earlierText = """
     SELECT other.pid, other.usename, date_trunc('second', other.backend_start)
     FROM pg_stat_activity AS other, pg_stat_activity AS mine WHERE mine.pid = pg_backend_pid()

@@ -6,7 +6,6 @@ import SystemKit
 /// The waiting rows of a PostgreSQL target. No other query may be in progress on the connection.
 struct PostgresCandidates: CandidateStore {
   let connection: PostgresConnection
-  /// Runs a body in a savepoint, so that an SQL error does not abort the transaction.
   private let attempt: (() throws -> Void) throws -> Void
   private let isTrusted: (PostgresTargetTable) throws -> Bool
   private let tables = Tables()

@@ -49,7 +49,6 @@ struct PostgresForm: RowForm {
     return key
   }
 
-  /// Converts a row that the server returned as texts into the form of the table.
   func row(_ texts: [String?]) -> [Value] {
     texts.enumerated().map { place, text in text.map { Self.value(Array($0.utf8), table.columns[place].type) } ?? .null
     }

@@ -2,8 +2,8 @@ import Changes
 
 /// Rows that cannot be written until another row with the same unique value changes later in the transaction.
 ///
-/// The rows are kept here and inserted at the end of the transaction. The source checked the constraint at its end, but
-/// the target checks at once.
+/// The rows are kept here and inserted at the end of the transaction. The source checked the constraint there, but the
+/// target checks at once.
 struct PostgresHeldRows {
   struct Row {
     let table: MappedTable
@@ -30,14 +30,12 @@ struct PostgresHeldRows {
     return rows.lastIndex { row in row.table === table && table.key.map { row.values[$0] } == key }
   }
 
-  /// Removes the row with this key from the list. Returns false if the list has no such row.
   mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
     guard let index = index(table, key) else { return false }
     bytes -= rows.remove(at: index).bytes
     return true
   }
 
-  /// Removes the row with this key from the list and returns it; nil if there is none.
   mutating func take(key: [String?], of table: MappedTable) -> Row? {
     guard
       let index = rows.lastIndex(where: { row in
@@ -56,7 +54,6 @@ struct PostgresHeldRows {
     return true
   }
 
-  /// Removes a table's rows from the list.
   mutating func forget(_ table: MappedTable) {
     rows.removeAll { $0.table.stateKey == table.stateKey }
     bytes = rows.reduce(0) { $0 + $1.bytes }

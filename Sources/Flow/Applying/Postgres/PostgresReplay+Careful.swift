@@ -30,7 +30,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the first early change of the row with this image, if there is one (see ``EarlyUpdates``).
+  /// Applies the first update or delete that came in the trail before this row did (see ``EarlyUpdates``).
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
@@ -129,7 +129,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the key of the row that is being written, for messages.
   private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
     if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
       return describeKey(table, after)

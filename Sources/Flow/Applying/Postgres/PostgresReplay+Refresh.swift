@@ -154,7 +154,6 @@ extension PostgresReplay {
     try table.giveBack(connection)
   }
 
-  /// Returns the WHERE clause that selects the rows of a key range, with its values; nil without bounds.
   private func rows(
     in range: Refresh.Range, _ table: MappedTable
   ) throws -> (condition: String, values: [String?])? {
@@ -233,7 +232,7 @@ extension PostgresReplay {
   /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows again, one
   /// by one.
   ///
-  /// - Throws: `row-exists` if ``isExact(_:)`` is true and the two rows may be from the same copy.
+  /// - Throws: `row-exists` if the two rows may both be from the same copy.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil

@@ -58,7 +58,6 @@ extension PostgresReplay {
     try onTable(ddl.before) { _ = try table(ddl.before) }
   }
 
-  /// Removes the state of the target table that had the rows before the rule changed.
   private func leave(_ old: String, for key: String) throws {
     guard let known = tables[old], old != key, scope.key(old) == old else { return }
     try state.removePending(of: known)

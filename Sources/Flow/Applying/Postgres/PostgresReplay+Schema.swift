@@ -152,7 +152,6 @@ extension PostgresReplay {
       goesBothWays: options.goesBothWays(table.schema, table.name))
   }
 
-  /// Updates the table's name in apply's state, after a schema change that was already made.
   private func note(before: TableSchema?, after: TableSchema?, _ old: String, _ new: String) throws {
     defer { forgetShape(new) }
     guard let after else { return try forget(old) }

@@ -5,17 +5,17 @@ import PostgresKit
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether the target may treat different values as equal, and all rows were written since the copy began.
+  /// Returns whether the table has only rows of the copy in progress, and the target may treat different values as
+  /// equal.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether ``isFilled(_:)`` is true and the present chunk is read for the first time.
+  /// Returns whether ``isFilled(_:)`` is true, and the present chunk is read for the first time.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
-  /// Returns the encoded key of a row, with the source's values.
   private func sourceKey(_ image: ImageView, _ table: MappedTable) throws -> [UInt8] {
     let values = try image.values()
     var key = ByteWriter(capacity: 64)
@@ -42,7 +42,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Reads the answers to all statements. Returns false if one of them changed another number of rows than expected.
   private func readAnswers() throws -> Bool {
     do { try sink.settle() } catch let fault as PostgresSink.Fault where fault.error == nil { return false }
     return true
@@ -114,7 +113,6 @@ extension PostgresReplay {
   static let foldedHint =
     "the source may have two rows whose keys are one value at the target, such as two spellings of a UUID: make them one row there"
 
-  /// Returns the error for a copied row that has the same unique value as another row at the target.
   private func folded(_ image: ImageView, _ table: MappedTable, _ error: PostgresError) -> CairnError {
     let index = table.target.uniqueIndexes.firstIndex { $0.name.hasSameBytes(as: error.constraint) }
     let columns = index.flatMap(table.positions(of:)) ?? table.key
@@ -137,7 +135,6 @@ extension PostgresReplay {
     }.joined(separator: ", ")
   }
 
-  /// Returns, for messages, an earlier row of the same COPY that the target treats as equal in these columns.
   private func otherRow(than image: ImageView, _ columns: [Int], _ table: MappedTable) throws -> String? {
     let wanted = columns.map { after.string($0) }
     let terms = columns.enumerated().map { place, index in

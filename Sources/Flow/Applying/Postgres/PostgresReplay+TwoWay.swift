@@ -179,7 +179,7 @@ extension PostgresReplay {
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Deletes rows that a copy replaces, except rows changed here without the copy's author knowing the change.
+  /// Deletes rows that a copy replaces, except rows whose changes here were unknown to the copy's author.
   func removeKnown(
     _ rows: (condition: String, values: [String?]), _ table: MappedTable, _ resolver: RowResolver<PostgresReplay>
   ) throws {

@@ -97,7 +97,6 @@ extension PostgresReplay {
       context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
   }
 
-  /// Returns the hint for a value that does not fit, with the misfit policies that can help.
   private func misfitHint(_ table: MappedTable, _ index: Int) -> String {
     let column = "\(table.source.name).\(table.source.columns[index].name)"
     let mend = "correct the value at the source and copy the table again ('cairn copy APPLY', or --existing overwrite)"

@@ -25,7 +25,6 @@ final class PostgresReplay {
   let folder: String
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: Desk?
-  /// The resolution of conflicts; nil if the apply is one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
   /// The trail's transactions in quarantine; nil if this replay adds none.
   let shelf: QuarantineShelf?
@@ -38,7 +37,7 @@ final class PostgresReplay {
   private var isAside = false
   private(set) var limit = UInt64.max
 
-  /// The records that the target refuses, by place. The table of such a record is suspended there.
+  /// The records that the target refuses, by their places in the trail. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
   /// The later copies with which the tables of a catch-up continue, by the places where they are suspended.
   let overtaken: [Position: LaterCopy]
@@ -51,7 +50,6 @@ final class PostgresReplay {
   private let wholeNumber: UInt64
   private(set) var applied: UInt64
   var tables: [NameKey: PostgresTargetState.Table]
-  /// The begin record of the next group, if it was already read.
   private var ahead: Record?
   /// The suspended tables that a catch-up applies, or that any other replay skips.
   private(set) var waiting: [PostgresTargetState.Waiting]
@@ -87,7 +85,6 @@ final class PostgresReplay {
   var held = PostgresHeldRows()
   var unchecked = UncheckedRows()
   var sequences = SequenceUpkeep()
-  /// The table that is being copied.
   var copying: MappedTable?
   /// The table whose target-only columns are saved while a chunk replaces its rows.
   var aside: MappedTable?
@@ -173,7 +170,6 @@ final class PostgresReplay {
 
   // MARK: Groups
 
-  /// The place where a catch-up suspends its table again.
   private struct Halt {
     let place: String
     let from: Position
@@ -183,7 +179,6 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a header's clock is too far in the future.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isCatchUp, retried == nil else { return }
     try gate.check(header)
@@ -287,7 +282,6 @@ final class PostgresReplay {
     try sink.queue(own.message, [note.text])
   }
 
-  /// Returns the applied note of a group.
   private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
     let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
     return AppliedNote(
@@ -481,7 +475,6 @@ final class PostgresReplay {
     }
   }
 
-  /// Reads a record of a skipped transaction.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
@@ -537,7 +530,6 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Runs a body. If a column's type must become text, alters the column and runs the body again.
   private func again(_ body: () throws -> Void) throws {
     while true {
       do { return try body() } catch let widening as Widening {

@@ -18,7 +18,7 @@ extension PostgresShape {
     }
   }
 
-  /// Returns the reason why a schema change must not alter these types; nil if it may.
+  /// Returns the reason why a schema change must not alter these types; nil if there is none.
   func objection(_ types: [String], _ known: PostgresTargetState.Table) throws -> String? {
     for type in types {
       let other = try users(of: type).first { user in
@@ -92,7 +92,6 @@ extension PostgresShape {
     )
   }
 
-  /// Returns the query that finds code of untrusted roles in the types of table `$1` and in `names`.
   private static func foreignTypes(_ names: String) -> String {
     """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user

@@ -31,7 +31,6 @@ final class PostgresSink {
 
   let connection: PostgresConnection
   private var isPiping = false
-  /// The numbers of rows that queued statements must change.
   private var expected: [Int64] = []
   private var pushed: [[Int64]] = []
   private var bytes = 0
@@ -41,7 +40,6 @@ final class PostgresSink {
   private var batches: [RowBatch] = []
   private var batchBytes = 0
   private var arrays = PostgresArrays()
-  /// A reusable row buffer.
   private final class Kept { var row = RowText() }
   private let (one, other, none) = (Kept(), Kept(), Kept())
   private var copying: MappedTable?

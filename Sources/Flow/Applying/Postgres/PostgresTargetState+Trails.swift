@@ -42,7 +42,6 @@ extension PostgresTargetState {
     }
   }
 
-  /// Returns the process id of a session that applies the trail; nil if there is none.
   private func user(of trail: TrailName) throws -> String? {
     try connection.first(
       """

@@ -4,7 +4,6 @@ import Changes
 ///
 /// The main reader applies all tables except suspended ones; a catch-up applies only suspended tables.
 struct ReplayScope {
-  /// A table of a catch-up whose records are skipped up to the record `from`.
   private struct Coming {
     let place: String
     let from: Position
@@ -46,7 +45,6 @@ struct ReplayScope {
     return !begun.isEmpty
   }
 
-  /// Makes this reader skip all later records of a table.
   mutating func leave(_ name: String) {
     if isCatchUp { places[name] = nil } else { places[name] = name }
   }

@@ -106,7 +106,6 @@ final class RowBatch {
     return lastShape
   }
 
-  /// Returns whether the batch's row has the values that a further change expects.
   private func isKnown(_ before: borrowing RowText, _ checks: ColumnMask, at index: Int) -> Bool {
     let entry = entries[index]
     for column in table.columns.indices where checks.contains(column) {
@@ -117,7 +116,6 @@ final class RowBatch {
     return true
   }
 
-  /// Returns the first of two rows, given by number, that has a value for the column.
   func row(_ first: Int?, _ second: Int?, giving column: Int) -> Int? {
     if let first, rows.gives(column, of: first) { return first }
     if let second, rows.gives(column, of: second) { return second }
@@ -126,7 +124,6 @@ final class RowBatch {
 
   // MARK: Keys
 
-  /// Returns the batch's last entry for the row with this key.
   private func entry(of before: borrowing RowText, _ after: borrowing RowText) -> Int? {
     while placedCount < entries.count {
       place(placedCount)
@@ -161,8 +158,8 @@ final class RowBatch {
     }
   }
 
-  /// Returns the number of the entry's row that has a value for the key column. Its rows before and after the change
-  /// have the same key.
+  /// Returns the number of the entry's row that has a value for the key column. Both rows of an entry have the same
+  /// key.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }
@@ -270,13 +267,11 @@ struct KeyPlaces {
   private var slots = [Slot](repeating: Slot(), count: 64)
   private var used: [Int] = []
 
-  /// Returns the number of the entry with this hash for which `isSame` is true; nil if there is none.
   func find(_ hash: Int, _ isSame: (Int) -> Bool) -> Int? {
     let slot = slots[slot(hash, isSame)]
     return slot.entry == 0 ? nil : Int(slot.entry) - 1
   }
 
-  /// Stores the number of an entry under a hash. Replaces the entry for which `isSame` is true.
   mutating func set(_ hash: Int, to entry: Int, _ isSame: (Int) -> Bool) {
     if used.count * 2 >= slots.count { grow() }
     let place = slot(hash, isSame)

@@ -5,7 +5,6 @@ import PostgresKit
 ///
 /// The buffer is reused for the next row.
 struct RowText: ~Copyable {
-  /// The place of a column's text in the row's bytes, without its final NUL.
   struct Span {
     static let null = Span(start: 0, count: -1)
     static let unchanged = Span(start: 0, count: -2)
@@ -63,7 +62,6 @@ struct RowText: ~Copyable {
     return (base + span.start).assumingMemoryBound(to: CChar.self)
   }
 
-  /// Returns a column's text without its NUL; empty for NULL and for a missing value.
   func text(_ column: Int) -> UnsafeRawBufferPointer {
     let span = spans[column]
     guard span.hasText else { return UnsafeRawBufferPointer(start: nil, count: 0) }

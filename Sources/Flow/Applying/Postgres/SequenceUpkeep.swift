@@ -55,7 +55,6 @@ struct SequenceUpkeep {
     carried.removeAll()
   }
 
-  /// Returns whether the trail may write the table to which a sequence belongs.
   private static func isAllowed(
     _ name: String, _ sequence: SequenceState, _ scope: TargetScope, _ connection: PostgresConnection
   ) throws -> Bool {

@@ -16,7 +16,6 @@ struct UncheckedRows {
     add(table, row.strings)
   }
 
-  /// Adds a row after its insert or update. Missing columns are taken from `before`.
   mutating func note(_ table: MappedTable, _ row: borrowing RowText, _ before: borrowing RowText) {
     guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
     var values: [String?] = []

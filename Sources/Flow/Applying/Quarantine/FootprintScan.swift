@@ -113,12 +113,10 @@ extension Footprint {
     return row.map { zip($0, other).map { $0 ?? $1 } }
   }
 
-  /// Returns whether a row's values in these columns are known and not NULL.
   private static func holds(_ row: [Value?], _ columns: [Int]) -> Bool {
     columns.allSatisfy { $0 < row.count && row[$0] != nil && row[$0] != .null }
   }
 
-  /// Returns the row name for the values of these columns.
   private static func name(_ table: String, _ columns: [(name: String, value: Value?)]) -> RowName {
     var naming = RowNaming(table: table)
     for column in columns.sorted(by: { $0.name.sqliteKey < $1.name.sqliteKey }) {

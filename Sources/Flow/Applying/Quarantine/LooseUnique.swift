@@ -132,7 +132,7 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// A key in the statement may have its own collations.
+  /// Returns all collations that the CREATE TABLE statement names. A key in it may have its own collations.
   private static func collations(in schema: TableSchema) -> [String] {
     guard schema.engine == .sqlite else { return [] }
     let bytes = Array(schema.createText.utf8)

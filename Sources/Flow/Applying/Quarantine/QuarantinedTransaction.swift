@@ -49,7 +49,6 @@ package struct QuarantinedTransaction: Sendable {
 /// The transactions of one trail in quarantine, in the order of the trail.
 struct Quarantine {
   private(set) var transactions: [QuarantinedTransaction] = []
-  /// The rows and tables that quarantined transactions touch.
   private var footprint = Footprint()
 
   init(_ transactions: [QuarantinedTransaction] = []) {
@@ -86,7 +85,6 @@ struct Quarantine {
     case hold(QuarantinedTransaction, by: QuarantinedTransaction)
   }
 
-  /// The next action that is due; nil if there is none.
   var step: Step? {
     for transaction in transactions {
       if transaction.wish == .discard { return .forget(transaction) }

@@ -38,14 +38,12 @@ struct HeldRows {
     bytes += row.bytes
   }
 
-  /// Removes and returns the row with the key of `image`; nil if there is none.
   mutating func take(_ image: [ColumnView], of table: TargetTable) -> Row? {
     guard let index = rows.firstIndex(where: { $0.isNamed(by: image, of: table) }) else { return nil }
     bytes -= rows[index].bytes
     return rows.remove(at: index)
   }
 
-  /// Removes and returns the row with this key; nil if there is none.
   mutating func take(key: [Value], of table: TargetTable) -> Row? {
     guard
       let index = rows.firstIndex(where: { row in
@@ -75,7 +73,6 @@ struct HeldRows {
     return rows
   }
 
-  /// Removes a table's rows from this list.
   mutating func forget(_ table: TargetTable) {
     rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }

@@ -179,7 +179,6 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies and commits what comes before the record that the target refuses.
   private func advance(
     _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {
@@ -230,7 +229,6 @@ extension SQLiteApply {
     }
   }
 
-  /// Ends the suspension of a table that has caught up.
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {
@@ -247,7 +245,6 @@ extension SQLiteApply {
     return .resumed
   }
 
-  /// Commits a group of a catch-up. Returns whether the table has caught up.
   private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: NameKey) throws -> Bool {
     guard var known = target.tables[key], var waiting = known.waiting else { return true }
     let row = waiting.names.last ?? key.text
@@ -291,7 +288,6 @@ extension SQLiteApply {
     return hasReached
   }
 
-  /// Ends a table's suspension, in the open transaction.
   private func end(_ key: NameKey, _ waiting: TargetState.Waiting, isKept: Bool) throws {
     try target.state.check(name, at: checkpoint)
     var row = waiting.names.last ?? key.text

@@ -25,7 +25,6 @@ package final class SQLiteApply {
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
-  /// The monotonic time of the next look at the operator's requests about quarantine, in ms.
   var nextLook: Int64 = 0
   private var isDraining = false
   private var purgedBelow: UInt64 = 0
@@ -170,7 +169,7 @@ package final class SQLiteApply {
     }
   }
 
-  /// Uses a separate connection, because capture ignores what apply's own connection writes.
+  /// Writes open decisions on a separate connection, because capture ignores what apply's own connection writes.
   private func decide(_ desk: SQLiteReplay.Desk) throws {
     guard desk.shared.mayHaveDecisions else { return }
     if try Decisions(target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }

@@ -85,7 +85,7 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the first early change of the row with this image, if there is one (see ``EarlyUpdates``).
+  /// Applies the first update or delete that came in the trail before this row did (see ``EarlyUpdates``).
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in

@@ -57,7 +57,6 @@ extension SQLiteReplay {
     }
   }
 
-  /// Deletes the row that an update changes, and returns the row with the new values.
   func takeOut(_ table: TargetTable) throws -> [Value] {
     guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
       throw unexpected(table, "updated")

@@ -4,7 +4,7 @@ import SQLiteKit
 
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// The separator in a placeholder name such as `Item`, separator, `public.^Item`: the wanted name and the full name.
+  /// The separator between a table's wanted name and its full name in a placeholder name.
   private static let separator = "\u{1e}"
 
   /// Returns the name under which apply's state lists a table of the trail: its name at the target.

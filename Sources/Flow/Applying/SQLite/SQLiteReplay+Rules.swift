@@ -39,7 +39,6 @@ extension SQLiteReplay {
     _ = try table(ddl.before)
   }
 
-  /// Removes the state of the target table that had the rows before the rule changed.
   private func leave(_ name: String, for other: String) throws {
     guard let known = target.tables[key(name)], key(name) != key(other), known.waiting == nil else { return }
     try forget(name)

@@ -312,7 +312,6 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Updates the table's name in apply's state, after a schema change that was already made.
   private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
     guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
     // Tables that swap names have a name in between that no table can have here.

@@ -71,7 +71,6 @@ extension SQLiteReplay {
     return judged
   }
 
-  /// Returns whether the target's table has exactly the source's rows and columns.
   private func isWhole(_ schema: TableSchema) throws -> Bool {
     guard schema.engine == .sqlite, let known = target.tables[schema.name.sqliteKey], known.waiting == nil,
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite

@@ -9,7 +9,6 @@ import Versions
 // Two-way: rows that applications have written at the target too.
 extension SQLiteReplay {
   typealias Desk = TwoWayDesk<TargetTable>
-  /// The maximum number of keys that are read at a time.
   private static let keysMax = 1000
 
   /// Reads which rows applications have changed: from this database's own trail, and from the journal. Runs in the

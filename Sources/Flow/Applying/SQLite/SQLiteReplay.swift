@@ -30,7 +30,7 @@ final class SQLiteReplay {
   let scope: Scope
   let reader: ApplyReader
   private(set) var groupStart: Checkpoint
-  /// The records that the target refuses, by place. The table of such a record is suspended there.
+  /// The records that the target refuses, by their places in the trail. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
   /// The later copies with which the catch-up's table continues, by the places where it is suspended.
   let overtaken: [Position: LaterCopy]
@@ -60,11 +60,9 @@ final class SQLiteReplay {
   private var bySchema: [UInt64: TargetTable?] = [:]
   /// The table's name at this place of the trail, in a catch-up; nil before the table was created.
   var catchUpName: String?
-  /// The place at which the catch-up's table is suspended again.
   var halt: Place?
   private var skipped = 0
 
-  /// The table that is being copied.
   var copying: TargetTable?
   /// The table whose target-only columns are saved while a chunk replaces its rows.
   var aside: TargetTable?
@@ -83,11 +81,9 @@ final class SQLiteReplay {
   var held = HeldRows()
   var before: [ColumnView] = []
   var after: [ColumnView] = []
-  /// A buffer for the converted values of a row before its change.
   var madeBefore = ByteWriter(capacity: 256)
   var madeAfter = ByteWriter(capacity: 256)
 
-  /// The schema id of the record that is being applied.
   private var idAtHand: UInt64?
 
   /// Opens the trail in `folder`.
@@ -191,7 +187,6 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a header's clock is too far in the future.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)
@@ -271,7 +266,6 @@ final class SQLiteReplay {
     }
   }
 
-  /// Reads a record of a skipped transaction.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
@@ -396,7 +390,6 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the key in apply's state for a table's name in the trail.
   func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {

@@ -27,7 +27,7 @@ final class SQLiteTarget {
   private var hasBegunRelay = false
   /// SQLite's schema version for which the TEMP capture triggers were created; nil if there may be none.
   private var hooked: Int64?
-  /// True even after a drop of the TEMP capture triggers, as a rollback restores them.
+  /// Whether the connection may have TEMP capture triggers. A rollback can restore dropped ones.
   private var mayHaveHooks = false
   /// Apply's state of the tables in the open transaction, by table name in lower case.
   var tables: [NameKey: TargetState.Table] = [:]
@@ -162,7 +162,7 @@ final class SQLiteTarget {
   /// Drops capture's triggers on a table before its schema changes. SQLite cannot drop a column that a trigger names.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
-  /// Called in a write transaction; does the work once for each schema version.
+  /// Checks Cairn's own tables, once for each schema version. Called in a write transaction.
   private func checkOwnTables() throws {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard version != provedSchema else { return }

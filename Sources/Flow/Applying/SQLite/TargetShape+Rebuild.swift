@@ -34,7 +34,6 @@ extension TargetShape {
     }
   }
 
-  /// Returns the columns whose affinity changes. SQLite converts their values when a rebuild copies the table.
   private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
     let (there, after) = (alteration.there, alteration.difference.after)
     return alteration.kept.compactMap { pair in

@@ -60,7 +60,6 @@ extension TargetState {
     func holds(_ name: String) -> Bool { names.contains { $0.sqliteKey == name.sqliteKey } }
   }
 
-  /// Throws `checkpoint-moved` unless the stored state says that the table `name` is suspended at this place.
   func checkWaiting(_ name: String, at expected: Checkpoint, _ from: Position?) throws {
     let columns = Waiting.columns.map(\.name).joined(separator: ", ")
     let row = try database.query(
@@ -71,7 +70,6 @@ extension TargetState {
     else { throw moved("the place where table \(name) waits in \(database.path)") }
   }
 
-  /// Throws `checkpoint-moved` unless the trail's checkpoint is `expected`.
   func check(_ trail: TrailName, at expected: Checkpoint?) throws {
     guard try checkpoint(of: trail)?.checkpoint == expected else {
       throw moved("the checkpoint of trail \(trail) in \(database.path)")

@@ -17,7 +17,6 @@ package struct TargetState {
   struct Table {
     /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
-    /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
     /// Whether a copy of the table was requested and has not begun. Until then, apply skips changes that the copy will
     /// have.

@@ -49,7 +49,6 @@ final class TargetTable {
   var summed: [Int] = []
   /// Two-way: whether two rows may have the same unique value besides the key, so that one becomes a waiting row.
   var mayCollide = false
-  /// The foreign keys that reference this table.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
   /// A cache for ``SQLiteForm``: the last schema, with the index and the conversion of each target column.
   var lastForm: (schema: TableSchema, columns: [(Int, SQLiteValue?)?])?
@@ -59,12 +58,11 @@ final class TargetTable {
   private let table: String
   /// The columns that have one constant value in this trail's rows.
   private let shares: [(name: String, value: Value)]
-  /// The quoted name of the delete mark.
   private let mark: String?
 
   /// Creates the object for a target table.
   ///
-  /// - Parameter there: The mapping's columns that the target has; nil: all.
+  /// - Parameter there: The columns of the mapped table that the target has; nil: all.
   /// - Parameter image: The schema of row images, and the index there of each column; nil: same columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
@@ -134,7 +132,6 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Inserts a row, and returns the number of inserted rows.
   func insert(_ row: [Value]) throws -> Int64 {
     let statement = try prepared(.insert(.strict), isWholeRow: false)
     for (index, value) in row.enumerated() { try statement.bind(value, at: names.count + index + 1) }
@@ -221,7 +218,7 @@ final class TargetTable {
 
   // MARK: Columns that only the target has
 
-  /// A cache for ``ownColumns``, which each chunk of a copy reads again.
+  /// A cache of the columns that only the target has.
   private var foundOwn: [String]?
   var ownColumns: [String] {
     get throws { try foundOwn ?? lookAtOwnColumns() }
@@ -259,7 +256,6 @@ final class TargetTable {
     return true
   }
 
-  /// Restores the values saved by ``setAside(_:)`` in the rows with the same key.
   func giveBack() throws {
     let own = try ownColumns
     let set = own.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
@@ -294,8 +290,6 @@ final class TargetTable {
 
   /// The clause that makes a statement fail if its row violates a constraint. A constraint's own ON CONFLICT clause
   /// could skip the row.
-  ///
-  /// Source: https://sqlite.org/lang_conflict.html
   ///
   /// Source: https://sqlite.org/lang_conflict.html
   static let orAbort = " OR ABORT"

@@ -1,6 +1,5 @@
 /// The number of the source's statements that were executed again at the target, and the reasons why others were not.
 package struct StatementCounts: Equatable, Sendable {
-  /// The maximum number of different reasons that are counted one by one.
   private static let reasonsMax = 50
   private static let otherReasons = "other reasons"
 

@@ -22,7 +22,6 @@ struct StatementDiffers: Error {
 final class StatementDesk {
   /// The minimum number of rows for which a statement is executed again. Fewer rows can be written just as fast.
   static let rowsMin: UInt64 = 1000
-  /// The maximum number of statements that are kept in memory because their effects differed.
   private static let differingMax = 1000
 
   /// A statement that is executed at the target, while its changes in the trail are skipped.
@@ -43,7 +42,6 @@ final class StatementDesk {
   let policy: ReplayPolicy
   private let progress: ApplyProgress
   private var state = State.none
-  /// The number of changes of the running statement that were skipped.
   private var passed: UInt64 = 0
   private var passedSchema: UInt64 = 0
   private var isRunning = false
@@ -55,7 +53,7 @@ final class StatementDesk {
   private var tables = SourceTables()
   private var time: StatementTime
 
-  /// Nil if the options exclude executing statements, or if replication is two-way.
+  /// Creates the object. Nil if the options exclude executing statements, or if replication is two-way.
   init?(_ options: ApplyOptions, _ progress: ApplyProgress) {
     guard options.replay != .rows, options.twoWay == nil else { return nil }
     (policy, self.progress) = (options.replay, progress)
@@ -64,7 +62,6 @@ final class StatementDesk {
 
   // MARK: Along the trail
 
-  /// Clears the state of the open group, when apply starts to read again.
   func begin() {
     forget()
     counts = StatementCounts()
@@ -102,7 +99,6 @@ final class StatementDesk {
     (passed, passedSchema) = (0, 0)
   }
 
-  /// Stores the digest of the rows that the executed statement wrote.
   func ran(_ digest: StatementDigest) {
     guard case .running(var running) = state else { return }
     running.digest = digest

@@ -13,7 +13,6 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: The transaction
 
-  /// Waits for the answers to all statements that were sent.
   func flush() throws
   /// Runs a body. If it throws, its changes are undone, and the transaction continues.
   func attempt<Result>(_ body: () throws -> Result) throws -> Result

@@ -8,7 +8,6 @@ package struct CaptureStream: Sendable {
   package struct Passed: Sendable {
     /// The server's snapshot before the message, which shows which transactions had ended.
     let moment: ServerMoment
-    /// The id of the transaction that wrote the message.
     let message: UInt64
     package init(moment: ServerMoment, message: UInt64) { (self.moment, self.message) = (moment, message) }
   }

@@ -53,7 +53,6 @@ struct ColumnsNow {
     return mapped
   }
 
-  /// Returns a table of a trail, with its name replaced by the name in `now`.
   func named(_ table: TableSchema, _ now: ColumnStep.Table) -> TableSchema {
     var copy = table
     let isPostgres = engine == .postgres

@@ -19,9 +19,7 @@ final class DeferredRows<Table: AnyObject> {
   private let bytesMax: Int
   private var byteCount = 0
   private var rows: [Row] = []
-  /// The index of the last row with each row name.
   private var indexes: [RowName: Int] = [:]
-  /// The index of the previous row with the same row name, for each row.
   private var namesakes: [Int?] = []
   private var file: SpillFile?
   private let writer = SpillWriter()
@@ -34,7 +32,6 @@ final class DeferredRows<Table: AnyObject> {
   var count: Int { file?.count ?? rows.count }
   var isEmpty: Bool { count == 0 }
 
-  /// Returns whether the list has a row with this row name.
   func holds(_ name: RowName) throws -> Bool { try file?.holds(hash: name.hash) ?? (indexes[name] != nil) }
 
   subscript(index: Int) -> Row {

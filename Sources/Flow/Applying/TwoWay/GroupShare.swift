@@ -10,7 +10,6 @@ struct GroupShare {
   /// - Parameter number: The number of transactions of that group.
   mutating func shrink(_ number: UInt64) { count = max(1, min(count, number) / 2) }
 
-  /// Raises the limit by a quarter, after a commit.
   mutating func grow() {
     guard count != .max else { return }
     count += max(1, count / 4)

@@ -5,11 +5,12 @@ import PostgresKit
 /// PostgreSQL numbers each writing transaction, so all new numbers must be apply's own.
 struct QuietServer {
   private var moment: ServerMoment?
-  /// Apply's own transactions that were running at ``moment``, or that began later.
+  /// Apply's own transactions that were running when capture last confirmed that it has read all commits, or that began
+  /// later.
   private var ours: Set<UInt64> = []
 
-  /// Returns whether only apply's own transactions have ended since ``moment``. If so, `now` becomes the new
-  /// ``moment``.
+  /// Returns whether only apply's own transactions have ended since capture last confirmed that it has read all
+  /// commits.
   ///
   /// - Parameter own: The number of apply's open transaction; nil: it has none.
   mutating func isQuiet(at now: ServerMoment, own: UInt64?) -> Bool {
@@ -23,7 +24,7 @@ struct QuietServer {
 
   /// Stores that capture has read all transactions that had ended at `moment`.
   ///
-  /// - Parameter message: The later transaction of apply's logical message that capture has read.
+  /// - Parameter message: The transaction that wrote the logical message which capture has read.
   /// - Parameter own: The number of apply's open transaction; nil: it has none.
   mutating func pass(_ moment: ServerMoment, message: UInt64, own: UInt64?) {
     self.moment = moment
@@ -31,7 +32,7 @@ struct QuietServer {
     noteAsking(own, at: moment)
   }
 
-  /// A PostgreSQL snapshot does not list the transaction that takes it.
+  /// Adds apply's open transaction to ``ours``, as a snapshot does not list the transaction that takes it.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
     if let own, own >= moment.end { ours.insert(own) }
   }
@@ -39,6 +40,5 @@ struct QuietServer {
   /// Adds a transaction of apply that changes no rows to ``ours``.
   mutating func note(ours number: UInt64) { if moment != nil { ours.insert(number) } }
 
-  /// Clears everything after a lost connection: the server may be another one now.
   mutating func forget() { self = QuietServer() }
 }

@@ -60,7 +60,6 @@ struct ReturnsFromWaiting {
     return isFull
   }
 
-  /// Notes that this database's own trail has, through transaction `number`, everything that was written here.
   mutating func noteCaptured(_ own: String, through number: UInt64) {
     for name in open {
       for index in known[name, default: []].indices where known[name]?[index].isOpen == true {

@@ -64,7 +64,7 @@ final class RowNames {
       width = (key.max() ?? -1) + 1
     }
 
-    /// Compares addresses first, as most rows have the same schema object as the row before.
+    /// Returns whether this instance is for tables with this schema.
     func isOf(_ other: TableSchema) -> Bool {
       if isSame(other) { return true }
       guard schema == other else { return false }
@@ -134,7 +134,6 @@ final class RowNames {
 
   /// The first names of renamed tables, which all apply workers of one database share.
   var roots = TableRoots()
-  /// The number of changes of ``roots`` when the cache ``known`` was filled.
   private var rootsCount = 0
 
   private let engine: Engine
@@ -170,7 +169,6 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change replaces a text in a row's key by other bytes.
   private func movesText(_ naming: Naming) -> Bool {
     naming.key.contains { index in
       guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
@@ -305,7 +303,6 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// Returns a column's value after the change that was read last.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }

@@ -3,7 +3,7 @@ import Conflicts
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides which rows are waiting rows. Called before a chunk of a copy deletes the rows that it lacks.
+  /// Decides which rows are waiting rows. Called before a chunk of a copy deletes rows.
   ///
   /// A row that waits at the copy's source must wait here too, and not be deleted.
   func beginChunk(of table: Table) throws {

@@ -18,9 +18,9 @@ final class RowResolver<Target: ApplyTarget> {
   var displacedCopies: [ContestedRow] = []
   /// The rows that could not be written because other rows have the same unique values.
   private var displaced: [ContestedRow] = []
-  /// The waiting rows that a copy brought since the last ``judge()``.
+  /// The waiting rows that a copy brought since ``judge()`` last decided about waiting rows.
   var met: [ContestedRow] = []
-  /// The trails of the waiting rows that a copy brought since the last ``judge()``.
+  /// The trails of the waiting rows that a copy brought since ``judge()`` last decided about waiting rows.
   var metTrails: Set<NameKey> = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -65,7 +65,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: The end of a transaction
 
-  /// Resolves and writes the deferred rows, at the end of a transaction.
+  /// Resolves and writes the rows that were deferred to the end of the transaction because of possible conflicts.
   func resolve(_ stop: StopSignal) throws {
     guard desk.isToSettle else { return }
     let (gone, puts) = try resolveRows(stop)
@@ -77,7 +77,7 @@ final class RowResolver<Target: ApplyTarget> {
     desk.endTransaction()
   }
 
-  /// Resolves each deferred row, and deletes the rows that do not stay. This frees their unique values.
+  /// Resolves each deferred row, and deletes the rows that are not to exist. This frees their unique values.
   private func resolveRows(_ stop: StopSignal) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
     var gone: SpilledList<GoneRow> = desk.list()
     var puts: SpilledList<SettledPut> = desk.list()
@@ -306,7 +306,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Throws `constraint-failed` if the trail's waiting rows take too many bytes.
   ///
-  /// Rows from copies may fill only half of the room of another trail.
+  /// Rows from copies may take only half of another trail's limit.
   private func checkRoom() throws {
     let (bytes, most) = (try target.candidates.byteCounts(), desk.shared.waitingBytesMax)
     try checkRoom("of trail \(trail)", bytes[trail.description] ?? 0, most)
@@ -336,7 +336,6 @@ final class RowResolver<Target: ApplyTarget> {
     try target.flush()
   }
 
-  /// Returns how a waiting row has changed since it began to wait.
   private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
     guard let stored = try desk.versions(of: candidate) else { return .open }
     guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }

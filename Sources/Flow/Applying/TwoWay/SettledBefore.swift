@@ -4,7 +4,6 @@ import Versions
 
 /// A cache of row versions. Without it, a row that is written often would be read in all its versions each time.
 struct SettledBefore<Table: AnyObject> {
-  /// The row versions that were read at one place of a trail, with their keys.
   typealias Read = [(key: [Value], version: RowVersion)]
 
   private struct Row: Hashable {

@@ -6,7 +6,6 @@ import Versions
 /// The resolved row: the result of all versions of a row, converted for the target.
 struct SettledRow {
   let incoming: RowVersion
-  /// All known versions of the row, with the incoming one.
   let history: RowHistory
   /// The resolved row; nil: deleted. Columns that no version gives are nil.
   let row: RowVersion.Row?
@@ -95,7 +94,6 @@ struct SettledRow {
       context: ["table": table.fullName, "key": shown])
   }
 
-  /// Returns the expressions and functions of the rules.
   private static func code(
     _ rules: ConflictRules, _ columns: [String], local: [Value]?, _ function: @escaping RuleCode.Function
   ) -> RuleCode {

@@ -44,7 +44,6 @@ struct SpilledList<Element: Spillable> {
   }
 }
 
-/// A buffer that is reused for each record that is written to a temporary file.
 final class SpillWriter {
   private var bytes = ByteWriter(capacity: 4096)
 

@@ -40,6 +40,5 @@ struct TableHolders: Equatable {
     return isLike && !sources.contains(table.fullName.nameKey) && !roots.isSpelling(name)
   }
 
-  /// Reads again which table is the oldest of each name.
   mutating func lookAgain() { if let found = try? look?() { oldest = found } }
 }

@@ -9,7 +9,6 @@ import Synchronization
 ///     roots.root(of: "goods")  // "item"
 final class TableRoots: Sendable {
   private let names = Mutex<[NameKey: String]>([:])
-  /// The old and new names of tables that were renamed only in the case of letters.
   private let spellings = Mutex<Set<NameKey>>([])
   private let changes = Atomic<Int>(0)
 
@@ -49,8 +48,8 @@ final class TableRoots: Sendable {
     if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Notes that a new table gets a name. If a renamed table is listed under it, that table is now listed under its
-  /// present name.
+  /// Notes that a new table gets a name. A renamed table that is listed under this name is now listed under its present
+  /// one.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

@@ -104,7 +104,7 @@ package final class TwoWay: Sendable {
       hint: "put the [apply.NAME] of that trail back into the conf: a row that both ends wrote needs all trails")
   }
 
-  /// Whether the shared state can be used. False after an error that may have left ``window`` incomplete.
+  /// Whether the shared state can be used. False after an error that may have left the version window incomplete.
   package var isSound: Bool {
     guard isSpoilt.withLock({ !$0 }) else { return false }
     return (try? window.check()) != nil
@@ -120,7 +120,7 @@ package final class TwoWay: Sendable {
 
   func check(_ trail: TrailName, _ id: TrailID) throws { try window.identify(trail, id) }
 
-  /// Reads the trails into ``window``. Only the first call does anything.
+  /// Reads the trails into the version window. Only the first call does anything.
   ///
   /// - Parameter hasUniqueValues: Whether a table has unique values besides its key.
   /// - Parameter reach: Returns how far a trail has been applied.
@@ -175,7 +175,7 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Leaves out a trail that cannot be read, as its apply reports the error.
+  /// Returns the ids of the trails that exist. Leaves out a trail that cannot be read, as its apply reports the error.
   private func trailIDs() -> [TrailName: TrailID] {
     var ids: [TrailName: TrailID] = [:]
     for trail in [own] + peers {
@@ -272,7 +272,6 @@ package final class TwoWay: Sendable {
     set { candidates.withLock { $0 = newValue } }
   }
 
-  /// The number of waiting rows by table, as of the last commit.
   package var waitingRows: [String: Int] { waiting.withLock { $0 } }
 
   /// Stores the number of waiting rows by table. Called under the lock of ``enter(_:)``.
@@ -310,7 +309,6 @@ package final class TwoWay: Sendable {
     applied.withLock { $0[trail.description] = number }
   }
 
-  /// How far a trail has been applied to the database.
   struct Reach {
     /// The id of the trail; nil: nothing of the trail has been applied.
     var id: TrailID?

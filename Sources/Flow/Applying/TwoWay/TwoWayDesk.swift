@@ -29,7 +29,6 @@ final class TwoWayDesk<Table: AnyObject> {
   private var lockedFirst = LockedFirst()
   private var locksFirst = false
   private(set) var hasLocked = false
-  /// The number of rollbacks because of commits of applications, since apply's last commit.
   private var waits = 0
   let gate: ClockGate
   private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
@@ -49,7 +48,6 @@ final class TwoWayDesk<Table: AnyObject> {
   private var inserted: [RowName: [KeyedRow]] = [:]
   /// The rows that each transaction wrote, if other rows may have the same row names.
   private var spelled: [Stamp: Set<Spelled>] = [:]
-  /// The rows that the group writes, to check whether applications have changed them too.
   private var written: [RowName] = []
   private var watchesRows = false
   /// A cache of the rows that transactions deleted, for at most 16 transactions.
@@ -75,10 +73,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return true
   }
 
-  /// The value of ``TableRoots/count`` when ``columns`` was last updated.
   private var rootsCount = 0
 
-  /// The renames and drops of tables or columns in the present group.
   private var arriving: [ColumnStep] = []
 
   /// Adds the renames and drops of a schema change that apply has made.
@@ -109,7 +105,7 @@ final class TwoWayDesk<Table: AnyObject> {
     columns.part(of: table, knowing: known, of: trail.description)
   }
 
-  /// Returns the last transaction, in the trail with this rename or drop, that the present author knew.
+  /// Returns the last transaction, in the trail with this rename or drop, that the present transaction's author knew.
   private func known(_ step: ColumnStep) -> UInt64 {
     if step.origin.isEmpty { return seen[shared.own.description] ?? 0 }
     return step.origin.hasSameBytes(as: trail.description) ? .max : seen[step.origin] ?? 0
@@ -123,7 +119,6 @@ final class TwoWayDesk<Table: AnyObject> {
     }.map { columns.version($0, own: shared.own.description) }
   }
 
-  /// The filters for rows that are versions of this database's rows, by trail name.
   private var admitted: [String: AdmittedRows] = [:]
 
   private func admittedRows(of origin: String) -> AdmittedRows? {
@@ -137,7 +132,9 @@ final class TwoWayDesk<Table: AnyObject> {
     try names.namesAndReferences(schema, change, from: nil)
   }
 
-  /// Returns the rows that a row version references, by the foreign keys that count here.
+  /// Returns the rows that a row version references.
+  ///
+  /// A foreign key counts if the target has it, or if the trail may write the referenced table.
   func parents(of version: StoredVersion, _ row: [Value?]) -> [RowNames.Parent] {
     names.parents(version.schema, row, from: admittedRows(of: version.stamp.origin))
   }
@@ -151,7 +148,6 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// The value of ``TwoWay/shapeCount`` when the foreign keys were last read; -1: never.
   private var shapeCount = -1
 
   /// Reads the foreign keys of the target again if tables have changed.
@@ -165,7 +161,6 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Groups
 
-  /// Whether apply has already read, for this group, which rows applications have changed.
   private(set) var isInformed = false
   /// Whether apply must read which rows applications have changed, even if the group changes nothing.
   var informsEarly: Bool { get throws { try shared.readsOwn } }
@@ -178,7 +173,7 @@ final class TwoWayDesk<Table: AnyObject> {
     endTransaction()
   }
 
-  /// Stores the rows that applications have changed in commits that this database's trail lacks. Called before a
+  /// Stores the rows that applications have changed in commits that this database's trail lacks. Called before the
   /// group's first change.
   ///
   /// - Parameter watchesRows: Whether the group's rows are checked for such commits at its end.
@@ -196,7 +191,6 @@ final class TwoWayDesk<Table: AnyObject> {
 
   var isToLock: Bool { locksFirst && !hasLocked }
 
-  /// Notes that the rows of the present transaction are locked.
   func noteLocks() { hasLocked = true }
 
   /// Passes all changes of the present transaction, except TRUNCATE, to `body`. Reads the trail separately.
@@ -265,7 +259,6 @@ final class TwoWayDesk<Table: AnyObject> {
     return Row(name: row.name, table: row.table, version: version)
   }
 
-  /// Returns an empty list with this apply's memory limit.
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
 
   /// The rows that the present transaction references and that have versions unknown to its author.
@@ -343,7 +336,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.count == 1 && inserted[rows[0].name, default: []].contains(where: rows[0].isSame)
   }
 
-  /// Notes that a row is referenced. Returns whether it has versions that the present author did not know.
+  /// Notes that a row is referenced. Returns whether it has versions that the present transaction's author did not
+  /// know.
   private func need(_ parent: RowNames.Parent) throws -> Bool {
     try watch([parent.name])
     try shared.window.note(parent.name.reference, place)
@@ -358,8 +352,9 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// Returns the rows that may have to be restored, with their known versions: ``needed``, and rows that these
-  /// referenced.
+  /// Returns the deleted rows that may have to be restored, with their known versions.
+  ///
+  /// These are rows that the present transaction references, and rows that those referenced.
   func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
     for name in needed where met.insert(name).inserted { open.append(name) }
@@ -381,7 +376,6 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows
   }
 
-  /// Returns the versions with one row name, grouped by their keys.
   private func apart(_ name: RowName, _ versions: [StoredVersion]) -> [(row: KeyedRow, versions: [StoredVersion])] {
     var rows: [(row: KeyedRow, versions: [StoredVersion])] = []
     for version in versions {
@@ -407,7 +401,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.reduce(into: []) { rows, row in if !rows.contains(where: row.isSame) { rows.append(row) } }
   }
 
-  /// Adds rows to ``written``. Throws ``LocalAhead`` if capture has not read an application's commit of one.
+  /// Adds rows to ``written``. Throws ``LocalAhead`` if capture has not read an application's commit of one of them.
   private func watch(_ rows: ChangedRows) throws {
     if !uncaptured.isEmpty, rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written += rows }
@@ -426,7 +420,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Returns whether the target's row stays although a copy brings the row.
   ///
-  /// The target's row stays if the copy's author did not know one of its writes, or after a later copy.
+  /// It stays if the copy's author did not know one of its writes, or if a later copy brought it.
   func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
@@ -480,7 +474,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return isFound
   }
 
-  /// Returns whether a row that a copy lacks must stay, as the copy's author did not know all its changes.
+  /// Returns whether a row that a copy lacks must stay, because the copy's author did not know all its changes.
   ///
   /// - Parameter isContested: Whether two rows of the table may have the same unique value besides the key.
   func keepsUnmentioned(_ row: KeyedRow, copied: RowName, isContested: Bool) throws -> Bool {
@@ -492,14 +486,12 @@ final class TwoWayDesk<Table: AnyObject> {
       }
   }
 
-  /// Returns the known versions of a row, except that of the present transaction.
   private func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
 
   func others(_ row: KeyedRow) throws -> [StoredVersion] {
     try others(row.name).filter { row.isSameKey(names.key(of: $0)) }
   }
 
-  /// Returns the places of a row's versions, except that of the present transaction.
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
 
   /// Returns the places of a row's versions in the order of their stamps.
@@ -526,10 +518,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Rows that wait for a unique value
 
-  /// The number of waiting rows by table after the present group; nil if not counted.
   var candidatesLeft: [String: Int]?
 
-  /// Passes the numbers of waiting rows on to ``TwoWay``.
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
   /// Returns the stamp of a row's last write that is no delete. Nil if all nodes know the write, or `copy` is later.
@@ -582,7 +572,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return isMerged && shared.isToBeCopied(row.fullName) ? .latest : nil
   }
 
-  /// Returns whether a row that has a unique value of a copied row stays until ``RowResolver/judge()`` decides.
+  /// Returns whether a row that has a unique value of a copied row stays until ``RowResolver/judge()`` decides about
+  /// both.
   func contests(_ row: ContestedRow) throws -> Bool {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
@@ -638,7 +629,6 @@ final class TwoWayDesk<Table: AnyObject> {
     return found
   }
 
-  /// Returns the conflict rules of a table for changes from this trail.
   func rules(_ table: String, _ columns: [String]) throws -> ConflictRules {
     try shared.rules(trail, table, columns).between(source: trail.description, target: shared.own.description)
   }
