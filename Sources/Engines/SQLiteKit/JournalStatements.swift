@@ -48,7 +48,7 @@ package struct JournalStatements: ~Copyable {
     package var before: Int64
     package var last: Int64
     package var rowsAffected: Int64
-    /// The current time that SQLite gave to the statement, µs since 1970 UTC; nil if the statement did not ask for it.
+    /// The current time that SQLite gave to the statement, µs since 1970 UTC. Nil if the statement did not ask for it.
     package var now: Int64?
     package var isNowUnknown: Bool
     package init(before: Int64, last: Int64, rowsAffected: Int64, now: Int64?, isNowUnknown: Bool) {

@@ -83,8 +83,7 @@ extension Database {
     }
   }
 
-  /// Throws `database-unsafe` if a table of Cairn in the file differs from Cairn's text, or has an index or a trigger
-  /// of an application.
+  /// Throws `database-unsafe` if an application has changed a table of Cairn, or has added an index or trigger to it.
   package func checkOwnTables() throws {
     let rows = try query(
       "SELECT tbl_name, type, name, sql FROM sqlite_master WHERE tbl_name LIKE 'cairn\\_%' ESCAPE '\\'")

@@ -191,8 +191,9 @@ extension Database {
     return table
   }
 
-  /// Chooses the key of the table: INTEGER PRIMARY KEY, else a primary or unique key without NULLs, else a primary key
-  /// with NULLs, else the whole row.
+  /// Chooses the key of the table.
+  ///
+  /// The order is: INTEGER PRIMARY KEY, a key without NULLs, a primary key with NULLs, the whole row.
   private func chooseKey(
     _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
     uniques: [[(column: Int, collation: String)]]

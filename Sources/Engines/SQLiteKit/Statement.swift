@@ -204,7 +204,7 @@ package final class Statement {
     }
   }
 
-  /// Returns whether a column's text in a UTF-16 file is well-formed: only then does SQLite return the same text as
+  /// Returns whether a column's text in a UTF-16 file is well-formed. Only then does SQLite return the same text as
   /// UTF-8.
   private func isWellFormed(_ i: Int32) -> Bool {
     guard let start = sqlite3_column_text16(handle, i) else { return true }

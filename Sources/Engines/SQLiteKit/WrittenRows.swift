@@ -18,8 +18,7 @@ package final class WrittenRows {
     (self.database, self.row) = (database, row)
   }
 
-  /// Calls `row` for each row of a table of the main database that is written while `body` runs, except rows that
-  /// triggers write.
+  /// Calls `row` for each row that is written to a table while `body` runs, except rows that triggers write.
   package static func watch(
     _ database: Database, _ table: String, row: @escaping (borrowing WrittenRows) -> Void, _ body: () throws -> Void
   ) rethrows {

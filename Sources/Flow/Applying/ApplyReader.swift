@@ -61,7 +61,7 @@ final class ApplyReader {
   var checkpoint: Checkpoint { trail.checkpoint }
   /// The place up to which the trail was durable when the reader last checked.
   var durableEnd: Checkpoint { trail.durableEnd }
-  /// The reason why the table's rule does not let apply write the record that was returned last; nil if it does.
+  /// The reason why the table's rule does not let apply write the record that was returned last; nil: none.
   var refusal: CairnError? { reshaper?.refusal }
   /// The commit time of the present transaction, as a text for delete marks. Empty without rules.
   var commitTime: String { reshaper?.commitTime ?? "" }

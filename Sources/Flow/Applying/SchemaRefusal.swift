@@ -28,7 +28,7 @@ struct SchemaRefusal {
     return CairnError(.schemaStopped, message, hint: advice, context: ["table": table])
   }
 
-  /// Returns the error for a renamed column whose new name is already used by a column that only the target has.
+  /// Returns the error for a renamed column whose new name is taken by a column that only the target has.
   func error(inTheWay names: (old: String, new: String), table: String) -> CairnError {
     error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)
   }

@@ -37,7 +37,7 @@ protocol StateDatabase {
 extension StateDatabase {
   func rows(_ sql: String) throws -> [[String?]] { try rows(sql, []) }
 
-  /// Returns the first value of a statement's first row; nil if there is no row, or if the value is NULL.
+  /// Returns the first value of a statement's first row. Nil if there is no row, or if the value is NULL.
   func first(_ sql: String, _ values: [String?] = []) throws -> String? {
     try rows(sql, values).first.flatMap { $0[0] }
   }

@@ -25,7 +25,7 @@ final class MappedTable {
     /// A DELETE statement for just one of several rows that are equal in all columns.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
-    /// A delete of the rows that have the new row's values in a unique index, except the row with the old or new key.
+    /// A delete of the rows with the new row's values in a unique index, except the row that is written.
     case clear(index: Int, sparing: Sparing)
     case doubled(index: Int)
     case anyDoubled(index: Int)
@@ -158,7 +158,7 @@ final class MappedTable {
   /// False with deferrable constraints, whose violations PostgreSQL does not report to apply.
   lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty
 
-  /// Returns the columns of a unique index; nil if it has an expression, or a column that the trail does not have.
+  /// Returns the columns of a unique index. Nil if it has an expression, or a column that the trail lacks.
   func positions(of index: Int) -> [Int]? {
     guard let names = target.uniqueIndexes[index].columns else { return nil }
     let found = names.compactMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }

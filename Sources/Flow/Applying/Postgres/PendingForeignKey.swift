@@ -18,7 +18,7 @@ struct PendingForeignKey: Equatable {
   @ByBytes var references: [String]
   var onUpdate = ""
   var onDelete = ""
-  /// The columns that `ON DELETE SET NULL` or `SET DEFAULT` sets (PostgreSQL 15 and newer); empty: all columns of the
+  /// The columns that `ON DELETE SET NULL` or `SET DEFAULT` sets (PostgreSQL 15 and newer). Empty: all columns of the
   /// key.
   @ByBytes var deleteColumns: [String] = []
   var timing = TableSchema.ForeignKey.Timing.immediate

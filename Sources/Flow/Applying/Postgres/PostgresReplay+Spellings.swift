@@ -5,8 +5,7 @@ import PostgresKit
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether the table has only rows of the copy in progress, and the target may treat different values as
-  /// equal.
+  /// Returns whether the table has only rows of its present copy, and the target may treat different values as equal.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite

@@ -5,7 +5,7 @@ import Trails
 
 // Suspended tables: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension SQLiteApply {
-  /// A catch-up: a second reader of the trail, which applies it to one suspended table until the table has caught up.
+  /// A catch-up: a second reader of the trail, which applies it to one suspended table.
   struct CatchUp {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
