@@ -28,7 +28,7 @@ package struct AdmittedTables: Equatable, Sendable {
 final class AdmittedRows {
   private let tables: AdmittedTables?
   private let target: Engine
-  /// The answers for tables that foreign keys reference, by engine, schema and name.
+  /// Whether the trail may write the tables that foreign keys reference, by engine, schema and name.
   private var referenced: [NameKey: Bool] = [:]
   private static let referencedMax = 1000
   private var last: (namespace: String, name: String, engine: Engine, isAdmitted: Bool)?

@@ -12,7 +12,7 @@ extension PostgresReplay {
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether ``isFilled(_:)`` is true, and the present chunk is read for the first time.
+  /// Returns whether ``isFilled(_:)`` is true and no row of the present chunk was copied before.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
   private func sourceKey(_ image: ImageView, _ table: MappedTable) throws -> [UInt8] {

@@ -71,7 +71,7 @@ extension SQLiteApply {
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if the caller must call `wait` and then try again.
+  /// Tries to apply a quarantined transaction. Returns false if it must be tried again after a call of `wait`.
   private func attempt(_ one: QuarantinedTransaction, _ stop: StopSignal, _ wait: inout (() throws -> Void)?) throws
     -> Bool
   {

@@ -77,7 +77,7 @@ extension ApplyTable {
   /// Whether an update or delete may find no row, as during a copy.
   var mayLackRows: Bool { refreshing != nil || existing != .overwrite }
 
-  /// Whether an insert may find a row with its key.
+  /// Whether the target may already have a row that the source inserts.
   var mayHoldRows: Bool { mayLackRows || isPartitioned }
 
   /// Returns the key of a row in the form of the conflict log: column names with values.
