@@ -11,14 +11,12 @@ package struct JournalStatementRow {
   }
 
   package struct Executed {
-    /// The sequence number of the last journal row before the statement. `count` is the number of journal rows that the
-    /// statement caused.
+    /// The sequence number of the last journal row before the statement.
     package var before: Int64
     package var count: Int64
     package var rowsAffected: UInt64
     package var now: Int64?
     package var flags: ExecutedStatement.Flags
-    /// The index of the statement's text in ``JournalStatementRow/texts``.
     package var text: Int
     package var parameterCount: Int
     fileprivate var parameters: Range<Int>
@@ -36,10 +34,10 @@ package struct JournalStatementRow {
   package private(set) var texts: [Text] = []
   package private(set) var statements: [Executed] = []
   private let bytes: [UInt8]
-  /// For each text, by its index, the encoded values that were last bound to it.
+  /// The encoded values that were last bound to each text, by the text's index.
   private var latest: [Int: [UInt8]] = [:]
 
-  /// Decodes only the head of a journal row that ends a transaction, without the row's statements.
+  /// Decodes the head of a journal row that ends a transaction, without the statements.
   package static func end(of bytes: UnsafeRawBufferPointer) throws -> End {
     var reader = ByteReader(bytes)
     try check(&reader)
@@ -71,8 +69,8 @@ package struct JournalStatementRow {
     (self.texts, self.statements) = (texts, statements)
   }
 
-  /// Calls `body` with the text and the parameters of a statement, encoded as in images. Call it once for each
-  /// statement, in order: a value that equals the last one bound to the same text is not stored again.
+  /// Calls `body` with the text and the parameters of a statement, both encoded. Call it for all statements of the row,
+  /// in their order.
   package mutating func with<T>(
     _ statement: Executed, _ body: (_ text: UnsafeRawBufferPointer, _ parameters: UnsafeRawBufferPointer) throws -> T
   ) throws -> T {

@@ -4,27 +4,25 @@ import Changes
 /// Statements).
 ///
 /// The statements are gathered in memory and written as one row before the commit. If they grow too large, a part is
-/// written earlier. A row stores the text of a repeated statement once. It stores a value only if it differs from the
-/// last one bound to the same text.
+/// written earlier.
 package struct JournalStatements: ~Copyable {
-  /// The `code` of a journal row that ends a transaction. Journal rows for rows of tables have other codes.
+  /// The `code` of a journal row that ends a transaction.
   package static let endCode: Int64 = 2
   /// The `code` of a journal row with statements that is written before the end of the transaction.
   package static let partCode: Int64 = 3
   static let version: UInt8 = 1
-  /// The size of the gathered statements, in bytes, from which they are written to the journal before the commit.
+  /// The size of the gathered statements, in bytes, at which they are written before the commit.
   package static let partBytes = 1 << 18
 
   static let textTag: UInt8 = 0
   static let statementTag: UInt8 = 1
 
-  /// The text of a statement, with its index in the row that is being gathered.
+  /// The text of a statement that can be executed repeatedly.
   package final class Text {
-    /// The encoded text: the tag, the text, and the tables that it touches.
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
-    /// The values that were last bound to the text; valid only while the text's `generation` equals that of the
+    /// The encoded values that were last bound to the text. Valid only while `generation` equals that of the
     /// ``JournalStatements``.
     fileprivate var latest = ByteWriter(capacity: 256)
 
@@ -46,12 +44,11 @@ package struct JournalStatements: ~Copyable {
 
   /// One execution of a statement.
   package struct Execution {
-    /// The sequence number of the last journal row before the statement. `last` is that of the last journal row that
-    /// the statement caused.
+    /// The sequence number of the last journal row before the statement.
     package var before: Int64
     package var last: Int64
     package var rowsAffected: Int64
-    /// The current time that SQLite gave to the statement, µs since 1970 UTC; nil if the statement did not ask for it.
+    /// The current time that SQLite gave to the statement, µs since 1970 UTC. Nil if the statement did not ask for it.
     package var now: Int64?
     package var isNowUnknown: Bool
     package init(before: Int64, last: Int64, rowsAffected: Int64, now: Int64?, isNowUnknown: Bool) {
@@ -67,8 +64,7 @@ package struct JournalStatements: ~Copyable {
     fileprivate var base: Int64
     fileprivate var end: Int64
     fileprivate var parts: Int
-    /// The encoded statements at the savepoint. Nil unless a part was written to the journal after the savepoint. A
-    /// rollback also removes such a part, so these statements must be gathered again.
+    /// The encoded statements at the savepoint; nil unless a part was written to the journal after the savepoint.
     fileprivate var kept: [UInt8]?
   }
 
@@ -115,7 +111,6 @@ package struct JournalStatements: ~Copyable {
     end = max(execution.last, execution.before)
   }
 
-  /// Appends the parameters. A value that equals the one last bound to the same text is stored as *unchanged*.
   private mutating func append(_ parameters: UnsafeRawBufferPointer, count: Int, to text: Text?) {
     guard let text, count > 0 else { return entries.appendCounted(parameters) }
     packed.removeAll()
@@ -135,8 +130,9 @@ package struct JournalStatements: ~Copyable {
     entries.appendCounted(packed.bytes)
   }
 
-  /// Calls `body` with the row that ends a transaction, and then begins again without statements. `first` is the
-  /// transaction's first journal row.
+  /// Calls `body` with the row that ends a transaction, and removes all gathered statements.
+  ///
+  /// - Parameter first: The sequence number of the transaction's first journal row.
   package mutating func takeEnd<T>(first: Int64, time: Int64, _ body: (UnsafeRawBufferPointer) throws -> T) rethrows
     -> T
   {
@@ -146,8 +142,9 @@ package struct JournalStatements: ~Copyable {
       }, body)
   }
 
-  /// Calls `body` with a journal row that has the statements gathered so far, and then begins again without statements.
-  /// `savepoints` are the open savepoints.
+  /// Calls `body` with a journal row of the statements gathered so far, and removes these statements.
+  ///
+  /// - Parameter savepoints: The open savepoints.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
   ) rethrows -> T {
@@ -186,7 +183,7 @@ package struct JournalStatements: ~Copyable {
     Mark(count: entries.count, textCount: textCount, base: base, end: end, parts: parts)
   }
 
-  /// Removes the statements that were gathered after a savepoint, because they are rolled back.
+  /// Removes the statements that were gathered after a savepoint.
   package mutating func rollBack(to mark: Mark) {
     if let kept = mark.kept {
       entries.removeAll()

@@ -1,9 +1,8 @@
 import Changes
 
-/// The SQL texts of the tables that Cairn adds to a file, and the check that the file has these tables unchanged.
+/// The SQL texts of the tables that Cairn adds to a file, and the check that they are unchanged.
 ///
-/// An application can add an index, a trigger, a CHECK or a generated column to such a table. Cairn's own statements
-/// would then compute the application's expressions, in a step that SQLite does not interrupt.
+/// If an application adds an index, a CHECK or a generated column, Cairn's own statements would run its expressions.
 package enum OwnTables {
   package static let control =
     "CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged, schema_version)"
@@ -11,7 +10,7 @@ package enum OwnTables {
     "CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema)"
   package static let unhooked = "CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID"
 
-  /// Returns the SQL text of `cairn_journal` with this number of value columns, `v0` first.
+  /// Returns the CREATE TABLE text of `cairn_journal` with this number of value columns.
   package static func journal(values: Int) -> String {
     "CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, \(columns(values)))"
   }
@@ -20,8 +19,8 @@ package enum OwnTables {
 
   private static func columns(_ values: Int) -> String { (0..<values).map { "v\($0)" }.joined(separator: ",") }
 
-  /// Returns whether a CREATE TABLE text creates the table as Cairn does. For a table whose text this type does not
-  /// have, returns whether the text contains no computed expression.
+  /// Returns whether a CREATE TABLE text creates the table as Cairn does. If this type lacks the table's text, returns
+  /// whether the text has no computed expression.
   ///
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0, v1)", of: "cairn_stage")                // true
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0 CHECK (length(v0)))", of: "cairn_stage") // false
@@ -41,16 +40,14 @@ package enum OwnTables {
     }
   }
 
-  /// Returns whether the tokens are the CREATE TABLE text that `text` returns for some number of value columns.
   private static func isOwn(_ tokens: [[UInt8]], _ text: (_ values: Int) -> String) -> Bool {
     // Commas separate the columns.
     tokens == words(text(max(0, (tokens.count - words(text(0)).count + 1) / 2)))
   }
 
-  /// The words that precede a computed expression in a CREATE TABLE text.
+  /// The words that begin a computed expression in a CREATE TABLE text.
   private static let computing = ["CHECK", "GENERATED", "AS"].map { Array($0.utf8) }
 
-  /// Returns the tokens of an SQL text: words in upper case, all other tokens unchanged.
   private static func words(_ text: String) -> [[UInt8]] {
     let bytes = Array(text.utf8)
     return SQLText.tokens(bytes).map { $0.word.isEmpty ? Array(bytes[$0.range]) : Array($0.word.utf8) }
@@ -58,16 +55,15 @@ package enum OwnTables {
 }
 
 extension Database {
-  /// The maximum number of rows of each of Cairn's own tables that Cairn reads into memory. `ownBytesMax` is the
-  /// maximum size of each of these tables, in bytes.
+  /// The maximum number of rows of each of Cairn's own tables that Cairn reads into memory.
   private static let ownRowsMax = [
     ("cairn_checkpoint", 100_000), ("cairn_table", 100_000), ("cairn_origin", 100_000), ("cairn_returned", 20_000),
     ("cairn_candidate", 1_000_000),
   ]
   private static let ownBytesMax = 256 << 20
 
-  /// Throws `database-unsafe` if a table that Cairn reads into memory is larger than Cairn makes it. An application
-  /// that writes to the file could otherwise take the memory of the process.
+  /// Throws `database-unsafe` if a table of Cairn is larger than Cairn makes it. A table that an application enlarged
+  /// could fill the memory of the process.
   package func checkOwnSizes() throws {
     for (table, rows) in Self.ownRowsMax {
       let columns = try query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string.quotedName }
@@ -87,8 +83,7 @@ extension Database {
     }
   }
 
-  /// Throws `database-unsafe` if a table of Cairn in the file differs from Cairn's text, or has an index or a trigger
-  /// of an application.
+  /// Throws `database-unsafe` if an application has changed a table of Cairn, or has added an index or trigger to it.
   package func checkOwnTables() throws {
     let rows = try query(
       "SELECT tbl_name, type, name, sql FROM sqlite_master WHERE tbl_name LIKE 'cairn\\_%' ESCAPE '\\'")

@@ -2,11 +2,10 @@ import CSQLite
 import CShims
 import Changes
 
-/// The connection of an application that uses the embedded API. For each statement, it reports the time that SQLite
-/// gave to the statement, the tables that the statement touches, and the journal rows that it causes.
+/// The connection of an application that uses the embedded API. The object records the time, the tables and the journal
+/// rows of each statement.
 ///
-/// It reports nothing of this for a connection that the application opened itself, because the hooks of such a
-/// connection belong to the application.
+/// If the application opened the connection itself, nothing is recorded, because the application owns the hooks.
 package final class ProgramDatabase {
   package let database: Database
   /// Whether this object opened the connection, so that its hooks can be used.
@@ -54,14 +53,15 @@ package final class ProgramDatabase {
     touched.watch(database.handle)
   }
 
-  /// Lets a separate thread write the write-ahead log back into the file while the application commits. An operation
-  /// that needs the file for itself calls ``settle()`` first.
+  /// Lets a separate thread checkpoint the write-ahead log while the application commits.
+  ///
+  /// Call ``settle()`` before an operation that needs the file for itself.
   package func checkpointBeside() {
     guard isOwned else { return }
     checkpointer = Checkpointer.watch(database.handle)
   }
 
-  /// Waits until no checkpoint runs, so that this is Cairn's only connection to the file.
+  /// Waits until no checkpoint runs.
   package func settle() { checkpointer?.settle() }
 
   /// Locks a connection that the application shares with other threads, until ``leave()``.
@@ -70,8 +70,7 @@ package final class ProgramDatabase {
 
   // MARK: Journal
 
-  /// The first rowid in the journal that this connection has assigned since `first` was set to 0. `last` is the rowid
-  /// that it assigned last.
+  /// The first rowid in the journal that this connection has assigned since `first` was set to 0.
   package var first: Int64 {
     get { watch.pointee.first }
     set { watch.pointee.first = newValue }
@@ -83,15 +82,18 @@ package final class ProgramDatabase {
 
   // MARK: Statements
 
-  /// Prepares a statement. Returns it with the names of the tables that it touches; nil if they are not known.
+  /// Prepares a statement. Returns the statement and the names of the tables that it touches; nil if they are not
+  /// known.
   package func prepare(_ sql: String) throws -> (statement: Statement, tables: [String]?) {
     guard isOwned else { return (try database.prepare(sql), nil) }
     let (statement, tables) = try touched.collect { try database.prepare(sql) }
     return (statement, tables)
   }
 
-  /// Steps a statement as ``Statement/step()``. Sets `now` to the current time that SQLite gave to the statement, in µs
-  /// since 1970 UTC; nil if the statement did not ask for it. Only a connection that this object opened knows the time.
+  /// Steps a statement as ``Statement/step()``.
+  ///
+  /// - Parameter now: Set to the current time that SQLite gave to the statement, µs since 1970 UTC. Nil if the
+  ///   statement did not ask for the time, or if the application opened the connection.
   package func step(_ statement: Statement, now: inout Int64?) throws -> Bool {
     var julian: Int64 = 0
     let code = cairn_step_watched(statement.handle, &julian)
@@ -99,7 +101,6 @@ package final class ProgramDatabase {
     return try statement.taken(code)
   }
 
-  /// The Julian day number of 1970-01-01, in ms.
   private static let julianOf1970: Int64 = 210_866_760_000_000
 }
 
@@ -155,7 +156,6 @@ private final class TouchedTables {
     names?.insert(place == "main" ? name : "\(place).\(name)")
   }
 
-  /// Returns whether a trigger of Cairn makes the access, and not the application's statement.
   private func isOurs(_ accessor: UnsafePointer<CChar>?) -> Bool {
     accessor.map { String(cString: $0).hasPrefix("cairn_") } ?? false
   }

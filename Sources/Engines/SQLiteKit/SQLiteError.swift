@@ -14,7 +14,6 @@ package struct SQLiteError: Error, CustomStringConvertible {
 
   package var primary: Int32 { code & 0xff }
   package var isBusy: Bool { primary == SQLITE_BUSY || primary == SQLITE_LOCKED }
-  /// Whether the statement was interrupted while it ran.
   package var isInterrupted: Bool { primary == SQLITE_INTERRUPT }
   package var isConstraint: Bool { primary == SQLITE_CONSTRAINT }
   /// Whether the statement failed at a PRIMARY KEY, UNIQUE or rowid constraint.

@@ -4,10 +4,8 @@ import Changes
 extension Database {
   /// Sets ``SQLiteTable/givesWrongOld`` of each table whose AFTER triggers get wrong values of OLD.
   ///
-  /// When SQLite looks for the rows that reference a deleted row, it applies the affinity of the referencing column to
-  /// the registers of OLD. `OLD.code` of '01234' is 1234 if a column INTEGER references a column TEXT. Seen in 3.40.1,
-  /// for parent columns TEXT or without type and numeric child columns. NEW has the right values, and so has OLD in
-  /// BEFORE triggers.
+  /// SQLite 3.40.1 converts a value of OLD to the type of a column that references it. If the column is INTEGER, the
+  /// text '01234' becomes 1234.
   static func markWrongOld(_ tables: inout [SQLiteTable]) {
     let places = Dictionary(
       tables.enumerated().map { ($1.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
@@ -35,7 +33,6 @@ extension Database {
     }
   }
 
-  /// Returns whether the text of a trigger defines a BEFORE trigger: it has neither AFTER nor INSTEAD OF.
   private func isBefore(_ text: String) -> Bool {
     let words = SQLText.tokens(Array(text.utf8)).map(\.word)
     guard let on = words.firstIndex(of: "ON") else { return true }

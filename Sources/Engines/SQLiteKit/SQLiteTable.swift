@@ -10,36 +10,32 @@ package struct SQLiteTable: Sendable {
       /// The index of the term's column in the table's ``TableSchema``; nil for an expression or a generated column.
       package var column: Int?
     }
-    /// The name of the key's index.
     @ByBytes package var name: String
     package var terms: [Term]
     @ByBytes package var predicate: String? = nil
   }
 
-  /// The definition of the table. Its `epoch`, which numbers the successive definitions of a table, is 0 here: capture
-  /// sets it.
+  /// The definition of the table. `epoch`, which numbers the successive definitions, is 0 here: capture sets it.
   package var schema: TableSchema
   /// The names of the generated columns, which images leave out.
   package var generated: [String]
   /// A name by which SQL reads the rowid; nil for WITHOUT ROWID, or if columns hide all three names.
   package var rowidName: String?
-  /// The index of the INTEGER PRIMARY KEY column, which is the rowid; nil if there is none.
   package var rowidColumn: Int?
-  /// The indexes of the columns of the PRIMARY KEY, in its order.
+  /// The indexes of the primary key's columns, in the order of the key.
   package var primaryColumns: [Int] = []
-  /// All unique indexes of the table, including that of the primary key, but not the rowid.
+  /// The unique indexes of the table, including that of the primary key. The rowid is not one of them.
   package var uniqueKeys: [UniqueKey]
   /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: String?
   /// Whether SQLite passes a wrong OLD to AFTER triggers of this table. See ``Database/markWrongOld(_:)``.
   package var givesWrongOld = false
-  /// Whether the application has BEFORE triggers on this table. They may write to the table between two of Cairn's
-  /// triggers for one row.
+  /// Whether the application has BEFORE triggers on this table.
   package var hasBeforeTriggers = false
 
   package var name: String { schema.name }
 
-  /// The start of the names of triggers by which apply refuses the writes of applications to a table.
+  /// The prefix of the names of the triggers that refuse writes of applications to a table.
   package static let guardPrefix = "cairn_refuse_"
 
   /// The tables that capture adds to a file.
@@ -55,8 +51,7 @@ package struct SQLiteTable: Sendable {
 }
 
 extension Database {
-  /// Returns the application's tables in order of creation, without tables of SQLite and Cairn and without shadow
-  /// tables. Virtual tables come with a refusal.
+  /// Returns the application's tables in order of creation. A virtual table has a ``SQLiteTable/refusal``.
   ///
   /// Call it in a transaction, so that all tables are read in one snapshot.
   package func userTables() throws -> [SQLiteTable] {
@@ -89,9 +84,7 @@ extension Database {
     return tables
   }
 
-  /// Sets ``SQLiteTable/refusal`` of tables if names of tables or columns differ only in case, or in how Unicode
-  /// composes their letters. SQLite may distinguish such names, but elsewhere they are equal. Each refusal names the
-  /// other table or column.
+  /// Refuses tables if names of tables or columns differ only in case, or in how Unicode composes letters.
   private static func refuseAmbiguousNames(_ tables: inout [SQLiteTable]) {
     // Keys of a Swift dictionary are equal if they are canonically equivalent.
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].name.lowercased() })
@@ -111,14 +104,12 @@ extension Database {
     }
   }
 
-  /// The size limit for a table schema that is read from `cairn_origin`, in bytes.
+  /// The maximum size of a definition that is read from `cairn_origin`, in bytes.
   private static let shapeBytesMax = 1 << 20
 
-  /// Returns the definitions that tables have at their source, whose engine may be another one. The keys are the
-  /// tables' names in lower case.
+  /// Returns the definitions that tables have at their source, by the table's name in lower case.
   ///
-  /// Any application that uses the file can write these definitions, so they are untrusted input. A blob that is not a
-  /// definition is ignored. `TableMapping` parses the texts of a definition before they become DDL.
+  /// The definitions are untrusted input: any application that uses the file can write them.
   private func originalShapes() throws -> [NameKey: TableSchema] {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]
@@ -200,8 +191,9 @@ extension Database {
     return table
   }
 
-  /// Chooses the key of the table: INTEGER PRIMARY KEY, else a primary or unique key without NULLs, else a primary key
-  /// with NULLs, else the whole row.
+  /// Chooses the key of the table.
+  ///
+  /// The order is: INTEGER PRIMARY KEY, a key without NULLs, a primary key with NULLs, the whole row.
   private func chooseKey(
     _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
     uniques: [[(column: Int, collation: String)]]

@@ -62,8 +62,7 @@ package final class Statement {
     return try taken(code)
   }
 
-  /// The maximum number of times that a statement is started again while another connection keeps changing the schema.
-  /// SQLite itself prepares it again 50 times. Its failure comes before the first row, so a new start repeats no row.
+  /// The maximum number of new starts of a statement while another connection keeps changing the schema.
   private static let schemaAttempts = 500
 
   /// Evaluates the result code of a step. Returns whether there is a row; throws ``SQLiteError`` for an error code.
@@ -88,11 +87,9 @@ package final class Statement {
 
   package func reset() { sqlite3_reset(handle) }
 
-  /// Whether the statement makes no direct changes to the database (`sqlite3_stmt_readonly`).
   package var isReadOnly: Bool { sqlite3_stmt_readonly(handle) != 0 }
 
-  /// The number of columns of the statement's rows. The number and the names may change if SQLite prepares the
-  /// statement again for a changed schema.
+  /// The number of columns of the statement's rows. It may change if SQLite prepares the statement again.
   package var columnCount: Int { Int(sqlite3_column_count(handle)) }
 
   /// The number of times that SQLite prepared the statement again by itself, because the schema had changed.
@@ -207,7 +204,7 @@ package final class Statement {
     }
   }
 
-  /// Returns whether a column's text in a UTF-16 file is well-formed: only then does SQLite return the same text as
+  /// Returns whether a column's text in a UTF-16 file is well-formed. Only then does SQLite return the same text as
   /// UTF-8.
   private func isWellFormed(_ i: Int32) -> Bool {
     guard let start = sqlite3_column_text16(handle, i) else { return true }

@@ -2,8 +2,7 @@ import Changes
 
 /// The kind of a table, read from its text in `sqlite_master`.
 ///
-/// `PRAGMA table_list` reports the same, but prepares every view of the file and connects every virtual table. An
-/// application can create views for which that takes hours and gigabytes.
+/// `PRAGMA table_list` is not used: it prepares every view of the file, which can take hours.
 struct StoredTable {
   let name: String
   let text: String

@@ -18,7 +18,6 @@ package struct StoredTrigger: Sendable {
     tokens = SQLText.tokens(self.text)
   }
 
-  /// Whether the trigger is an INSTEAD OF trigger of a view.
   package var isOfView: Bool { tokens.prefix { $0.word != "BEGIN" }.contains { $0.word == "INSTEAD" } }
 
   /// The tables that the trigger's statements write to, except its own table: each once, in the trigger's spelling.
@@ -43,7 +42,7 @@ package struct StoredTrigger: Sendable {
     return found
   }
 
-  /// Returns the statement that creates the same trigger as a TEMP trigger with another name; nil if the text is no
+  /// Returns the statement that creates the same trigger as a TEMP trigger with another name. Nil if the text is no
   /// trigger.
   package func temporary(_ other: String) -> String? {
     guard tokens.count > 4, tokens[0].word == "CREATE", tokens[1].word == "TRIGGER",
@@ -78,7 +77,6 @@ extension Database {
     }.filter { !$0.name.asciiLowercased.hasPrefix("cairn_") && !$0.isOfView }
   }
 
-  /// Returns the names of the file's virtual tables, in lower case.
   package func virtualTables() throws -> Set<NameKey> {
     Set(
       try query("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL %'")

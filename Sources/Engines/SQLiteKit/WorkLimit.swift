@@ -1,13 +1,12 @@
 import CSQLite
 
-/// Ends a statement that does too much work. SQLite checks this limit after every 10,000 instructions.
+/// Ends a statement that runs too many SQLite instructions. SQLite checks the limit after every 10,000 instructions.
 ///
 /// Source: https://sqlite.org/c3ref/progress_handler.html
 final class WorkLimit {
   private static let step: Int32 = 10_000
   private var left = Int.max
 
-  /// Sets the limit on a database. This object must live as long as the database.
   func watch(_ database: Database) {
     sqlite3_progress_handler(
       database.handle, Self.step,

@@ -2,8 +2,9 @@ import CSQLite
 import CShims
 import Changes
 
-/// The rows that a statement inserts or updates, one at a time while it writes them (`sqlite3_preupdate_hook`).
-/// RETURNING gives the same rows, but keeps all of them in memory until the last one is written.
+/// Reports the rows that a statement inserts or updates, while it writes them (`sqlite3_preupdate_hook`).
+///
+/// RETURNING gives the same rows, but keeps all of them in memory until the statement ends.
 ///
 /// Source: https://sqlite.org/c3ref/preupdate_blobwrite.html
 package final class WrittenRows {
@@ -17,8 +18,7 @@ package final class WrittenRows {
     (self.database, self.row) = (database, row)
   }
 
-  /// Calls `row` for each row of a table of the main database that is written while `body` runs, except rows that
-  /// triggers write.
+  /// Calls `row` for each row that is written to a table while `body` runs, except rows that triggers write.
   package static func watch(
     _ database: Database, _ table: String, row: @escaping (borrowing WrittenRows) -> Void, _ body: () throws -> Void
   ) rethrows {

@@ -1,20 +1,22 @@
 import Changes
 import Mapping
 
-/// The choice of the tables of a trail that an apply writes to its target.
 package struct AdmittedTables: Equatable, Sendable {
   private let scope: TargetScope
   private let sourceTables: TablePatterns
   private let names: NamePolicy
 
-  /// Creates the choice from two lists. `scope`: the target's tables that the trail may write. `sourceTables`: the
-  /// source's tables that the target receives.
+  /// Creates the choice of tables.
+  ///
+  /// - Parameter scope: The tables of the target that the trail may write.
+  /// - Parameter sourceTables: The tables of the source that the target receives.
   package init(
     _ scope: TargetScope, of sourceTables: TablePatterns = TablePatterns(), names: NamePolicy = ApplyOptions().names
   ) { (self.scope, self.sourceTables, self.names) = (scope, sourceTables, names) }
 
-  /// Returns whether the trail may write a table. `schema` is the source's table, already with its new name if a rule
-  /// renames it at the target.
+  /// Returns whether the trail may write a table.
+  ///
+  /// - Parameter schema: The source's table, with the name that a rule gives it at the target.
   func verdict(_ schema: TableSchema, in target: Engine) -> TargetScope.Verdict {
     let place = TableMapping.targetPlace(of: schema, in: target, names: names)
     let verdict = scope.verdict(place.namespace, place.name, in: target)
@@ -22,20 +24,18 @@ package struct AdmittedTables: Equatable, Sendable {
   }
 }
 
-/// Checks, while a trail is read, whether an apply writes the table of a row to its target. It caches the answer for
-/// the last table.
+/// Checks, while a trail is read, whether an apply writes the table of a row to its target.
 final class AdmittedRows {
   private let tables: AdmittedTables?
   private let target: Engine
-  /// For each table that a foreign key references, by engine, schema and name: whether the trail may write it.
+  /// Whether the trail may write the tables that foreign keys reference, by engine, schema and name.
   private var referenced: [NameKey: Bool] = [:]
   private static let referencedMax = 1000
   private var last: (namespace: String, name: String, engine: Engine, isAdmitted: Bool)?
 
   /// Creates the check for the rows of one trail.
   ///
-  /// - Parameter tables: The tables that the apply of the trail writes to its target. Nil: they are not known, so the
-  ///   check excludes all tables.
+  /// - Parameter tables: The tables that apply writes. Nil: the tables are not known, so the check excludes all.
   init(_ tables: AdmittedTables?, in target: Engine) { (self.tables, self.target) = (tables, target) }
 
   func includes(_ schema: TableSchema) -> Bool {

@@ -6,115 +6,87 @@ import SQLiteKit
 
 /// The settings of one apply, for either target engine.
 package struct ApplyOptions: Sendable {
-  /// The policy for rows that a table holds before its first copy.
   package var existing = ExistingRows.overwrite
   /// Whether the policy ``existing`` is also used for later copies of a table. If not, later copies overwrite the rows.
-  ///
-  /// True in a daemon, and if ``askedAt`` is set, because another apply of the trail may have requested the copy.
   package var existingHolds = false
-  /// The number of rows after which apply commits even if the trail has more transactions; nil: the default of the
-  /// target's engine.
+  /// The number of rows after which apply commits a group. Nil: the default of the target's engine.
   package var commitRows: Int?
   /// The time after which apply commits the open group, in ms.
   package var commitMilliseconds: Int64 = 200
   /// Whether apply deletes the segments of the trail that are no longer needed (``needed(_:of:)``).
   package var purgesTrail = false
   /// Whether apply stops before a copy would write to a table that already holds rows.
-  ///
-  /// True if the tables could not be checked in advance and the operator set no policy for such rows.
   package var refusesRows = false
-  /// The last transaction in the trail when an operator requested a copy of all tables; 0: no request. Only copies
-  /// after this transaction fulfil the request.
+  /// The last transaction in the trail when an operator requested a copy of all tables; 0: no request.
   package var askedBehind: UInt64 = 0
-  /// The end of the trail when a copy of all tables was requested; nil: no request, so the target needs the trail from
-  /// its beginning.
+  /// The end of the trail when a copy of all tables was requested; nil: no request.
   ///
-  /// A new target of a trail whose beginning is purged starts reading here, and creates each table at its first record.
+  /// A target that has applied nothing begins to read the trail at this place.
   package var askedAt: Checkpoint?
-  /// The policy that converts SQLite's names of tables and columns into PostgreSQL's.
   package var names = NamePolicy.fold
   /// The policies for values that do not fit their column in PostgreSQL.
   package var misfits = MisfitPolicies()
-  /// The policy that decides whether apply executes a statement of the source again, or writes the rows that it
-  /// changed.
+  /// The policy that decides whether apply executes a statement of the source again, or writes the changed rows.
   package var replay = ReplayPolicy.rows
   /// The time limit for a statement that is executed again, in ms; see ``StatementTime``.
   package var statementMilliseconds: Int64 = 30_000
-  /// The policy for schema changes at the target; nil: it depends on who created the table.
+  /// The policy for schema changes at the target. Nil: apply follows them only in tables that Cairn created.
   package var ddl: DDLPolicy?
-  /// The tables of the target that the trail may write.
   package var scope = TargetScope()
   /// The size limit for a value and for a row that an SQLite target builds, in bytes; nil: SQLite's own limit.
-  ///
-  /// Set for trails of other nodes: an expression of a table that such a trail created must not build larger values.
   package var valueBytesMax: Int32?
-  /// Stores durably that ``scope`` excludes a table. Called before the checkpoint moves past the table's first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
-  /// Patterns for names of the target's triggers. In SQLite, only these triggers fire while apply writes. In
-  /// PostgreSQL, they permit triggers in apply's session to fire although another role owns their code
-  /// (``fires(_:among:)``).
+  /// Patterns for names of the target's triggers that fire while apply writes.
+  ///
+  /// In PostgreSQL, such a trigger may fire although another role owns its code (``fires(_:among:)``).
   package var fireTriggers: [String] = []
-  /// The rules for single tables.
   package var rules: [TableRule] = []
   /// The tables whose rules in the conf have changed since their rows were applied.
   package var changedRules: [ChangedRule] = []
-  /// Whether apply stops if a changed rule sends a table's rows to another target table, and that table already holds
-  /// rows.
-  ///
-  /// True if the operator set no policy for such rows.
+  /// Whether apply stops if a changed rule sends rows to another target table that already holds rows.
   package var refusesRowsElsewhere = false
-  /// Whether apply puts a transaction in quarantine if the target refuses its rows, instead of stopping before it.
+  /// Whether apply puts a transaction in quarantine if the target refuses its rows. If not, apply stops.
   package var quarantines = false
   /// The policy for rows that applications write to the target's tables, if replication is one-way.
   package var localWrites = LocalWritesPlan()
   /// The state that all apply workers of a captured database share; nil for a one-way apply.
   package var twoWay: TwoWay?
-  /// Returns the earliest place in the trail that other readers still need; nil if they need no part of it. An apply
-  /// that purges the trail keeps everything from that place on.
+  /// Returns the earliest place in the trail that other readers still need. Nil if they need no part of the trail.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
   /// Stores the earliest place in the trail that this apply still needs. Called after each commit.
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
-  /// The tables of the source that this target receives. The trail may have more, for other targets.
   package var sourceTables = TablePatterns()
   /// Returns whether other apply workers of the trail may request copies of whole tables.
-  ///
-  /// During such a copy, ``existing`` decides what happens to the rows that the table has. But if applications may
-  /// write to the table, rows that differ from the copy stay.
   package var othersAskForCopies: @Sendable () -> Bool = { false }
-  /// The functions that update capture's triggers after schema changes of apply; nil unless the target is an SQLite
-  /// file that is captured too.
+  /// The functions that update capture's triggers after schema changes of apply. Nil unless the target is a captured
+  /// SQLite file.
   package var schemaFollower: SchemaFollower?
-  /// Whether applied rows also go into the trail into which the target is captured. True only if no path leads from
-  /// that trail back to the source of the rows.
+  /// Whether the target's own trail gets the applied rows. True only if no path leads from that trail back to the rows'
+  /// source.
   package var relays = false
-  /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs. If it is further
-  /// ahead, a one-way apply holds the trail back.
+  /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs.
   ///
-  /// Nil: apply never holds the trail back, as for a trail of this node.
+  /// If that clock is further ahead, a one-way apply waits. Nil: apply never waits.
   package var skewMicrosecondsMax: Int64?
-  /// The origin that is stored with rows of this trail when they go into the target's own trail; nil: the name of this
+  /// The origin that is stored with rows of this trail when the target's own trail gets them. Nil: the name of this
   /// trail.
   package var originName: TrailName?
   /// The trail into which the target's own changes are captured. Apply skips transactions whose origin is that trail.
   package var ownTrail: TrailName?
-  /// The names of nodes (the part of a trail's name before the dot). Apply skips transactions whose origin is a trail
-  /// of such a node.
+  /// The names of nodes. Apply skips transactions whose origin is a trail of such a node.
   package var ownOrigins: Set<String> = []
   package init() {}
 }
 
-/// The functions that adapt the capture of an SQLite target to apply's schema changes, in apply's transaction.
 package struct SchemaFollower: Sendable {
-  /// Drops capture's triggers on a table before apply alters the table. `version`: SQLite's `schema_version` when the
-  /// transaction began.
+  /// Drops capture's triggers on a table before apply alters the table.
+  ///
+  /// - Parameter version: SQLite's `schema_version` when the transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
-  /// Updates capture's triggers to the new definitions of tables, before the commit of a transaction that has changed
-  /// the schema.
+  /// Updates capture's triggers to the new definitions of tables. Called before the commit of a schema change.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
-  /// Creates TEMP triggers on apply's connection, which write apply's changes to the journal. Called in a transaction.
   package var hook: @Sendable (Database) throws -> Void
-  /// Drops the TEMP triggers of apply's connection, so that apply's changes no longer go to the journal.
   package var unhook: @Sendable (Database) throws -> Void
 
   package init(
@@ -126,8 +98,8 @@ package struct SchemaFollower: Sendable {
 }
 
 extension ApplyOptions {
-  /// Returns the transaction in which applied rows were first committed. The target's capture stores it with these
-  /// rows. Nil if the rows do not go into the target's own trail.
+  /// Returns the transaction in which applied rows were first committed. Nil if the target's own trail does not get the
+  /// rows.
   func origin(of header: TransactionHeader, in trail: TrailName) -> TransactionHeader.Dependency? {
     guard relays else { return nil }
     // The origin in a trail's header is input: it must be a valid name of a trail.
@@ -135,7 +107,7 @@ extension ApplyOptions {
     return .init(origin: (originName ?? trail).description, number: header.number)
   }
 
-  /// Returns whether a transaction was first committed in this target, and has come back through other databases.
+  /// Returns whether a transaction was first committed in this target and came back through other databases.
   func isOwn(_ header: TransactionHeader) -> Bool {
     guard let relay = header.relay, let name = TrailName(relay.origin) else { return false }
     return name == ownTrail || ownOrigins.contains(name.origin)
@@ -144,7 +116,6 @@ extension ApplyOptions {
 
 /// A table of a trail that the setting `tables` of the trail's apply does not include.
 package struct LeftOutTable: Hashable, Sendable {
-  /// The table's ``TableSchema/plainName`` at the source.
   package var source: String
   /// The schema (namespace) that the table would have at the target; empty in SQLite.
   package var namespace: String
@@ -161,13 +132,12 @@ package struct LeftOutTable: Hashable, Sendable {
 }
 
 extension ApplyOptions {
-  /// Returns whether the conf lets a trigger of a PostgreSQL target fire although another role owns the trigger's code.
-  /// If several patterns match the trigger, the last one decides.
+  /// Returns whether the conf lets a trigger of a PostgreSQL target fire although another role owns its code.
   ///
-  /// A pattern has the form `table.trigger` for a table of `public`, else `schema.table.trigger`. A pattern that is
-  /// only a trigger's name counts only if all triggers that it matches are on tables of one owner. Otherwise, the owner
-  /// of another table could give that name to a trigger of its own. A name without `*` and `?` is compared by its
-  /// bytes. A pattern with `!` excludes triggers, and may always be only a name.
+  /// A pattern is `table.trigger` for a table of `public`, else `schema.table.trigger`. The last pattern that matches
+  /// decides; one with `!` excludes triggers.
+  ///
+  /// A pattern without a table counts only if all triggers that it matches are on tables of one owner.
   ///
   ///     // fire_triggers = ["order.audit"]
   ///     options.fires(.init(namespace: "public", table: "order", name: "audit"), among: [])  // true
@@ -204,9 +174,7 @@ extension ApplyOptions {
     return isIncluded
   }
 
-  /// Throws `table-forbidden` if the setting `tables` does not include a table into which apply is about to write rows.
-  ///
-  /// The name is from apply's stored state. It may differ from the name that the present rules give the table.
+  /// Throws `table-forbidden` if the setting `tables` does not include a table that apply is about to write.
   func checkAllowed(_ namespace: String, _ name: String, in engine: Engine) throws(CairnError) {
     guard scope.verdict(namespace, name, in: engine) != .allowed else { return }
     let table = namespace.isEmpty ? name : "\(namespace).\(name)"
@@ -216,18 +184,17 @@ extension ApplyOptions {
       remedy: .badInput, context: ["table": table])
   }
 
-  /// The place at which a target that has applied nothing of the trail begins to read it, and the number of the last
-  /// transaction before that place.
+  /// The place at which a target that has applied nothing begins to read the trail. `number` is the last transaction
+  /// before that place.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether apply creates a table of which it has no stored state, at the table's first record. A copy then brings the
+  /// Whether apply creates a table that its state does not list, at the table's first record. A copy then brings the
   /// rows.
-  ///
-  /// True after a request for a copy of all tables: apply has skipped the part of the trail before the request.
   var expectsStrangers: Bool { askedBehind > 0 }
 
-  /// Returns the earliest place in the trail that any reader still needs. `position` is the place up to which this
-  /// target has applied the trail.
+  /// Returns the earliest place in the trail that any reader still needs.
+  ///
+  /// - Parameter position: The place up to which this target has applied the trail.
   func needed(_ position: Position, of trail: TrailName) throws -> Position {
     let places = [try twoWay?.window.needs()[trail], try alsoNeeded()].compactMap { $0 }
     return places.reduce(position, min)
@@ -248,18 +215,18 @@ extension ApplyOptions {
     return localWrites.writes(forTarget: plain.asciiLowercased) == .refuse && !goesBothWays(namespace, name)
   }
 
-  /// Returns whether all rows of a target table come from the source: the first copy kept no others, and applications
-  /// may not write to the table.
+  /// Returns whether all rows of a target table come from the source. This needs a first copy that overwrote other
+  /// rows, and no writes of applications.
   func holdsOnlyTheSource(_ namespace: String, _ name: String) -> Bool {
     let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
     let writes = localWrites.writes(forTarget: plain.asciiLowercased)
     return existing == .overwrite && [.stop, .refuse].contains(writes)
   }
 
-  /// Returns whether this end gives up its own default for a column that both ends of a two-way table have added. Rows
-  /// that have this default then get the other end's default.
+  /// Returns whether this database gives up its default for a column that both databases of a two-way pair have added.
   ///
-  /// Exactly one of the two ends gives up its default.
+  /// Rows that have this default then get the other database's default. Exactly one of the two databases gives up its
+  /// default.
   func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {
     guard let twoWay, goesBothWays(namespace, name) else { return false }
     return NameKey(trail.description) < NameKey(twoWay.own.description)
@@ -268,7 +235,5 @@ extension ApplyOptions {
   /// Returns whether rows written to a table of the target are replicated back.
   func goesBothWays(_ namespace: String, _ name: String) -> Bool { twoWay?.captures(namespace, name) ?? false }
 
-  /// Returns the policy for schema changes of a table. If the conf sets none, apply follows schema changes only in
-  /// tables that Cairn created.
   func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }
 }

@@ -11,12 +11,11 @@ final class ApplyReader {
   private let reshaper: Reshaper?
   /// Whether the caller needs only schemas. If so, rules do not change the rows.
   private let isForShapes: Bool
-  /// Whether key columns count as NOT NULL. True for two-way apply to PostgreSQL, where the key must be the primary
-  /// key.
+  /// Two-way apply to PostgreSQL: key columns count as NOT NULL, because the key must be the primary key.
   private var hasWholeKeys = false
-  /// The check that decides which records apply processes; nil if only schemas are read and nothing is applied.
+  /// The check that decides which records apply processes; nil if only schemas are read.
   private var gate: TargetGate?
-  /// The reason why the record that was returned last must not be applied; nil: it may be applied.
+  /// The reason why the record that was returned last must not be applied; nil if it may be applied.
   private var barred: CairnError?
 
   /// Opens the trail after a checkpoint, or at its start.
@@ -28,8 +27,8 @@ final class ApplyReader {
     ApplyReader(try TrailReader.open(folder: folder, at: checkpoint), rules, target, isForShapes)
   }
 
-  /// Opens the trail for a target. Without a checkpoint, reading begins where a copy of all tables was requested, or
-  /// else at the trail's start.
+  /// Opens the trail for a target. Without a checkpoint, reading begins at the place of a requested copy, or at the
+  /// trail's start.
   ///
   /// - Throws: `checkpoint-foreign` if that place has been purged.
   static func open(folder: String, for checkpoint: Checkpoint?, options: ApplyOptions, to target: Engine) throws
@@ -57,17 +56,17 @@ final class ApplyReader {
   }
 
   var id: TrailID { trail.id }
-  /// The place at which the record that was returned last begins.
+  /// The place of the record that was returned last.
   var position: Position { trail.position }
   var checkpoint: Checkpoint { trail.checkpoint }
   /// The place up to which the trail was durable when the reader last checked.
   var durableEnd: Checkpoint { trail.durableEnd }
-  /// The reason why the table's rule does not let apply write the record that was returned last; nil if it does.
+  /// The reason why the table's rule does not let apply write the record that was returned last; nil: none.
   var refusal: CairnError? { reshaper?.refusal }
-  /// The commit time of the transaction that is being read, as a text for delete marks. Empty without rules.
+  /// The commit time of the present transaction, as a text for delete marks. Empty without rules.
   var commitTime: String { reshaper?.commitTime ?? "" }
 
-  /// Returns the schema with this id in the present segment; nil before the record of the schema was read.
+  /// Returns the schema with this id in the present segment; nil if the segment has no such schema yet.
   func schema(_ id: UInt64) -> TableSchema? {
     guard var schema = shaped(id) else { return nil }
     gate?.treat(&schema, id, in: trail.position.segment)
@@ -75,7 +74,6 @@ final class ApplyReader {
     return schema
   }
 
-  /// Returns the schema with this id as the table's rule changes it.
   private func shaped(_ id: UInt64) -> TableSchema? {
     guard let given = trail.schema(id) else { return nil }
     return reshaper?.schema(id, given) ?? given
@@ -87,16 +85,13 @@ final class ApplyReader {
     return gate?.verdict(id, in: trail.position.segment, shaped) == .allowed
   }
 
-  /// Throws `table-forbidden` if the record that was returned last must not be applied.
   func checkBarred() throws(CairnError) {
     if let barred { throw barred }
   }
 
-  /// Returns the schema with this id as the source has it.
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
-  /// Returns whether a schema change renames or drops a table or column. Earlier changes in the trail then use a name
-  /// that no longer exists.
+  /// Returns whether a schema change renames or drops a table or column.
   func takesNameAway(_ ddl: DDL) -> Bool {
     guard ddl.action != .create else { return false }
     guard let before = given(ddl.before), let after = given(ddl.after), before.fullName.hasSameBytes(as: after.fullName)
@@ -104,11 +99,11 @@ final class ApplyReader {
     return !before.columns.allSatisfy { column in after.columns.contains { $0.name.hasSameBytes(as: column.name) } }
   }
 
-  /// Returns the next record that is meant for the target; nil at the durable end. Views in it are valid until the next
-  /// call.
+  /// Returns the next record that is meant for the target; nil at the durable end. The record's bytes are valid until
+  /// the next call.
   ///
-  /// Skips records for tables that the conf of the apply leaves out. Returns a record for a table with a reserved name,
-  /// but ``checkBarred()`` then throws. So its transaction can go into quarantine.
+  /// Skips records for tables that the conf leaves out. After a record for a table with a reserved name,
+  /// ``checkBarred()`` throws.
   func next() throws -> Record? {
     guard gate != nil else { return try ruled() }
     while let record = try ruled() {
@@ -126,11 +121,10 @@ final class ApplyReader {
     return nil
   }
 
-  /// Runs a body that decodes the present record. Adds the record's place to errors of the body, as
-  /// ``TrailReader/decoding(_:)`` does.
+  /// Runs a body that decodes the present record, and adds the record's place to errors of the body.
   func decoding<T>(_ body: () throws -> T) throws -> T { try trail.decoding(body) }
 
-  /// Returns the next record in the form that the rule for its table gives it; nil at the durable end of the trail.
+  /// Returns the next record as the table's rule changes it; nil at the durable end of the trail.
   private func ruled() throws -> Record? {
     guard let reshaper else { return try trail.next() }
     if let record = reshaper.takeFollowing() { return record }

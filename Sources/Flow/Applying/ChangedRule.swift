@@ -4,13 +4,11 @@ import Reshaping
 
 /// A table whose rule in the conf has changed since its rows were applied.
 ///
-/// At the table's first record, apply gives the target table the columns of the new rule. If ``isCopied``, apply then
-/// skips the table's changes until a copy of it begins.
+/// If ``isCopied``, apply skips the table's changes until a copy of the table begins.
 package struct ChangedRule: Equatable, Sendable {
-  /// The table's ``TableSchema/plainName`` at the source.
   @ByBytes package var table: String
-  /// The former rules under which the target table may have been built, the oldest first. A nil element means that the
-  /// table had no rule. Empty if the setting `tables` left the table out until now.
+  /// The former rules of the target table, the oldest first; nil for a time without a rule. Empty if the setting
+  /// `tables` left the table out until now.
   package var before: [TableRule?]
   /// Whether the table's rows are copied again; otherwise the present rows stay as they are.
   package var isCopied: Bool
@@ -28,8 +26,7 @@ package struct ChangedRule: Equatable, Sendable {
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
-  /// Returns the changes of the table from each earlier rule to the next, up to `rule`. Leaves out rules that apply
-  /// could not carry out, because no target table was ever built by them.
+  /// Returns the changes of the table from each earlier rule to the next, up to `rule`.
   ///
   /// - Parameter given: The table at the source.
   func steps(of given: TableSchema, to rule: TableRule?, in target: Engine) -> [Step] {
@@ -57,16 +54,16 @@ extension TableSchema {
   var shares: [TableTreatment.Share] { treatment?.shares ?? [] }
 }
 
-/// The tables with a changed rule: those for which apply has not carried the change out yet, and those whose copy has
-/// begun.
+/// The tables with a changed rule that apply has not carried out yet.
 struct ChangedRules {
   private var pending: [NameKey: ChangedRule]
   private var met: Set<NameKey> = []
-  /// The tables whose copy under the new rule began since the last commit, or that need no copy.
+  /// The tables whose changed rule has taken effect since the last commit.
   private(set) var fresh: Set<NameKey> = []
 
-  /// Creates the list of the changed rules that apply has not carried out yet. Leaves out the rules of the tables
-  /// `done`: apply carried these out earlier in this run.
+  /// Creates the list of the changed rules.
+  ///
+  /// - Parameter done: The tables whose rules apply has already carried out in this run.
   init(_ rules: [ChangedRule], besides done: Set<NameKey>) {
     pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table.nameKey, $0) }) { first, _ in first }
   }
@@ -75,19 +72,18 @@ struct ChangedRules {
     !pending.isEmpty && pending[given.plainName] != nil && !fresh.contains(given.plainName)
   }
 
-  /// Returns the changed rule of a table at the table's first record; nil at later records, or if the table's rule has
-  /// not changed.
+  /// Returns the changed rule of a table at the table's first record; nil at later records.
   mutating func meet(_ given: TableSchema) -> ChangedRule? {
     guard isPending(given), let rule = pending[given.plainName], met.insert(rule.table).inserted else { return nil }
     return rule
   }
 
-  /// Notes that a table's changed rule is carried out: the table's copy begins, or the table needs no copy.
+  /// Notes that the changed rule of a table has taken effect.
   mutating func finish(_ given: TableSchema) {
     if isPending(given) { fresh.insert(given.plainName) }
   }
 
-  /// Removes the tables `done`, whose changed rules another reader of the trail has carried out.
+  /// Removes the tables `done`, whose changed rules have taken effect in another reader of the trail.
   mutating func leave(_ done: Set<NameKey>) {
     if !pending.isEmpty { pending = pending.filter { !done.contains($0.key) } }
   }
@@ -99,10 +95,9 @@ struct ChangedRules {
 }
 
 extension CairnError {
-  /// Returns the error for a rule that changes the constant column by which several trails share one target table.
+  /// Returns the error for a rule that changes the constant column by which several trails share one table.
   ///
-  /// A copy replaces only rows with the trail's present constant. So the rows with the former constant would stay in
-  /// the table.
+  /// A copy with the new constant would leave the rows with the old constant in the table.
   static func shareChanged(_ source: TableSchema) -> CairnError {
     CairnError(
       .ruleRefused,

@@ -1,25 +1,22 @@
 import Changes
 import SystemKit
 
-/// Holds a trail back while the clock of its next transaction is too far ahead of this node's clock.
+/// Makes apply wait while the clock of its next transaction is too far ahead of this node's clock.
 ///
-/// The clocks of a captured target's own transactions continue from the clocks of applied transactions. So without this
-/// check, a peer with a clock of the year 9999 would set them far ahead too.
+/// A captured target's own clocks follow those of applied transactions. A peer with a wrong clock would set them far
+/// ahead.
 final class ClockGate {
-  /// The error for a transaction whose clock is too far ahead of this node's clock.
   struct Ahead: Error {
     let header: TransactionHeader
   }
 
   private let trail: TrailName
   private let clock: Clock
-  /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs; nil: the trail
-  /// is not held back.
+  /// The maximum time by which the clock of the trail's node may be ahead, in µs; nil: no limit.
   private let skewMicrosecondsMax: Int64?
-  /// The transaction that is held back until its clock is no longer too far ahead; nil: none.
+  /// The transaction that waits because its clock is too far ahead.
   private(set) var heldBack: TransactionHeader?
-  /// The highest clock that is known to be allowed, so that the time is not read for each transaction. Reset for each
-  /// group.
+  /// A clock that is known to be allowed, so that the time is not read for each transaction.
   private var near: UInt64 = 0
 
   init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {
@@ -30,13 +27,13 @@ final class ClockGate {
     Self.isAhead(header, now: clock.microseconds(), skewMicrosecondsMax)
   }
 
-  /// Returns whether a transaction must be held back at the time `now`, in µs since 1970 UTC.
+  /// Returns whether the clock of a transaction is too far ahead at the time `now`, in µs since 1970 UTC.
   static func isAhead(_ header: TransactionHeader, now: Int64, _ skewMicrosecondsMax: Int64?) -> Bool {
     guard let skewMicrosecondsMax else { return false }
     return header.clock > UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Throws ``Ahead`` for a transaction that must be held back.
+  /// Throws ``Ahead`` for a transaction whose clock is too far ahead.
   func check(_ header: TransactionHeader) throws {
     guard let skewMicrosecondsMax, header.clock > near else { return }
     let now = clock.microseconds()
@@ -44,10 +41,10 @@ final class ClockGate {
     near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Makes the next check read the time again, when a group begins.
+  /// Makes the next check read the time again.
   func beginGroup() { near = 0 }
 
-  /// Returns the last transaction that may be applied now; nil: all may be applied. Called before each group.
+  /// Returns the last transaction that may be applied now; nil: all may be applied.
   func limit() -> UInt64? {
     beginGroup()
     guard let held = heldBack else { return nil }
@@ -56,12 +53,12 @@ final class ClockGate {
     return nil
   }
 
-  /// The time at which the transaction that is held back may be applied, in µs since 1970; nil: none is held back.
+  /// The time at which the waiting transaction may be applied, in µs since 1970; nil: no transaction waits.
   var heldUntil: Int64? { heldBack.map { Int64(clamping: $0.clock) - (skewMicrosecondsMax ?? 0) } }
 
   func holdBack(_ header: TransactionHeader) { heldBack = header }
 
-  /// Waits 200 ms while a transaction is held back. Always returns true, so that apply checks the clock again.
+  /// Waits 200 ms. Always returns true, so that apply checks the clock again.
   ///
   /// - Throws: `clock-ahead` if the trail is being drained.
   func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {

@@ -1,18 +1,18 @@
 import Changes
 
-/// The updates and deletes of a transaction that come in the trail before the insert or the key change of their row.
+/// The updates and deletes that come in the trail before the insert or the key change of their row.
 ///
-/// This order is possible because, in SQLite, foreign key actions and TEMP triggers run before capture's triggers. An
-/// entry waits here until a row appears in the trail that equals its before image, byte for byte. An entry that is left
-/// at the end of its transaction belongs to a row that the target does not have.
+/// SQLite runs foreign key actions and TEMP triggers before capture's triggers. An entry waits until the trail has a
+/// row that equals its before image.
+///
+/// If the transaction ends first, the target does not have the row.
 struct EarlyUpdates {
   struct Update {
     let before: [UInt8]
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Resolves the change as a conflict. Called if the row does not appear in the trail, because an application at the
-    /// target has changed it. Returns false if the change cannot be resolved.
+    /// Resolves the change as a conflict, if the trail has no insert of its row. Returns false if that is not possible.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -27,14 +27,14 @@ struct EarlyUpdates {
     count += 1
   }
 
-  /// Removes and returns the first update whose before image equals `image`; nil if there is none.
   mutating func take(table: String, image: UnsafeRawBufferPointer) -> Update? {
     guard let index = updates[table]?.firstIndex(where: { $0.before.elementsEqual(image) }) else { return nil }
     count -= 1
     return updates[table]?.remove(at: index)
   }
 
-  /// Returns whether the first entry whose before image equals `image` is a delete. If so, removes that entry.
+  /// Removes the first entry whose before image equals `image`, if the entry is a delete. Returns whether an entry was
+  /// removed.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {
@@ -47,9 +47,7 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether an entry has the before image `image`, and the entries result in a row with the key `key`.
-  ///
-  /// The last entry about this key decides. If it deletes the row or gives it another key, the result is false.
+  /// Returns whether an update of the row `image` is listed, and the listed updates give the row the key `key`.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -64,8 +62,7 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, all entries of the row that has the key `key` in the end. Includes entries from
-  /// before a change of the row's key.
+  /// Removes and returns, in order, all entries of the row that has the key `key` after them.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(
@@ -87,7 +84,7 @@ struct EarlyUpdates {
     return taken.reversed()
   }
 
-  /// Removes and returns the updates and deletes whose row has not appeared in the trail by the end of the transaction.
+  /// Removes and returns all entries. Called at the end of the transaction.
   mutating func takeAll() -> [Update] {
     guard !isEmpty else { return [] }
     defer { removeAll() }

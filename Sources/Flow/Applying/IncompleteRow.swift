@@ -3,8 +3,7 @@ import Trails
 
 /// Returns the error `trail-damaged` for a row that is to be inserted and lacks a value.
 ///
-/// Capture writes no such row, but a faulty or hostile peer may. Without this error, the missing values would silently
-/// become NULL.
+/// A faulty or hostile peer may write such a row. Its missing values would become NULL.
 func incompleteRow(
   _ table: TableSchema, column: String, at position: Position, of trail: TrailName
 ) -> CairnError {

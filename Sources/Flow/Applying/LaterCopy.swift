@@ -3,38 +3,32 @@ import Mapping
 import Reshaping
 import Trails
 
-/// A copy, later in the trail, with which a suspended table continues. The table was suspended because apply could not
-/// carry out the table's rule.
+/// A copy, later in the trail, with which a suspended table continues.
 ///
-/// The copy also has the rows that the table missed while its columns did not fit the rule.
+/// The table was suspended because apply could not carry out the table's rule.
 struct LaterCopy {
   enum Outcome {
     case found(LaterCopy)
-    /// The table's rule fits its columns again, but the trail has no copy yet. The value is the table's
-    /// ``TableSchema/plainName``.
+    /// The table's rule fits its columns again, but the trail has no copy yet. The value is the table's name at the
+    /// source.
     case wanted(String)
     case none
 
     var wanted: String? { if case .wanted(let table) = self { table } else { nil } }
   }
 
-  /// The schema that the target table must have when the copy begins.
   let now: TableSchema
-  /// The schemas that the suspended table may have at the target, one for each rule that it has had, the oldest first.
-  /// Each is stored with the change that leads to the next schema.
+  /// The schemas that the suspended table may have at the target, one for each rule, the oldest first.
   let were: [ChangedRule.Step]
-  /// The place of the record with which the copy begins. ``checkpoint`` is the place before its transaction, and
-  /// ``number`` the transaction before that place.
+  /// The place of the record with which the copy begins.
   let from: Position
   let checkpoint: Checkpoint
   let number: UInt64
 
-  /// Searches the trail for a copy of a suspended table, from the table's checkpoint through transaction `limit`. The
-  /// record at `start` is the first that names the table.
+  /// Searches the trail for a copy of a suspended table, from the table's checkpoint through transaction `limit`.
   ///
-  /// The result is `none` if the table was suspended for another reason than its rule, and its rule has not changed. It
-  /// is also `none` if the source has dropped the table, or if the table's `mode` is `history`: a copy lacks the old
-  /// rows.
+  /// The result is `none` if the table was suspended for another reason than its rule, or is dropped. A table with
+  /// `mode = "history"` has no copy, because a copy lacks the old rows.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine
@@ -75,7 +69,7 @@ struct LaterCopy {
     return path?.end(options.rules, target) ?? .none
   }
 
-  /// Returns the first change in ``were`` from a schema whose columns the target table has; nil if there is none.
+  /// Returns the first step in ``were`` from a schema whose columns the target table has; nil if there is none.
   func step(from columns: Set<NameKey>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
     try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.sqliteKey) } }
   }
@@ -87,14 +81,12 @@ struct LaterCopy {
       hint: "put the table back, or copy everything again with 'cairn copy APPLY'", context: ["table": table.fullName])
   }
 
-  /// The columns of a suspended table at the source: as they were when the table was suspended, and as they are at the
-  /// record that was read last.
+  /// The columns of a suspended table at the source, from the suspension to the last record read.
   private struct Path {
     let first: TableSchema
     let changed: ChangedRule?
     let rules: [TableRule?]
     private(set) var last: TableSchema
-    /// For each column at the record that was read last, the index of the same column when the table was suspended.
     private var origins: [Int?]
     private var between: [TableSchema] = []
 
@@ -104,8 +96,7 @@ struct LaterCopy {
       rules = (changed?.before ?? []) + [options.rules.rule(for: given)]
     }
 
-    /// Updates the columns after a schema change of this table, and ignores changes of other tables. Returns false if
-    /// the change drops the table.
+    /// Updates the columns after a schema change of this table. Returns false if the change drops the table.
     mutating func follow(_ ddl: DDL, _ reader: ApplyReader) -> Bool {
       guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey.hasSameBytes(as: last.sourceKey)
       else {
@@ -132,8 +123,7 @@ struct LaterCopy {
       }
     }
 
-    /// Returns the outcome if the trail has no copy: `wanted` if the table fits its rule now and did not fit it before,
-    /// else `none`.
+    /// Returns the outcome if the trail has no copy.
     func end(_ rules: [TableRule], _ target: Engine) -> Outcome {
       let fits = { (given: TableSchema) in
         ReshapePlan.shape(of: given, under: rules.rule(for: given), to: target)

@@ -4,35 +4,28 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The next schema of a table in the trail that the target can have, after a schema that it cannot have; or the drop of
-/// the table.
+/// The next schema of a table in the trail that the target can have; or the drop of the table.
 ///
 /// With it, a suspended table continues after the source has reverted a change, changed a name, or dropped the table.
-/// Apply skips the schemas in between. It writes the rows of these schemas with the columns that the later schema still
-/// has.
 struct LaterShape {
-  /// The later schema; nil: the source drops the table.
   let schema: TableSchema?
-  /// For each column of ``schema``, the index of the same column in the schema that the target cannot have; nil for a
-  /// new column.
+  /// For each column of ``schema``, the index of the same column in the earlier schema; nil for a new column.
   let origins: [Int?]
-  /// Whether a copy of the table's rows follows one of the schema changes that lead to the later schema.
+  /// Whether a copy of the table's rows follows the schema change.
   let isRefreshed: Bool
 
-  /// The columns of a schema that a later schema of the table still has.
+  /// The columns of an earlier schema that a later schema of the table still has.
   struct Part {
-    /// The schema with these columns under their later names.
     let schema: TableSchema
     /// The indexes of these columns in the trail's row images.
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
-    /// Creates the part with all columns of a schema.
     init(_ schema: TableSchema) { self.init(schema, Array(schema.columns.indices)) }
   }
 
-  /// Searches the trail for the next schema that fits the target, after the record at `start`. Reads from a checkpoint
-  /// through transaction `number`.
+  /// Searches the trail, after the record at `start`, for the next schema that fits the target. Reads through
+  /// transaction `number`.
   ///
   /// - Returns: Nil if the trail has no such schema yet.
   static func find(
@@ -62,8 +55,7 @@ struct LaterShape {
     return nil
   }
 
-  /// Returns whether the trail has the begin of a copy of all rows of a table, after `start` and in transaction
-  /// `number` at the latest.
+  /// Returns whether a copy of all rows of a table begins after `start`, in transaction `number` at the latest.
   ///
   /// The copy replaces the table's rows, so changes before it need not fit the target.
   static func isCopied(
@@ -85,15 +77,13 @@ struct LaterShape {
     return false
   }
 
-  /// The longest wait for capture to copy a partitioned table, in ms. Capture finds changed partitions when it reads
-  /// the catalog, every two seconds.
+  /// The longest wait for capture to copy a partitioned table, in ms. Capture reads the catalog every two seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Returns whether a row of a partitioned table may be missing or differ at the target, because a later copy in the
-  /// trail corrects the row.
+  /// Returns whether a later copy in the trail corrects rows of a partitioned table. If so, such rows may be missing at
+  /// the target.
   ///
-  /// PostgreSQL's replication stream does not report that a partition was attached, dropped or truncated. Capture then
-  /// copies the table within some seconds.
+  /// PostgreSQL does not report attached, detached or truncated partitions, so capture copies the table again.
   static func excuses(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine
@@ -110,8 +100,8 @@ struct LaterShape {
     }
   }
 
-  /// Returns the notice that a suspended table continues with a copy, and so lacks rows that the source inserted and
-  /// deleted in the meantime.
+  /// Returns the notice that a suspended table continues with a copy, which lacks rows inserted and deleted in the
+  /// meantime.
   static func unseen(_ table: TableSchema, since position: Position) -> String {
     "table \(table.fullName) continues with a copy: it lacks rows that the source inserted and deleted since \(position)"
   }
@@ -120,8 +110,7 @@ struct LaterShape {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }
 
-  /// Returns the columns of an earlier schema of the table that the later schema still has; nil if they do not include
-  /// the whole key.
+  /// Returns the columns that the later schema still has; nil if they do not include the whole key.
   func part(of table: TableSchema) -> Part? {
     guard let later = schema else { return nil }
     var names: [Int: String] = [:]

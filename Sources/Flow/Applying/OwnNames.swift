@@ -1,8 +1,7 @@
 import Changes
 
 extension TableDifference {
-  /// Returns the first renamed column whose new name is already used by a column that only the target has; nil if there
-  /// is none.
+  /// Returns the first renamed column whose new name is taken by a column that only the target has.
   ///
   ///     source: RENAME COLUMN a TO b     target: t(id, a, b)     ->  (old: "a", new: "b")
   ///     source: RENAME COLUMN a TO b     target: t(id, b)        ->  nil: the operator has renamed it

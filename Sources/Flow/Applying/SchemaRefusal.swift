@@ -1,16 +1,13 @@
 import Changes
 
-/// Builds the error for a schema change that is not made at the target. The error's message and hint are shown for the
-/// suspended table.
+/// Builds the error for a schema change that is not made at the target. The table is then suspended.
 struct SchemaRefusal {
-  /// The target's database, as messages for operators name it.
   let place: String
   /// The parts of the schema change, such as `add column note text`.
   var phrases: [String]
-  /// The CREATE TABLE statements of the table before and after the change, in the target's SQL; nil: there is no table.
+  /// The CREATE TABLE statement of the target's table before the change; nil: no table.
   var before: String?
   var after: String?
-  /// The statements that an operator may run at the target; empty if none helps.
   var statements: [String] = []
 
   /// Returns the error for the schema change.
@@ -31,13 +28,12 @@ struct SchemaRefusal {
     return CairnError(.schemaStopped, message, hint: advice, context: ["table": table])
   }
 
-  /// Returns the error for a renamed column whose new name is already used by a column that only the target has.
+  /// Returns the error for a renamed column whose new name is taken by a column that only the target has.
   func error(inTheWay names: (old: String, new: String), table: String) -> CairnError {
     error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)
   }
 
-  /// Returns the error for a change by which columns take the names of other columns, as in a swap of two names. Then
-  /// the names at the target do not show whether the change was already made.
+  /// Returns the error for a change by which columns take the names of other columns.
   ///
   /// - Parameter why: The reason why Cairn does not make the change.
   func error(reusedNames why: String, table: String) -> CairnError {
@@ -59,8 +55,7 @@ struct SchemaRefusal {
       hint: "rename or drop the target's own column \(name)")
   }
 
-  /// Returns the error for a table that the target no longer has under its name. Apply does not create the table again,
-  /// as a new table would lack the rows.
+  /// Returns the error for a table that the target no longer has under its name.
   ///
   /// - Parameter name: The table's name at the target.
   func error(noTable name: String, table: String, goesBothWays: Bool) -> CairnError {
@@ -96,7 +91,7 @@ struct SchemaRefusal {
 }
 
 extension TableSchema.Column {
-  /// The SQL expression of the value that ALTER TABLE ADD COLUMN gives to present rows; nil if the value is NULL.
+  /// The SQL expression of the value that ALTER TABLE ADD COLUMN gives to present rows; nil for NULL.
   var defaultValue: String? {
     guard let text = defaultText else { return nil }
     let word = text.drop { "( ".contains($0) }.asciiUppercased
@@ -105,8 +100,7 @@ extension TableSchema.Column {
     return rest.isEmpty || rest.hasPrefix("::") ? nil : text
   }
 
-  /// The column's default as an SQL literal without a cast; `NULL` if the column has no default. Nil if the default is
-  /// an expression.
+  /// The column's default as an SQL literal without a cast; `NULL` if there is none. Nil if it is an expression.
   ///
   ///     'x'::character varying  ->  'x'
   var literalDefault: String? {
@@ -128,27 +122,23 @@ extension TableSchema.Column {
   }
 }
 
-/// A column that the source has added and that the target already had, with the value that the column must have in the
-/// target's rows.
+/// A column that the source has added and that the target already had.
 struct FilledColumn {
   let column: TableSchema.Column
-  /// The column's default at the source; nil: none.
   let sourceDefault: String?
-  /// The value that the source gave its rows in the new column, as an SQL literal: the default, or `NULL`. Nil if the
-  /// default is an expression.
+  /// The value that the source gave its rows in the column, as an SQL literal. Nil if it is an expression.
   private let literal: String?
-  /// The value, as an SQL literal, that all rows of the target must have in the column; nil: the rows are not checked.
+  /// The value, as an SQL literal, that all rows of the target must have in the column. Nil: rows are not checked.
   let wanted: String?
-  /// The target's default of the column (`own`), and the source's default (`wanted`). Rows that have `own` must get
-  /// `wanted`. Nil: rows with the target's default keep it.
+  /// The target's default of the column (`own`) and the source's (`wanted`). Rows that have `own` must get `wanted`.
   let displaced: (own: String, wanted: String)?
 
   /// Determines the value that the target's rows must have in a new column.
+  ///
   /// - Parameter column: The column at the target.
-  /// - Parameter isSourceAlone: Whether all rows at the target come from the source. If not, other writers may have set
-  ///   other values.
+  /// - Parameter isSourceAlone: Whether all rows at the target come from the source.
   /// - Parameter own: The column as the target had it before the change.
-  /// - Parameter yields: Whether both ends write the table, and this end takes the default of the other end.
+  /// - Parameter yields: Two-way: whether this database takes the default of the other one.
   init(
     _ source: TableSchema.Column, _ column: TableSchema.Column, isSourceAlone: Bool, own: TableSchema.Column?,
     yields: Bool
@@ -186,11 +176,9 @@ struct FilledColumn {
 }
 
 extension WaitingTable {
-  /// The message for operators when the table is suspended.
   package var notice: String {
     "\(code.rawValue): table \(name) is suspended, and all other tables continue: \(message)\n\(hint)"
   }
 
-  /// The message for operators when the table is no longer suspended.
   package var resumedNotice: String { "table \(name) waits no longer: its schema change is made" }
 }

@@ -1,31 +1,32 @@
 import Changes
 import Mapping
 
-/// The right of an apply to make a schema change of its trail at the target. Both engines use the same rules.
+/// The right of an apply to make a schema change of its trail at the target.
 ///
-/// A table that Cairn created follows each trail that adds columns, whichever trail created it. Only the trail that
-/// created the table may drop or rename columns or the table. That trail may not do so while another trail brings rows
-/// into the table, as a dropped column would lose the other trail's values. In a two-way table, it may always do so.
+/// Any trail may add columns to a table that Cairn created. Only the trail that created the table may drop or rename.
+///
+/// That trail may not do so if another trail has rows in a one-way table.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {
   enum Effect {
-    /// The change adds columns, and does nothing else.
     case adds
     case removes
   }
 
   /// Whether Cairn created the table for this trail, and no other trail's rows forbid the change.
   var isCreated: Bool
-  /// The other trails whose rows in the table forbid the change; empty if no other trail's rows forbid it.
+  /// The other trails whose rows in the table forbid the change.
   @ByBytes var others: [String]
-  /// Whether only this trail brings rows into the table: no other trail does, and the table is not two-way.
+  /// Whether only this trail writes the table.
   var isOnlyTrail: Bool
   /// Whether rows written to the table at the target are replicated back.
   var goesBothWays = false
 
-  /// Creates the right for one schema change. `isCreatedElsewhere`: whether another trail's apply created the table.
-  /// `others`: the other trails that bring rows into it.
+  /// Creates the right for one schema change.
+  ///
+  /// - Parameter isCreatedElsewhere: Whether another trail's apply created the table.
+  /// - Parameter others: The other trails that have rows in the table.
   init(
     _ effect: Effect, isCreated: Bool, isCreatedElsewhere: Bool = false, others: [String], goesBothWays: Bool
   ) {
@@ -45,7 +46,6 @@ struct SchemaRight: Equatable {
   /// Returns the trails that have rows in a table. A trail whose first copy of the table has not begun has none.
   static func others(_ feeders: [TableClaim.Feeder]) -> [String] { feeders.filter { $0.claim != nil }.map(\.trail) }
 
-  /// Creates the right to change a table that only one trail writes.
   init(isCreated: Bool) {
     self.isCreated = isCreated
     others = []
@@ -61,14 +61,12 @@ struct SchemaRight: Equatable {
     return ddl ?? (isCreated ? .follow : .stop)
   }
 
-  /// Returns the policy for a table that the source drops. The table stays at the target if other trails bring rows
-  /// into it.
+  /// Returns the policy for a table that the source drops. The target keeps the table if other trails have rows there.
   func policyOfDrop(_ ddl: DDLPolicy?) -> DDLPolicy {
     if others.isEmpty { return policy(ddl) }
     return ddl == .ignore ? .ignore : .follow
   }
 
-  /// The reason for which ``policy(_:)`` stops a schema change, for messages.
   var refusal: String {
     if !others.isEmpty {
       return "\(others.count == 1 ? "trail" : "trails") \(others.joined(separator: ", ")) "

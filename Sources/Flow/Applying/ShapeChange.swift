@@ -8,8 +8,7 @@ struct ShapeChange {
   /// For each column after the change, the index of the same column before; nil: columns are matched by name.
   var origins: [Int?]?
   var isRefreshed: Bool
-  /// Whether an apply, and not an application, made the change at the source. If so, the source's table has rows from
-  /// other databases too.
+  /// Whether an apply made the change at the source, and not an application.
   var isApplied = false
 
   init(_ ddl: DDL, before: TableSchema?, after: TableSchema?, origins: [Int?]?) {
@@ -17,14 +16,9 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
-  /// Replaces former column names by the present ones at the target, if the change was made before its author knew of
-  /// the rename.
+  /// Replaces former column names by the target's present ones, if the change's author did not know of the rename.
   ///
-  /// Only for a change that creates a table or adds columns. Any other change states itself what happens to each
-  /// column.
-  ///
-  /// - Parameter part: Returns the columns of a schema that the target still has, under their present names; nil: the
-  ///   schema needs no change.
+  /// - Parameter part: Returns the columns of a schema that the target still has; nil: all are unchanged.
   mutating func takeNames(_ part: (TableSchema) -> LaterShape.Part?) {
     guard let after, let now = part(after), now.schema.fullName.hasSameBytes(as: after.fullName) else { return }
     guard let before else {
@@ -37,8 +31,7 @@ struct ShapeChange {
     (self.before, self.after) = (was.schema, now.schema)
   }
 
-  /// Replaces a schema that the target cannot have by a later schema from the trail, which `find` looks up. Only used
-  /// in a catch-up.
+  /// Replaces a schema that the target cannot have by a later one from the trail. Only used in a catch-up.
   ///
   /// - Returns: False if the change needs nothing at the target.
   mutating func skipUnfit(
@@ -64,8 +57,7 @@ struct ShapeChange {
 }
 
 extension ShapeChange {
-  /// Creates the change from a table's columns under one rule to its columns under the next rule; nil if both are the
-  /// same.
+  /// Creates the change from a table's columns under one rule to those under the next rule; nil if nothing changes.
   ///
   /// - Parameter isNamed: Whether a new table name alone counts as a change.
   init?(_ step: ChangedRule.Step, isCopied: Bool, isNamed: Bool = false) {

@@ -3,14 +3,13 @@ import Mapping
 
 /// Decides for each record of a trail whether apply may write its table, before apply queries the target.
 ///
-/// It works after the rules, so it sees tables under their names at the target. It checks each kind of record that can
-/// reach a table: changes, copied rows, begin and end of copies, schema changes, and sequences.
+/// Tables have the names that rules give them at the target.
 struct TargetGate {
   enum Admission {
     case taken(Record)
     /// The setting `tables` of the apply does not include the table, so its records are skipped.
     case leftOut
-    /// The table has a reserved name, so its records must not be applied. The value is the table's name at the target.
+    /// The table has a reserved name at the target. The value is that name.
     case refused(String)
   }
 
@@ -21,10 +20,10 @@ struct TargetGate {
 
   private var segment: UInt64 = 0
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
-  /// The schema id that was allowed last: a cache, as most records are of the same table as the one before.
+  /// The schema id that was allowed last. Most records are of the same table as the record before.
   private var allowed: UInt64?
-  /// The tables, by schema id, that the setting `tables` includes only since they were renamed. The target lacks their
-  /// earlier rows.
+  /// The tables, by schema id, that the setting `tables` includes only since a rename. The target lacks their earlier
+  /// rows.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   private var told: Set<NameKey> = []
 
@@ -33,8 +32,7 @@ struct TargetGate {
     (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Decides whether apply takes a record, leaves it out, or refuses it and stops. Before the first record of a table is
-  /// left out, stores durably that apply leaves the table out.
+  /// Decides whether apply takes a record, leaves it out, or refuses it.
   ///
   /// - Parameter shaped: Returns, by schema id, a table's schema as its rule changes it.
   /// - Parameter given: Returns, by schema id, a table's schema as the source has it.
@@ -62,7 +60,6 @@ struct TargetGate {
     }
   }
 
-  /// Returns whether the trail may write the table with this schema id.
   mutating func verdict(_ id: UInt64, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?) -> TargetScope.Verdict {
     enter(segment)
     if let verdict = verdicts[id] { return verdict }
@@ -73,8 +70,8 @@ struct TargetGate {
     return verdict
   }
 
-  /// Marks a table's schema if a rename has brought the table into the setting `tables`. The table must then be copied
-  /// before rows are applied to it.
+  /// Marks a table's schema if the setting `tables` includes the table only since a rename. The table must then be
+  /// copied.
   func treat(_ schema: inout TableSchema, _ id: UInt64, in segment: UInt64) {
     guard segment == self.segment, let refusal = entered[id] else { return }
     var treatment = schema.treatment ?? TableTreatment()
@@ -82,7 +79,7 @@ struct TargetGate {
     schema.treatment = treatment
   }
 
-  /// Clears all cached verdicts when a segment begins, as a schema id is valid within one segment.
+  /// Clears the cached verdicts when a segment begins, as a schema id is valid within one segment.
   private mutating func enter(_ segment: UInt64) {
     guard segment != self.segment else { return }
     self.segment = segment
@@ -130,7 +127,7 @@ struct TargetGate {
     return .taken(.ddl(DDL(action: .create, before: 0, after: ddl.after, isRefreshed: ddl.isRefreshed)))
   }
 
-  /// Returns whether a table has the temporary name that SQLite capture gives a table while two tables swap names.
+  /// Returns whether a table has the temporary name that capture gives it while two tables swap names.
   private func isAside(_ id: UInt64, _ shaped: (UInt64) -> TableSchema?) -> Bool {
     guard let schema = shaped(id), schema.engine == .sqlite else { return false }
     let (name, head) = (schema.name.utf8, "cairn_moving_".utf8)

@@ -4,11 +4,9 @@ import Mapping
 import Synchronization
 import SystemKit
 
-/// The conflict log of a target, stored in the target's table `cairn_conflict` (SQLite) or `cairn.conflict`
-/// (PostgreSQL).
+/// The conflict log of a target, stored in `cairn_conflict` (SQLite) or `cairn.conflict` (PostgreSQL).
 ///
-/// Apply writes an entry in the transaction that writes the resolved row, so the log is correct after any crash. Not
-/// thread-safe.
+/// Apply writes an entry in the transaction that writes the resolved row. Not thread-safe.
 package struct ConflictLog {
   private static let name = "conflict"
   private static let numbers = ["at", "number", "clock", "other_number", "other_clock", "overturned_at"]
@@ -20,8 +18,7 @@ package struct ConflictLog {
 
   package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
 
-  /// Creates the log's table, or adds the columns that a table of an older version of Cairn lacks. Runs in the caller's
-  /// transaction if one is open.
+  /// Creates the log's table, or adds the columns that an older version of Cairn did not create.
   package func install() throws {
     try state.lockForInstall()
     guard try isInstalled() else {
@@ -30,7 +27,6 @@ package struct ConflictLog {
     try state.add(ConflictColumns.names, to: Self.name, numbers: Self.numbers)
   }
 
-  /// Returns the statement that logs a conflict, with the parameters of ``ConflictColumns/texts(_:)``.
   static func appendText(_ state: any StateDatabase) -> String {
     """
     INSERT INTO \(state.table(name))(\(ConflictColumns.list)) VALUES (\(state.marks(ConflictColumns.names.count)))
@@ -38,15 +34,17 @@ package struct ConflictLog {
     """
   }
 
-  /// Logs a conflict in the open transaction, and returns its number. From time to time, also deletes conflicts older
-  /// than 30 days.
+  /// Logs a conflict in the open transaction and returns its number. Sometimes also deletes conflicts older than 30
+  /// days.
   @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
     let id = try state.first(Self.appendText(state), ConflictColumns.texts(record)).flatMap { Int64($0) }
     if let id, ConflictRetention.isDue(at: id) { _ = try prune(before: record.at - ConflictRetention.microseconds) }
     return id ?? 0
   }
 
-  /// Returns the newest `limit` conflicts, the latest first. With `before`, only conflicts with smaller numbers.
+  /// Returns the newest `limit` conflicts, the latest first.
+  ///
+  /// - Parameter before: If given, only conflicts with smaller numbers are returned.
   package func list(before: Int64?, limit: Int) throws -> [ConflictRecord] {
     guard try isInstalled() else { return [] }
     return try records("WHERE id < ? ORDER BY id DESC LIMIT ?", [String(before ?? .max), String(limit)])
@@ -68,14 +66,13 @@ package struct ConflictLog {
     }
   }
 
-  /// Deletes the conflicts before a moment, in µs since 1970 UTC. Returns the number of deleted conflicts.
   package func prune(before moment: Int64) throws -> Int64 {
     guard try isInstalled() else { return 0 }
     return try state.run("DELETE FROM \(table) WHERE at < ?", [String(moment)])
   }
 
-  /// Overturns a logged conflict: writes the chosen version of the row to its table, as a new change that is
-  /// replicated. The log marks the conflict as overturned in the same transaction.
+  /// Overturns a logged conflict: writes the chosen version of the row, as a new change that is replicated. The same
+  /// transaction marks the conflict as overturned.
   ///
   /// - Parameter now: The present time in µs since 1970 UTC.
   /// - Parameter scope: The tables that the apply of the conflict's trail may write. This is checked because other
@@ -100,18 +97,17 @@ package struct ConflictLog {
 enum ConflictRetention {
   static let microseconds: Int64 = 30 * 86_400 * 1_000_000
 
-  /// Returns whether old conflicts are deleted when the conflict with this number is logged. That is every 64th time,
-  /// since the query that finds them reads the whole log.
+  /// Returns whether old conflicts are deleted when the conflict with this number is logged.
   static func isDue(at id: Int64) -> Bool { id % 64 == 0 }
 }
 
-/// The schedule by which an apply deletes old conflicts from the log of its target: once an hour.
+/// The schedule by which an apply deletes old conflicts from the log: once an hour.
 final class ConflictPruning: Sendable {
   private static let pauseMilliseconds: Int64 = 3_600_000
   private let next = Mutex<Int64>(0)
 
-  /// Returns the time before which logged conflicts must be deleted now, in µs since 1970 UTC; nil if the last deletion
-  /// was less than an hour ago.
+  /// Returns the time before which conflicts must be deleted now, µs since 1970 UTC. Nil if the last deletion was less
+  /// than an hour ago.
   func due(_ clock: Clock) -> Int64? {
     let now = Clock.monotonicMilliseconds
     let isDue = next.withLock { next in
@@ -123,7 +119,7 @@ final class ConflictPruning: Sendable {
   }
 }
 
-/// The columns of the conflict log. They are the same in SQLite and PostgreSQL, but with each engine's types.
+/// The columns of the conflict log.
 enum ConflictColumns {
   static let names = [
     "at", "trail", "position", "number", "clock", "kind", "rule", "schema_name", "table_name", "key", "local",
@@ -158,7 +154,6 @@ enum ConflictColumns {
     return record
   }
 
-  /// Returns the fields of a record as texts, in the order of ``names``.
   static func texts(_ record: ConflictRecord) -> [String?] {
     func signed(_ number: UInt64) -> String { String(Int64(bitPattern: number)) }
     return [
@@ -172,8 +167,9 @@ enum ConflictColumns {
 }
 
 extension ConflictRecord {
-  /// Returns the version of the row that an overturn writes; nil: the overturn deletes the row. Throws `usage` if no
-  /// winner is given and the conflict was merged, so that no side lost.
+  /// Returns the version of the row that an overturn writes; nil: the overturn deletes the row.
+  ///
+  /// - Throws: `usage` if no winner is given and no version lost, because the conflict was merged.
   func row(of winner: Winner?) throws -> ConflictRow? {
     switch winner ?? loser {
     case .local: return local
@@ -201,6 +197,5 @@ extension ConflictRecord {
 }
 
 extension ConflictRow {
-  /// The row's columns and values in short form, for messages.
   package var shown: String { columns.map { "\($0.name) \($0.value.shown)" }.joined(separator: ", ") }
 }

@@ -1,20 +1,16 @@
 import Changes
 import Mapping
 
-/// A row whose conflict this node decides for all nodes. The decision is written later as a separate change, which
-/// capture replicates. Until then, the row has its latest version at every node.
+/// A decision of this node about a conflict, for all nodes. It is open until it is written as a separate change.
 ///
-/// The target stores the decision in `cairn_decision` (SQLite) or `cairn.decision` (PostgreSQL): from the commit that
-/// resolves the conflict to the commit that writes the decision.
+/// The target stores open decisions in `cairn_decision` (SQLite) or `cairn.decision` (PostgreSQL).
 struct OpenDecision {
-  /// PostgreSQL: the schema (namespace) of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row until the decision is written; nil: the row does not exist. If the row in the table differs, an
-  /// application has changed it after the conflict was resolved. The decision is then deleted without being written.
+  /// The row until the decision is written; nil: the row does not exist. If the table's row differs, an application has
+  /// changed it, and the decision is dropped.
   var settled: ConflictRow?
-  /// The row after the decision is written; nil: the row does not exist then.
   var decided: ConflictRow?
 
   static let columnNames = ["schema_name", "table_name", "key", "settled", "decided"]
@@ -26,7 +22,6 @@ struct OpenDecision {
     (self.namespace, self.table, self.key, self.settled, self.decided) = (namespace, table, key, settled, decided)
   }
 
-  /// Reads an open decision from the stored texts. Nil if another version of Cairn stored them in another format.
   init?(_ texts: [String?]) {
     guard texts.count == 5, let table = texts[1], let key = texts[2].flatMap({ ConflictRow(json: $0) }) else {
       return nil
@@ -48,13 +43,11 @@ struct OpenDecision {
 /// The result of writing open decisions.
 enum DecisionOutcome {
   case done
-  /// A session holds a lock, so apply must retry later.
   case locked
-  /// The database refuses to write a decision. The value is a message for operators. Apply retries when it makes the
-  /// next decision, and when it starts.
+  /// The database refuses to write a decision. The value is a message for operators.
   case refused(String)
 
-  /// The reason why a target did not accept the row of a decision.
+  /// The reason why a target refused to write the row of a decision.
   enum Refusal {
     case locked
     case refused(String)
@@ -69,8 +62,7 @@ enum DecisionOutcome {
   }
 }
 
-/// The open decisions of a target, stored in `cairn_decision` (SQLite) or `cairn.decision` (PostgreSQL). Not
-/// thread-safe.
+/// The open decisions of a target. Not thread-safe.
 struct Decisions {
   private static let name = "decision"
   private let state: any StateDatabase
@@ -83,7 +75,8 @@ struct Decisions {
 
   func isEmpty() throws -> Bool { try state.rows("SELECT 1 FROM \(table) LIMIT 1").isEmpty }
 
-  /// Stores an open decision. If the row already has one, replaces it.
+  /// Stores an open decision. Replaces an earlier decision about the same row.
+  ///
   /// - Parameter keepsEarlier: Whether ``OpenDecision/decided`` of the earlier decision about the row is kept.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try state.run(
@@ -94,8 +87,9 @@ struct Decisions {
       """, decision.texts)
   }
 
-  /// Deletes the open decision about a row. `namespace`: the PostgreSQL schema that contains the row's table; empty in
-  /// SQLite.
+  /// Deletes the open decision about a row.
+  ///
+  /// - Parameter namespace: PostgreSQL: the schema of the row's table; empty in SQLite.
   /// - Returns: Whether there was such a decision.
   @discardableResult
   func forget(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Bool {
@@ -104,8 +98,7 @@ struct Decisions {
       > 0
   }
 
-  /// Writes the rows of all open decisions as an application would: each in its own transaction, and in a session in
-  /// which triggers fire.
+  /// Writes the rows of all open decisions, each in its own transaction, with triggers enabled.
   ///
   /// - Parameter scope: The tables that the apply may write. This is checked because other roles may have forged
   ///   decisions.
@@ -143,6 +136,6 @@ struct Decisions {
     }
   }
 
-  /// The most open decisions that are in memory at a time.
+  /// The maximum number of open decisions in memory.
   private static let pageRows = 500
 }

@@ -14,7 +14,6 @@ package struct QuarantineLog {
 
   package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
 
-  /// Returns the transactions in quarantine of all trails, in the order of trail and number.
   package func list() throws -> [QuarantinedTransaction] {
     guard try isInstalled() else { return [] }
     return try state.rows("SELECT id, \(QuarantineColumns.list) FROM \(table) ORDER BY trail, number").map { row in
@@ -27,8 +26,10 @@ package struct QuarantineLog {
 
   package func find(_ id: Int64) throws -> QuarantinedTransaction? { try list().first { $0.id == id } }
 
-  /// Stores the operator's request to retry or discard a transaction in quarantine. Apply reads requests every 500 ms.
-  /// Returns false if no transaction has this number.
+  /// Stores the operator's request to retry or discard a transaction in quarantine. Returns false if no transaction has
+  /// this number.
+  ///
+  /// Apply reads requests every 500 ms.
   package func ask(_ id: Int64, for wish: QuarantinedTransaction.Wish) throws -> Bool {
     guard try isInstalled() else { return false }
     return try state.run("UPDATE \(table) SET wanted = ? WHERE id = ?", [wish.rawValue, String(id)]) == 1
@@ -36,8 +37,7 @@ package struct QuarantineLog {
 
   // MARK: In apply's transaction
 
-  /// Creates the log's table in the caller's transaction; several apply workers may call this at once. Numbers of
-  /// deleted entries are never used again, as an operator may still refer to one.
+  /// Creates the log's table in the caller's transaction. Several apply workers may call this at once.
   private func install() throws {
     try state.lockForInstall()
     if try isInstalled() { return }
@@ -45,7 +45,6 @@ package struct QuarantineLog {
       Self.name, isNeverUsedAgain: true, QuarantineColumns.names, numbers: QuarantineColumns.numbers)
   }
 
-  /// Adds a transaction to the quarantine log, and returns its number in the log.
   func append(_ one: QuarantinedTransaction) throws -> Int64 {
     if try !isInstalled() { try install() }
     let marks = state.marks(QuarantineColumns.names.count)
@@ -54,7 +53,6 @@ package struct QuarantineLog {
     ).flatMap { Int64($0) } ?? 0
   }
 
-  /// Updates the stored entry of a transaction, for example after the reason has changed.
   func save(_ one: QuarantinedTransaction) throws {
     let list = QuarantineColumns.names.map { "\($0) = ?" }.joined(separator: ", ")
     try state.run("UPDATE \(table) SET \(list) WHERE id = ?", QuarantineColumns.texts(one) + [String(one.id)])
@@ -62,7 +60,6 @@ package struct QuarantineLog {
 
   func remove(_ id: Int64) throws { try state.run("DELETE FROM \(table) WHERE id = ?", [String(id)]) }
 
-  /// Deletes the quarantined transactions of a trail from the log; nil: of all trails.
   func forget(_ trail: TrailName?) throws {
     guard try isInstalled() else { return }
     guard let trail else { return _ = try state.run("DELETE FROM \(table)") }
@@ -70,7 +67,6 @@ package struct QuarantineLog {
   }
 }
 
-/// The columns of the quarantine log, which are the same in both engines.
 enum QuarantineColumns {
   static let names = [
     "trail", "trail_id", "number", "position", "border", "chain", "at", "code", "message", "hint", "held_by", "wanted",
@@ -79,7 +75,6 @@ enum QuarantineColumns {
   static let numbers = ["number", "at", "held_by", "rows"]
   static var list: String { names.joined(separator: ", ") }
 
-  /// Reads a transaction from a row of the log; nil if another version of Cairn wrote the row.
   static func transaction(id: Int64, _ text: (Int) -> String?) -> QuarantinedTransaction? {
     guard let trail = text(0).flatMap({ TrailName($0) }), let trailID = text(1).flatMap({ TrailID(hex: $0) }),
       let number = text(2).flatMap({ Int64($0) }).flatMap(NumberBounds.number),

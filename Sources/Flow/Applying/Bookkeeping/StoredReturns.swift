@@ -2,19 +2,17 @@ import Changes
 import Conflicts
 import Trails
 
-/// The rows of a target that were waiting rows and are back in their tables. Stored in `cairn_returned` (SQLite) or
-/// `cairn.returned` (PostgreSQL). Not thread-safe.
+/// The rows of a target that were waiting rows and are back in their tables. Not thread-safe.
 ///
-/// An entry is written in the transaction that puts the row back. ``ReturnsFromWaiting`` uses the entries.
+/// Stored in `cairn_returned` (SQLite) or `cairn.returned` (PostgreSQL).
 struct StoredReturns {
   struct Entry {
-    /// The row that is back in its table. Nil if this is the common entry of many rows. Their own entries were deleted
-    /// because there were too many.
+    /// The row that is back in its table. Nil if the entry is for all rows that have no entry of their own.
     var row: ContestedRow?
-    /// For each trail, the last transaction that this node had applied when the row came back to its table.
+    /// The last transaction of each trail that this node had applied when the row came back.
     var known: [TrailID: UInt64]
-    /// The number of a transaction in this database's own trail. Up to that transaction, the trail has everything that
-    /// was written to this database before the row came back. Nil: not known yet.
+    /// The number of a transaction in this database's own trail; nil: not known yet. Up to it, the trail has every
+    /// write from before the row came back.
     var own: UInt64?
   }
 
@@ -43,13 +41,11 @@ struct StoredReturns {
       ])
   }
 
-  /// Stores the number `own` of a transaction in all entries that have none. Through that transaction, this database's
-  /// own trail has everything that was written before the rows came back.
+  /// Sets `own` in all entries that have none.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }
 
-  /// Returns the stored entries. Leaves out entries in the format of another version of Cairn.
   func all() throws -> [Entry] {
     let columns = Self.columns.joined(separator: ", ")
     // A program that writes to the file can add any number of rows. An entry without a key comes first.

@@ -1,41 +1,40 @@
 import Changes
 import Conflicts
 
-/// Decides, for each group, which of several rows with the same unique value is in its table. The other ones become
+/// Decides, for each group, which of several rows with the same unique value is in its table. The other rows become
 /// waiting rows.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// The change of a waiting row since it began to wait, as found in its known versions.
+  /// The change of a waiting row since it began to wait.
   enum Renewal {
     case asItWas
     case later(Candidate)
-    /// The row was deleted, so it no longer waits for its unique value.
     case gone
-    /// An application has written the row while it waited for its unique value. Capture does not have that change yet,
-    /// so nothing is decided about the row in this group.
+    /// An application has written the row while it waited, and capture has not read that change.
+    ///
+    /// Nothing is decided about the row in this group.
     case open
   }
 
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns a waiting row with the stamp that decides its rank. This is its own stamp, or the stamp of a later copy
-    /// of the table that brought the row.
+    /// Returns a waiting row with the stamp that decides its rank: its own, or that of a later copy.
     var ranked: (Candidate) throws -> Candidate
-    /// Returns the rank that a row in the table has because of its last write; nil if all nodes know that write.
-    /// `isNew`: whether the waiting row with the same unique value comes from the present group.
+    /// Returns the rank of a row in the table by its last write; nil if all nodes know that write.
+    ///
+    /// - Parameter isNew: Whether the waiting row with the same unique value comes from the present group.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
-    /// Called after a waiting row of an earlier group has been written to its table.
     var noteReturn: (ContestedRow) throws -> Void
-    /// Logs the conflict of two rows over a unique value. `isOurs`: whether the first row got the value, so that the
-    /// other one waits.
+    /// Logs the conflict of two rows over a unique value.
+    ///
+    /// - Parameter isOurs: Whether the first row got the value, so that the other one waits.
     var log: (ContestedRow, _ other: ContestedRow, Stamp?, _ isOurs: Bool) throws -> Void
   }
 
   private let store: Store
   private let sight: Sight
-  /// The rows that the present group could not write, because other rows have their unique values.
   private let fresh: Set<ContestedRow>
-  /// The waiting rows that a copy in this group brought. They were waiting rows at the copy's source too.
+  /// The waiting rows that a copy in this group brought.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 
@@ -43,8 +42,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     (self.store, self.fresh, self.met, self.sight) = (store, Set(fresh), Set(met), sight)
   }
 
-  /// Decides which rows are in their tables and which are waiting rows. Returns whether a table or the stored list of
-  /// waiting rows changed.
+  /// Decides which rows are in their tables and which wait. Returns whether anything changed.
   func judge() throws -> Bool {
     var isChanged = false
     for found in try store.all() where try store.mayWrite(found.row) {
@@ -113,7 +111,6 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     try store.add(Candidate(claim.row, claim.rank.stamp, earlier: earlier))
   }
 
-  /// Returns the error for a row that a constraint of the target refuses, although no other row has its unique values.
   private func refusal(_ row: ContestedRow) -> CairnError {
     let key = row.key.columns.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
     return CairnError(

@@ -1,11 +1,10 @@
 import Changes
 import Conflicts
 
-/// An entry of the conflict log: the versions of a row that conflicted, and the row that results.
+/// An entry of the conflict log: the versions of a row that conflicted, and the resulting row.
 ///
-/// Rows are in the target's form: with its column names, and values as a capture of the target would write them.
+/// Rows have the target's column names, and values as a capture of the target would write them.
 package struct ConflictRecord: Equatable, Sendable {
-  /// The side whose version won.
   package enum Winner: String, Sendable, CaseIterable {
     case local
     case incoming
@@ -17,8 +16,7 @@ package struct ConflictRecord: Equatable, Sendable {
   package var id: Int64 = 0
   /// The time when apply found the conflict, in µs since 1970 UTC.
   package var at: Int64
-  /// The trail of the incoming transaction. `position` and `number` are the transaction's place and number in that
-  /// trail. `clock` is the transaction's clock.
+  /// The trail of the incoming transaction.
   package var trail: TrailName
   package var position: Position
   package var number: UInt64
@@ -26,7 +24,6 @@ package struct ConflictRecord: Equatable, Sendable {
   package var kind: Conflict.Kind
   /// The rule that resolved the conflict, as written in the conf.
   @ByBytes package var rule: String
-  /// PostgreSQL: the schema (namespace) of the row's table; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   package var key: ConflictRow
@@ -34,14 +31,13 @@ package struct ConflictRecord: Equatable, Sendable {
   package var local: ConflictRow?
   /// The row as the incoming transaction writes it; nil: the transaction deletes it.
   package var incoming: ConflictRow?
-  /// The row, at the origin of the incoming transaction, before this transaction changed it. Nil if the transaction
-  /// inserted the row, or if its former values are not known.
+  /// The row before the incoming transaction changed it, at that transaction's origin. Nil if the transaction inserted
+  /// the row, or if the values are not known.
   package var before: ConflictRow?
-  /// The resulting row after the conflict was resolved; nil: deleted.
+  /// The resulting row after the conflict was resolved; nil: the row was deleted.
   package var settled: ConflictRow?
   package var winner: Winner
-  /// The stamp (clock, origin and number) of the version that conflicted with the transaction; nil if none is known, as
-  /// for a missing row.
+  /// The stamp of the version that conflicted with the transaction; nil if none is known, as for a missing row.
   package var other: Stamp?
   /// The time when an operator overturned the result, in µs since 1970 UTC; nil: not overturned.
   package var overturnedAt: Int64?
@@ -57,7 +53,6 @@ package struct ConflictRecord: Equatable, Sendable {
     (self.winner, self.other) = (winner, other)
   }
 
-  /// The name of the table in messages.
   package var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
 
   /// The side that did not win; nil for a merged row, in which no side lost.

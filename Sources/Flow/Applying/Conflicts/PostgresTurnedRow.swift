@@ -6,7 +6,6 @@ struct PostgresTurnedRow {
   private let connection: PostgresConnection
   private let turned: TurnedRow
   private let table: String
-  /// The type of each column of the row's table, by column name, as the server names the type.
   private let types: [NameKey: String]
 
   init(_ connection: PostgresConnection, _ turned: TurnedRow) throws {
@@ -63,13 +62,13 @@ struct PostgresTurnedRow {
     return "WHERE " + terms.joined(separator: " AND ")
   }
 
-  /// Returns the SQL condition that a column and a parameter have the same text form. Texts are compared because not
-  /// every type has an equality operator.
+  /// Returns the SQL condition that a column and a parameter have the same text form. Some types have no equality
+  /// operator.
   private func equals(_ name: String, _ parameter: String) -> String {
     "\(name.quotedName)::text IS NOT DISTINCT FROM (\(parameter)::\(types[name] ?? "text"))::text"
   }
 
-  /// Returns those of the given columns in which the row in the table has another value than the given one.
+  /// Returns the given columns whose value in the table's row is another one.
   private func differing(from columns: [ConflictRow.Column]) throws -> [ConflictRow.Column] {
     guard !columns.isEmpty else { return [] }
     let terms = columns.enumerated().map { equals($1.name, "$\($0 + 1)") }.joined(separator: ", ")
@@ -85,7 +84,6 @@ struct PostgresTurnedRow {
 }
 
 extension Value {
-  /// The value as a text that PostgreSQL accepts as input; nil for NULL.
   fileprivate var postgresText: String? {
     switch self {
     case .null: nil

@@ -5,7 +5,6 @@ import SQLiteKit
 struct SQLiteTurnedRow {
   private let database: Database
   private let turned: TurnedRow
-  /// The names of the table's columns, except generated columns: the conflict log does not store these.
   private let names: [String]
 
   init(_ database: Database, _ turned: TurnedRow) throws {

@@ -1,27 +1,23 @@
 import Changes
 import Mapping
 
-/// A row of a target that another version replaces, to overturn a conflict or to carry out a decision. The version is
-/// written as an application would write it.
+/// A row of a target that another version replaces, to overturn a conflict or to carry out a decision.
 ///
-/// Capture then replicates the change to all other nodes, as a version that is later than all versions that this node
-/// knows.
+/// The version is written as an application would write it, so capture replicates it.
 struct TurnedRow {
-  /// PostgreSQL: the schema (namespace) of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row that the table is expected to have; nil: it is expected not to have the row. If the table differs, the
-  /// error ``stale`` is thrown, unless ``isForced``.
+  /// The row that the table is expected to have; nil: no row. If the table differs, ``stale`` is thrown, unless
+  /// ``isForced``.
   var settled: ConflictRow?
   /// Whether the row in the table is replaced even if it differs from ``settled``.
   var isForced = false
-  /// The tables of the target that apply may write.
   var scope = TargetScope()
-  /// Returns the error for a row that differs from ``settled``. The argument is a text that describes the difference.
+  /// Returns the error for a row that differs from ``settled``, from a text that describes the difference.
   var stale: (String) -> CairnError
 
-  /// Returns the columns of the version `row` that the table has, with their values; empty if `row` is nil.
+  /// Returns the columns of the version `row` that the table has; empty if `row` is nil.
   ///
   /// - Parameter isThere: Returns whether the table has a column.
   func known(_ row: ConflictRow?, _ isThere: (String) -> Bool) throws -> [ConflictRow.Column] {
@@ -32,8 +28,7 @@ struct TurnedRow {
     return row.columns.filter { isThere($0.name) }
   }
 
-  /// Throws `table-forbidden` if the row's table belongs to Cairn or the engine, or if the setting `tables` of the
-  /// apply does not include it.
+  /// Throws `table-forbidden` if apply may not write the row's table.
   func checkTable(in engine: Engine) throws(CairnError) {
     let name = namespace.isEmpty ? table : "\(namespace).\(table)"
     switch scope.verdict(namespace, table, in: engine) {

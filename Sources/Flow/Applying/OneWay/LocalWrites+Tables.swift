@@ -2,11 +2,10 @@ import Changes
 import Conflicts
 
 extension LocalWritesPlan {
-  /// Returns the setting `local_writes` for a table: what happens to rows that applications at the target have written.
-  /// It is `stop` if the table's `mode` is `history`, in which each change adds a row.
+  /// Returns the setting `local_writes` for a table: what happens to rows that applications write at the target.
   ///
   /// - Parameter name: The name of the table in the error; nil: its own.
-  /// - Throws: `table-refused` if the policy needs a key to identify rows and the table has none.
+  /// - Throws: `table-refused` if the policy needs a key and the table has none.
   func writes(of table: TableSchema, _ treatment: TableTreatment?, called name: String? = nil) throws -> LocalWrites {
     let writes = writes(forTarget: table.plainName)
     guard writes.areSettled else { return writes }

@@ -15,8 +15,7 @@ extension Meeting.Step {
     }
   }
 
-  /// Returns the row that apply writes, together with its table; nil if apply deletes it. Apply uses it to find other
-  /// rows with the same unique values.
+  /// Returns the row that apply writes, together with its table; nil if apply deletes the row.
   func contested(_ table: TableSchema) -> ContestedRow? {
     settled.map { row in
       let names = table.columns.map(\.name)
@@ -28,8 +27,7 @@ extension Meeting.Step {
 }
 
 extension ContestedRow {
-  /// Returns the entry for the conflict log about a target row that is deleted because a source row has one of its
-  /// unique values.
+  /// Returns the log entry about a deleted target row that had a unique value of a source row.
   func displaced(
     by row: ContestedRow, _ place: VersionPlace, of trail: TrailName, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord {
@@ -40,12 +38,12 @@ extension ContestedRow {
   }
 }
 
-/// Access to the rows of a target table in the open transaction, to write what a ``Meeting`` has planned.
+/// Access to the rows of a target table in the open transaction.
 protocol MeetingPlace {
-  /// Whether the table also holds rows of other trails. If so, apply deletes no row in order to free its unique values.
+  /// Whether the table also holds rows of other trails. If so, apply deletes no row to free its unique values.
   var isShared: Bool { get }
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
-  /// Writes the row with a key. If `row` is nil, deletes the row.
+  /// Writes the row with a key; deletes it if `row` is nil.
   func put(_ row: Meeting.Row?, _ key: [Value]) throws
   func log(_ record: ConflictRecord) throws
 }
@@ -53,7 +51,7 @@ protocol MeetingPlace {
 extension Meeting {
   /// Writes the source's rows, and logs the target's rows that they replace.
   ///
-  /// - Returns: False, and nothing is written, if other rows have the same unique values and must not be deleted.
+  /// - Returns: False, with nothing written, if rows with the same unique values must not be deleted.
   func settle(
     at site: some MeetingPlace, _ table: TableSchema, _ writes: LocalWrites, _ place: VersionPlace, of trail: TrailName,
     now: Int64
@@ -77,7 +75,6 @@ extension Meeting {
     return true
   }
 
-  /// The step for a row that the target lacks and that apply cannot insert, because the trail does not have all of its
-  /// columns; nil if there is none.
+  /// The step that cannot be written, because the target lacks the row and the trail lacks some of its columns.
   var passedOver: Step? { steps.first { $0.isPassedOver } }
 }

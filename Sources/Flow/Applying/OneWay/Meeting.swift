@@ -1,13 +1,10 @@
 import Changes
 import Conflicts
 
-/// A change of a row that an application at a one-way target has written too: the row there differs from the source's
-/// before image.
+/// A change of a row that an application at a one-way target has written too.
 ///
-/// The source's row wins, and the target's row is logged. This type only reads the target's rows by key, and plans what
-/// to write.
+/// The source's row wins, and the target's row is logged. This type only plans what to write.
 struct Meeting: Equatable {
-  /// The values of a row in the order of the target's columns; nil: the trail does not give the value.
   typealias Row = RowVersion.Row
 
   /// The change of one row, identified by its key.
@@ -17,21 +14,17 @@ struct Meeting: Equatable {
     var kind: Conflict.Kind?
     /// The row at the target before the change; nil: the row does not exist there.
     var local: [Value]?
-    /// The row at the source after the change; nil: the row does not exist there.
     var incoming: Row?
-    /// The row at the source before the change; nil: the row did not exist there.
     var before: Row?
-    /// The row that apply writes to the target; nil: apply deletes the row.
     var settled: Row?
-    /// Whether nothing is written, because the target lacks the row and the trail does not have all of its columns.
+    /// Whether nothing is written, because the target lacks the row and the trail lacks some of its columns.
     var isPassedOver: Bool { settled == nil && local == nil && incoming != nil }
   }
 
-  /// The changes of single rows, in the order in which they are written.
   let steps: [Step]
 
-  /// Reads the target's rows with the key before and after a change, and plans what to write. Nil if the trail does not
-  /// give the row's key.
+  /// Reads the target's rows with the key before and after a change, and plans what to write. Nil if the key is not
+  /// known.
   ///
   /// - Parameter key: The indexes of the key's columns.
   /// - Parameter local: Returns the target's row with a key; nil if there is none.
@@ -83,8 +76,7 @@ struct Meeting: Equatable {
     return step
   }
 
-  /// Returns the steps for a change of a row's key. An application may have written to the row with the old key, to the
-  /// row with the new key, or to both.
+  /// Returns the steps for a change of a row's key. An application may have written the old row, the new row, or both.
   private static func move(
     from old: [Value], _ left: [Value]?, _ before: Row, to new: [Value], _ there: [Value]?, _ whole: Row
   ) -> [Step] {

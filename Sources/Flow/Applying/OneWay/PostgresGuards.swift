@@ -3,21 +3,18 @@ import PostgresKit
 
 /// Triggers that refuse writes of applications to a table of a PostgreSQL target.
 ///
-/// They do not fire in sessions with `session_replication_role = replica`, such as apply's. `cairn.table_state` stores
-/// for each trail which tables have such triggers. A table has them as long as one of its trails needs them.
+/// They do not fire if `session_replication_role` is `replica`, as in apply's session. A table has them as long as one
+/// of its trails needs them.
 struct PostgresGuards {
   let connection: PostgresConnection
   init(_ connection: PostgresConnection) { self.connection = connection }
 
-  /// The longest wait for a table's lock, in ms. While apply waits for a long transaction, other sessions that use the
-  /// table queue up.
+  /// The longest wait for a table's lock, in ms. Other sessions queue up behind the waiting apply.
   private static let lockMilliseconds = 2000
 
-  /// Stores which tables of the trail need triggers that refuse writes of applications. Then creates the missing ones
-  /// and drops the others. Uses its own transaction.
+  /// Creates and drops triggers, so that exactly the given tables of the trail refuse writes. Uses its own transaction.
   ///
-  /// - Parameter isGuarded: Returns whether a table of the trail, by schema and name, must refuse writes of
-  ///   applications.
+  /// - Parameter isGuarded: Returns whether a table, by schema and name, must refuse writes of applications.
   /// - Throws: A lock timeout; the call must then be repeated.
   func reconcile(_ state: PostgresTargetState, isGuarded: (String, String) -> Bool) throws {
     try connection.transaction {
@@ -32,8 +29,8 @@ struct PostgresGuards {
     }
   }
 
-  /// Creates and drops triggers in the open transaction, so that exactly the tables with `guarded` in
-  /// `cairn.table_state` refuse writes of applications.
+  /// Creates and drops triggers, so that exactly the tables with `guarded` in `cairn.table_state` refuse writes. Runs
+  /// in the open transaction.
   func reconcile() throws {
     let wanted = try tables(
       """
@@ -52,7 +49,6 @@ struct PostgresGuards {
     for table in open.sorted() { try make(table.text) }
   }
 
-  /// Returns the quoted names of the tables that a query selects by schema and name.
   private func tables(_ sql: String) throws -> Set<NameKey> {
     Set(try connection.query(sql).map { NameKey("\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)") })
   }

@@ -18,15 +18,14 @@ extension PostgresReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Returns the policy for rows of a table that applications at the target have changed. For a two-way table it is
-  /// `stop`, as conflict rules resolve these rows.
+  /// Returns the policy for rows that applications at the target have changed. It is `stop` for a two-way table, as
+  /// conflict rules apply there.
   func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
     if options.goesBothWays(table.namespace, table.name) { return .stop }
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Applies a change. If the target's row differs from the source's before image, the source's row wins, provided that
-  /// the table's policy for local writes allows this.
+  /// Applies a change. If the target's row differs from the before image, the policy for local writes decides.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
@@ -39,7 +38,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the row before and after the change that is being applied, as far as the trail gives it.
   private func met(_ table: MappedTable, isInsert: Bool) -> (before: Meeting.Row?, after: Meeting.Row?) {
     let new = after.count == 0 ? nil : values(of: after, table)
     guard !isInsert else { return (nil, new) }
@@ -68,8 +66,7 @@ extension PostgresReplay {
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
-  /// - Returns: False, and nothing is changed, if the trail does not give the row's key, or the key has NULL. Returns
-  ///   false too if other rows of a table that is shared with other trails have the row's unique values.
+  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if other rows block the write.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -90,8 +87,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Writes a row that could not be inserted by the end of its transaction. It replaces the target's rows that prevent
-  /// the insert. Returns false if that is not possible.
+  /// Writes a row that could not be inserted before, in place of the rows that prevent the insert. Returns false if
+  /// that is not possible.
   func meet(held row: PostgresHeldRows.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
     after.assign(row.values)
@@ -100,12 +97,10 @@ extension PostgresReplay {
 
   // MARK: Rows that have not come
 
-  /// Resolves, at the end of a transaction, its updates and deletes of rows that the target lacks because applications
-  /// have changed the rows. The source's row wins.
+  /// Resolves, at the end of a transaction, its changes of rows that the target lacks. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Called before a change inserts a row or changes its key. Earlier updates in the transaction may have given the
-  /// same key to another row. If the target lacks that other row, resolves those updates first.
+  /// Resolves earlier updates of a row that the target lacks, if this change takes the key of that row.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -117,9 +112,9 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// Called before a later change of a row. Resolves the earlier updates of that row in the same transaction, if the
-  /// target lacks the row. `key`: the row's key after these updates.
+  /// Resolves earlier updates of a row in the same transaction, if the target lacks the row.
   ///
+  /// - Parameter key: The row's key after these updates.
   /// - Returns: False if there is no such update.
   @discardableResult func settleLine(to key: [String?], of table: MappedTable, before change: ChangeView) throws
     -> Bool
@@ -131,7 +126,7 @@ extension PostgresReplay {
     return !line.isEmpty
   }
 
-  /// Returns the key of an update's row before and after the update. Overwrites the buffers ``before`` and ``after``.
+  /// Returns the row's key before and after an update. Overwrites the buffers ``before`` and ``after``.
   private func keys(of update: EarlyUpdates.Update, _ table: MappedTable) throws -> (
     before: [String?], after: [String?]?
   ) {
@@ -142,7 +137,6 @@ extension PostgresReplay {
     return (old, newKey(table))
   }
 
-  /// Returns whether the target has a row with the former key of the row that is being written.
   func isThere(_ table: MappedTable) throws -> Bool {
     guard let row = met(table, isInsert: false).before else { return false }
     let key = table.key.compactMap { row[$0] }
@@ -157,8 +151,8 @@ extension PostgresReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves an update or delete of a row that the target lacks. It is called if the trail's
-  /// transaction does not insert the row either. Nil if the policy for local writes does not resolve such changes.
+  /// Returns a closure that resolves a change of a row that the target lacks. Nil if the policy for local writes
+  /// resolves no such changes.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

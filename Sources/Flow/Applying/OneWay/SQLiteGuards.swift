@@ -3,8 +3,7 @@ import SQLiteKit
 
 /// Triggers that refuse writes of applications to a table of an SQLite target. They do not fire on apply's connection.
 ///
-/// `cairn_table` stores for each trail which tables have such triggers. A table has them as long as one of its trails
-/// needs them.
+/// A table has them as long as one of its trails needs them.
 package struct SQLiteGuards {
   let database: Database
   package init(_ database: Database) { self.database = database }
@@ -23,8 +22,8 @@ package struct SQLiteGuards {
       """
   }
 
-  /// Creates and drops triggers in the open transaction, so that exactly the tables with `guarded` in `cairn_table`
-  /// refuse writes of applications.
+  /// Creates and drops triggers, so that exactly the tables with `guarded` in `cairn_table` refuse writes. Runs in the
+  /// open transaction.
   func reconcile() throws {
     let tables = try database.query(
       """

@@ -18,15 +18,14 @@ extension SQLiteReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Returns the policy for rows of a table that applications at the target have changed. For a two-way table it is
-  /// `stop`, as conflict rules resolve these rows.
+  /// Returns the policy for rows that applications at the target have changed. It is `stop` for a two-way table, as
+  /// conflict rules apply there.
   func localWrites(of mapping: TableMapping) throws -> LocalWrites {
     if options.goesBothWays("", mapping.target.name) { return .stop }
     return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
-  /// Applies a change. If the target's row differs from the source's before image, the source's row wins, provided that
-  /// the table's policy for local writes allows this.
+  /// Applies a change. If the target's row differs from the before image, the policy for local writes decides.
   func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
       let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))
@@ -36,8 +35,7 @@ extension SQLiteReplay {
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
-  /// - Returns: False, and nothing is changed, if the trail does not give the row's key, or the key has NULL. Returns
-  ///   false too if other rows of a table that is shared with other trails have the row's unique values.
+  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if other rows block the write.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is identified by all its values.
@@ -56,12 +54,10 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Resolves, at the end of a transaction, its updates and deletes of rows that the target lacks because applications
-  /// have changed the rows. The source's row wins.
+  /// Resolves, at the end of a transaction, its changes of rows that the target lacks. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Called before a change inserts a row or changes its key. Earlier updates in the transaction may have given the
-  /// same key to another row. If the target lacks that other row, resolves those updates first.
+  /// Resolves earlier updates of a row that the target lacks, if this change takes the key of that row.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -70,9 +66,9 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Called before a later change of a row. Resolves the earlier updates of that row in the same transaction, if the
-  /// target lacks the row. `row` has the row's key after these updates.
+  /// Resolves earlier updates of a row in the same transaction, if the target lacks the row.
   ///
+  /// - Parameter row: The row after these updates.
   /// - Returns: False if there is no such update.
   @discardableResult func settleLine(to row: [ColumnView], of table: TargetTable) throws -> Bool {
     guard table.localWrites.areSettled else { return false }
@@ -96,8 +92,8 @@ extension SQLiteReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves an update or delete whose row has not appeared in the trail by the end of its
-  /// transaction. Nil if the policy for local writes does not resolve it.
+  /// Returns a closure that resolves a change of a row that the target lacks. Nil if the policy for local writes
+  /// resolves no such changes.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))

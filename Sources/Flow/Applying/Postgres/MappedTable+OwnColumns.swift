@@ -3,7 +3,6 @@ import PostgresKit
 
 // Columns that only the target has: a copy of the rows keeps their values.
 extension MappedTable {
-  /// Returns the columns that only the target has, without generated ones.
   func ownColumns(_ connection: PostgresConnection) throws -> [String] {
     let known = Set(columns.map(\.name.nameKey))
     let there = try connection.query(
@@ -14,8 +13,7 @@ extension MappedTable {
     return there.compactMap { $0[0] }.filter { !known.contains($0) }
   }
 
-  /// Returns the names of the columns that only the target has, for messages. Nil unless some row has a value in one of
-  /// them.
+  /// Returns the names of the columns that only the target has, for messages. Nil unless a row has a value in one.
   func ownValues(_ connection: PostgresConnection) throws -> String? {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty else { return nil }
@@ -24,8 +22,8 @@ extension MappedTable {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Saves the values of columns that only the target has, for the rows that a chunk of a copy is about to replace. The
-  /// values go to a temporary table. Returns whether there are such columns.
+  /// Saves the values of columns that only the target has, before a chunk replaces the rows. Returns whether there are
+  /// such columns.
   func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty, !key.isEmpty else { return false }
@@ -42,7 +40,6 @@ extension MappedTable {
     return true
   }
 
-  /// Restores the values saved by ``setAside(_:_:_:)`` in the rows with the same key.
   func giveBack(_ connection: PostgresConnection) throws {
     let set = asideColumns.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
     let terms = key.enumerated().map { "x.\(columns[$1].name.quotedName) \(columns[$1].equality) a.k\($0)" }

@@ -20,13 +20,13 @@ extension MappedTable {
     ).first
   }
 
-  /// The SELECT of all rows, with NULL in place of all columns except the key. A WHERE clause can be appended.
+  /// The SELECT of all rows, with NULL in all columns except the key. A WHERE clause can be appended.
   var keysText: String {
     let texts = columns.indices.map { key.contains($0) ? "\(columns[$0].name.quotedName)::text" : "NULL" }
     return "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)"
   }
 
-  /// Writes the row with a key. If `row` is nil, deletes the row. Columns that are nil keep their values.
+  /// Writes the row with a key; deletes it if `row` is nil. Columns that are nil keep their values.
   func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
     guard let row else {
       try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", key.map(\.postgresInput))
@@ -77,7 +77,6 @@ extension MappedTable {
 
   // MARK: Foreign keys
 
-  /// Queries and returns the foreign keys of the database that reference this table.
   func lookUpReferrers(_ connection: PostgresConnection) throws -> [Reference] {
     let rows = try connection.query(
       """
@@ -100,8 +99,8 @@ extension MappedTable {
     }
   }
 
-  /// Returns three lists. `own` has all foreign keys of the database. `alternates` has the unique columns, other than
-  /// primary keys, that these reference. `holders` has the tables whose rows the version window lists.
+  /// Returns the foreign keys, the unique columns that they reference, and the tables whose rows the version window
+  /// lists.
   static func foreignKeys(_ connection: PostgresConnection) throws -> RowNames.Catalog {
     let rows = try connection.query(
       """
@@ -120,7 +119,6 @@ extension MappedTable {
     return (try alternates(connection), Set(keys), holders)
   }
 
-  /// Returns the unique columns, other than primary keys, that foreign keys of the database reference.
   private static func alternates(_ connection: PostgresConnection) throws -> RowNames.Alternates {
     let rows = try connection.query(
       """
@@ -137,7 +135,6 @@ extension MappedTable {
     }
   }
 
-  /// Returns whether another row references this row by a foreign key.
   func isReferred(
     _ row: [String?], _ referrers: [Reference], _ key: [Value], _ connection: PostgresConnection
   ) throws -> Bool {

@@ -3,15 +3,13 @@ import Conflicts
 import Mapping
 import PostgresKit
 
-/// A table of the trail, the matching table of a PostgreSQL target, and the statements that write rows of the former
-/// into the latter.
+/// A table of the trail, the matching table of a PostgreSQL target, and the statements that write its rows.
 final class MappedTable {
   enum Insertion: Hashable {
     case strict
     /// An insert that does nothing if the table has a row with the same key.
     case keeping
-    /// An insert that updates a row with the same key if there is one. Columns that only the target has keep their
-    /// values.
+    /// An insert that updates a row with the same key if there is one.
     case merging
   }
 
@@ -19,23 +17,18 @@ final class MappedTable {
     case insert(Insertion)
     case delete(checks: ColumnMask)
     case update(set: ColumnMask, checks: ColumnMask)
-    /// An update of a GENERATED ALWAYS AS IDENTITY column, as a delete and an insert, because UPDATE cannot set such a
-    /// column.
+    /// An update of a GENERATED ALWAYS AS IDENTITY column, as a delete and an insert: UPDATE cannot set such a column.
     case replace(set: ColumnMask, checks: ColumnMask)
-    /// A DELETE statement for many rows, with values passed as arrays of texts. ``updateMany`` is the same for UPDATE.
+    /// A DELETE statement for many rows, with values passed as arrays of texts.
     case deleteMany(checks: ColumnMask)
     case updateMany(set: ColumnMask, checks: ColumnMask)
-    /// A DELETE statement for just one of several rows that are equal in all columns. ``updateTwin`` is the same for
-    /// UPDATE.
+    /// A DELETE statement for just one of several rows that are equal in all columns.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
-    /// A delete of the rows that have the new row's values in a unique index, except the row with the old or new key.
+    /// A delete of the rows with the new row's values in a unique index, except the row that is written.
     case clear(index: Int, sparing: Sparing)
-    /// A query whether several rows have the new row's values in a deferrable unique index.
     case doubled(index: Int)
-    /// A query for values that several rows of the table share in a deferrable unique index.
     case anyDoubled(index: Int)
-    /// A query whether each checked column of the row with the key still has its former value.
     case probe(checks: ColumnMask)
     /// A DELETE statement for one row that returns the deleted row.
     case take(checks: ColumnMask)
@@ -47,19 +40,14 @@ final class MappedTable {
   let given: TableSchema
   /// For each column of ``source``, its index in the row images of the trail.
   let positions: [Int]
-  /// The table's name in apply's state.
   let stateKey: String
-  /// The source's table with the columns that apply writes: all except those that the target's table lacks and that
-  /// apply does not add.
+  /// The source's table with the columns that apply writes.
   let source: TableSchema
   let mapped: TableSchema
   let target: PostgresTargetTable
   var state: PostgresTargetState.Table
-  /// The policy for rows that applications write to the target's table.
   let localWrites: LocalWrites
-  /// Whether rows that applications write to the target's table are replicated back.
   let goesBothWays: Bool
-  /// The target's columns, in the order of the columns of ``source``.
   let columns: [PostgresTargetTable.Column]
   let converters: [PostgresText]
   let key: [Int]
@@ -68,30 +56,27 @@ final class MappedTable {
   /// The positions in ``target`` of deferrable unique indexes. PostgreSQL checks these by triggers, which do not fire
   /// in apply's session.
   let uncheckedIndexes: [Int]
-  /// The columns that are GENERATED ALWAYS AS IDENTITY.
   let alwaysIdentity: ColumnMask
-  /// The columns whose type became text because a value did not fit. Rows written before have PostgreSQL's text form of
-  /// the value in such a column, not the source's.
+  /// The columns whose type became text because a value did not fit.
   let widened: ColumnMask
-  /// The quoted names of columns that only the target has, whose values are saved while a chunk replaces their rows.
+  /// The quoted names of the columns whose values are saved while a chunk replaces rows.
   var asideColumns: [String] = []
   /// Whether rows were written since the sequences of the table's identity columns were last advanced.
   var hasNewKeys = true
-  /// Two-way: whether the table's rule is `insert-only`, so that this direction adds rows and changes none; nil: not
-  /// looked up yet.
+  /// Two-way: whether the table's rule is `insert-only`, so that apply adds rows and changes none. Nil: not looked up
+  /// yet.
   var takesRowsIn: Bool?
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
-  /// The foreign keys that reference this table; nil: not looked up yet.
   var referrers: [Reference]?
-  /// A cache for ``PostgresForm``: the trail's schema that was used last, with the index and the conversion of each
-  /// target column for rows of that schema.
+  /// A cache for ``PostgresForm``: the last schema, with the index and the conversion of each target column.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
-  /// The check in each transaction that no untrusted role has changed the code that runs when the table is written,
-  /// such as triggers; nil if no untrusted role can.
+  /// The check in each transaction that no other role has changed code that runs when the table is written. Nil if no
+  /// other role can.
   var watch: OwnersWatch?
-  /// A cache: this table with the columns that only the target has. `since` is the last transaction that was applied
-  /// before these columns were read.
+  /// A cache: this table with the columns that only the target has.
+  ///
+  /// `since`: the last transaction that was applied before these columns were read.
   var wider: (table: MappedTable?, since: UInt64)?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
@@ -99,8 +84,11 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Creates the object for a table. `part`: the columns of the trail's table that the target has. `mapped`: these
-  /// columns in PostgreSQL's form. `number`: makes the names of the prepared statements unique.
+  /// Creates the object for a table.
+  ///
+  /// - Parameter part: The columns of the trail's table that the target has.
+  /// - Parameter mapped: These columns in PostgreSQL's form.
+  /// - Parameter number: A number that makes the names of the prepared statements unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,
@@ -134,22 +122,20 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the table already has. Outside of copies, it is `overwrite` if ``localWrites`` lets the
-  /// source's rows win.
+  /// The policy for rows that the table already has.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
-  /// The changes of the table's rows that have not been sent yet, to be sent together.
+  /// The changes of rows that are collected, to be sent together.
   lazy var batch = RowBatch(self)
-  /// Whether updates and deletes may be collected in ``batch``. False for types whose cast from text differs from
-  /// parsing input.
+  /// Whether updates and deletes may be collected in ``batch``. False if a type's cast from text differs from parsing
+  /// input.
   lazy var isBatched =
     !isWholeRow && alwaysIdentity.isEmpty && !columns.isEmpty
     && !columns.contains { ["\"char\"", "regclass", "xml"].contains($0.castType) }
   lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
-  /// The positions in ``target`` of all unique indexes other than the key's, without indexes over columns that the
-  /// trail lacks.
+  /// The positions in ``target`` of the unique indexes besides the key's. The trail has all columns of these indexes.
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
@@ -158,8 +144,7 @@ final class MappedTable {
     }
   }
 
-  /// Whether an update that leaves the key unchanged may collide with another row: the table has another unique index,
-  /// or is partitioned.
+  /// Whether an update that leaves the key unchanged may collide with another row.
   lazy var mayCollide =
     target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 
@@ -168,11 +153,12 @@ final class MappedTable {
     !goesBothWays && !isWholeRow
     && target.uniqueIndexes.indices.contains { positions(of: $0)?.contains { converters[$0].mayFold } ?? false }
 
-  /// Two-way: whether two rows may have the same unique value besides the key, so that one of them may become a waiting
-  /// row. False with deferrable constraints, whose violations PostgreSQL does not report to apply.
+  /// Two-way: whether two rows may have the same unique value besides the key, so that one becomes a waiting row.
+  ///
+  /// False with deferrable constraints, whose violations PostgreSQL does not report to apply.
   lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty
 
-  /// Returns the columns of a unique index; nil if it has an expression, or a column that the trail does not have.
+  /// Returns the columns of a unique index. Nil if it has an expression, or a column that the trail lacks.
   func positions(of index: Int) -> [Int]? {
     guard let names = target.uniqueIndexes[index].columns else { return nil }
     let found = names.compactMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }
@@ -198,7 +184,7 @@ final class MappedTable {
   private struct Builder {
     let table: MappedTable
     var parameters: [PostgresStatement.Parameter] = []
-    /// Whether each parameter is an array with the values of many rows. If so, the written table has the alias `t`.
+    /// Whether each parameter is an array with the values of many rows. The table then has the alias `t`.
     var isMany = false
 
     var qualified: String { table.target.qualifiedName }
@@ -215,7 +201,6 @@ final class MappedTable {
       return "\(value)::\(table.columns[column].castType)"
     }
 
-    /// The FROM item `s` that turns the array parameters into rows. Read it after all parameters are numbered.
     private var many: String {
       let arrays = parameters.indices.map { "$\($0 + 1)" }.joined(separator: ",")
       let names = parameters.indices.map { "v\($0 + 1)" }.joined(separator: ",")
@@ -372,8 +357,6 @@ final class MappedTable {
       return "DELETE FROM \(rows) AS x WHERE \(terms.joined(separator: " AND "))"
     }
 
-    /// Returns the new row as a select list with the target's column names, over which an index's expressions are
-    /// evaluated.
     private mutating func newRow() -> String {
       table.target.columns.map { column in
         let index = table.columns.firstIndex { $0.name.hasSameBytes(as: column.name) }

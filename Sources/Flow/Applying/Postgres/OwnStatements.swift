@@ -1,11 +1,9 @@
 import PostgresKit
 
-/// The prepared statements that every apply transaction runs besides those that write rows: begin, message, checkpoint
-/// and commit.
 struct OwnStatements {
   /// The statement that begins a transaction at READ COMMITTED, whatever isolation level the role's settings have.
   let begin = PostgresStatement(name: "cairn_begin", sql: "BEGIN ISOLATION LEVEL READ COMMITTED")
-  /// The statement that writes the logical message by which a capture of the target recognizes apply's transactions.
+  /// The statement that writes the logical message by which capture recognizes apply's transactions.
   let message = PostgresStatement(
     name: "cairn_message",
     sql: "SELECT \(MessageKey.call("cairn", "convert_to($1::text, 'UTF8')")) FROM cairn.key AS k WHERE k.id = 1")

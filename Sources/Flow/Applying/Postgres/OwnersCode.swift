@@ -2,13 +2,12 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Code that PostgreSQL would run with the rights of apply when apply writes a table, and that another role owns.
+/// Code of other roles that PostgreSQL would run with the rights of apply when apply writes a table.
 ///
-/// PostgreSQL runs triggers, rules and expressions of a table as the role that writes. `SET ROLE` is no defence, as
-/// such code can `RESET ROLE`. So apply checks this code before it writes. It refuses the table if an untrusted role
-/// (neither a superuser nor apply's own role) owns any of it. Only an expression of such a role is accepted, if it
-/// calls no functions but those that ``isPlainText`` accepts. If such a role can change or replace the table, apply
-/// checks again in each transaction, under a lock.
+/// PostgreSQL runs triggers, rules and expressions of a table as the role that writes. So apply refuses a table if an
+/// untrusted role owns such code. Roles other than superusers and apply's own role are untrusted.
+///
+/// An untrusted expression is accepted if it calls only functions that ``isPlainText`` accepts.
 ///
 /// ```
 /// let code = try OwnersCode.read("\"sales\".\"orders\"", connection)
@@ -16,25 +15,22 @@ import PostgresKit
 /// ```
 struct OwnersCode: Equatable {
   struct Finding: Equatable {
-    /// The kind of the database object that has the code, such as `trigger`, `rule` or `check constraint`.
     @ByBytes var kind: String
     @ByBytes var object: String
     @ByBytes var owner: String
     @ByBytes var function: String
-    /// Whether the code is an expression of the role `owner`, and is refused because it calls `function`.
+    /// Whether the code is an expression that is refused because it calls `function`.
     var isCall = false
-    /// The trigger, if the code belongs to one; else nil.
     var trigger: Trigger?
   }
 
-  /// A trigger of the table that apply writes, of a partition, or of a table that a foreign key action changes.
+  /// A trigger of the written table, of a partition, or of a table that a foreign key action changes.
   struct Trigger: Equatable {
     @ByBytes var namespace: String
     @ByBytes var table: String
     @ByBytes var name: String
 
-    /// The entry of the setting `fire_triggers` that names this trigger. A `?` replaces each character that has a
-    /// meaning in patterns.
+    /// The entry of the setting `fire_triggers` that names this trigger.
     var pattern: String {
       ((namespace.hasSameBytes(as: "public") ? [] : [namespace]) + [table, name]).map { part in
         String(String.UnicodeScalarView(part.unicodeScalars.map { ".*!".unicodeScalars.contains($0) ? "?" : $0 }))
@@ -42,13 +38,11 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// The extent to which an untrusted role can change the code of a table, or replace the table by another one.
+  /// Whether an untrusted role can change the code of a table, or replace the table.
   enum Openness: Equatable {
     case closed
-    /// An untrusted role owns the table's schema (namespace): it can drop the table and create another one with the
-    /// same name.
+    /// An untrusted role owns the table's schema (namespace), so it can replace the table by another one.
     case name
-    /// An untrusted role owns the table, a partition, or a type that is needed to write the table.
     case code
   }
 
@@ -57,22 +51,23 @@ struct OwnersCode: Equatable {
 
   var findings: [Finding]
   var openness: Openness
-  /// The tables to lock so that an untrusted role cannot attach a partition: only the table itself (`ONLY`), or its
-  /// partitions too. ``parents`` is nil if no untrusted role can attach one.
+  /// The tables to lock so that an untrusted role cannot attach a partition: the table only, or its partitions too.
   enum Parents: String { case only = "ONLY ", all = "" }
   var parents: Parents?
-  /// The table's oid, and the version of its schema's row in `pg_namespace`. If this text changes, the name means
-  /// another table, or the schema was renamed.
+  /// The table's oid, and the version of its schema's row in `pg_namespace`. If the text changes, the name may mean
+  /// another table.
   @ByBytes var bearer: String
-  /// Whether a write to the table runs functions in SQL or another language than C. Such functions may read views.
+  /// Whether a write to the table runs functions in another language than C. Such functions may read views.
   var runsFunctions = false
-  /// Whether the table has a partition that is a foreign table.
   var hasForeignParts = false
-  /// A hash over the versions of the catalog rows that define the code. If the hash changes, the code has changed.
+  /// A hash over the versions of the catalog rows that define the code.
   @ByBytes var fingerprint: String
 
-  /// Finds the code of untrusted roles that runs when a table is written. `table`: its quoted name. `fires`: the states
-  /// of triggers (`tgenabled`) that fire: ``firesInApply`` in apply's session, `AO` in an application's.
+  /// Finds the code of untrusted roles that runs when a table is written.
+  ///
+  /// - Parameter table: The table's quoted name.
+  /// - Parameter fires: The states of triggers (`tgenabled`) that fire; ``firesInApply``, or `AO` for an application's
+  ///   session.
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])
@@ -90,7 +85,6 @@ struct OwnersCode: Equatable {
       runsFunctions: part(4) == "true", hasForeignParts: part(5) == "true", fingerprint: part(3) ?? "")
   }
 
-  /// Parses a trigger from the JSON of ``triggerText``; nil if the text has another form.
   private static func trigger(_ json: String) -> Trigger? {
     guard case .list(let parts)? = try? JSONReader.read(Array(json.utf8)) else { return nil }
     let names = parts.compactMap { if case .text(let name) = $0 { name } else { nil } }
@@ -100,7 +94,7 @@ struct OwnersCode: Equatable {
   /// Locks the tables that foreign key actions change when `table` is written, if untrusted roles may add triggers
   /// there.
   ///
-  /// The lock lasts until the transaction ends. Such triggers would run with the rights of this session.
+  /// The lock lasts until the transaction ends.
   ///
   /// - Throws: `owners-code` for a table that the role of the session may not lock.
   static func lockReferencing(_ table: String, _ connection: PostgresConnection) throws {
@@ -127,23 +121,20 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// Returns the LOCK statements that keep other roles from changing, until the transaction ends, which code runs when
-  /// the table is written.
+  /// Returns the LOCK statements that keep other roles from changing the code of the table until the transaction ends.
   ///
-  /// For tables that contain partitions it takes SHARE UPDATE EXCLUSIVE, so that their owner attaches none. This mode
-  /// conflicts with itself, so transactions that lock the same partitioned table run one after the other.
+  /// Transactions that lock the same partitioned table run one after the other.
   func locks(_ table: String) -> [String] {
     (parents.map { ["LOCK TABLE \($0.rawValue)\(table) IN SHARE UPDATE EXCLUSIVE MODE"] } ?? [])
       + ["LOCK TABLE \(table) IN ROW EXCLUSIVE MODE"]
   }
 
-  /// The name of a trigger, and the oid of the role that owns the trigger's table.
   struct TriggerOwner: Equatable {
     @ByBytes var name: String
     var owner: UInt32
   }
 
-  /// Returns all triggers of the database, except PostgreSQL's internal ones. Empty if ``findings`` has no trigger.
+  /// Returns all triggers of the database that are not internal. Empty if ``findings`` has no trigger.
   func triggerOwners(_ connection: PostgresConnection) throws -> [TriggerOwner] {
     guard findings.contains(where: { $0.trigger != nil }) else { return [] }
     return try connection.query(
@@ -173,12 +164,11 @@ struct OwnersCode: Equatable {
       context: ["table": table])
   }
 
-  /// The query that fails with the error ``changed`` if the code of the table named `$1` has another ``fingerprint``
-  /// than `$3`. `$2`: see ``firesInApply``.
+  /// The query that fails with ``changed`` if table `$1` has another ``fingerprint`` than `$3`. `$2`: see
+  /// ``firesInApply``.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
-  /// The query that fails with the error ``changed`` if the table named `$1` has another ``bearer`` than `$2`.
+  /// The query that fails with ``changed`` if table `$1` has another ``bearer`` than `$2`.
   static let sameTableText = "SELECT 1 / (coalesce(\(bearerText), '') = $2)::int"
-  /// The SQLSTATE of a division by zero, by which the check queries fail on purpose.
   static let changed = "22012"
 
   /// Returns the error for a table that was replaced, or whose schema was renamed, while apply wrote to the table.
@@ -192,10 +182,6 @@ struct OwnersCode: Equatable {
   // MARK: SQL
 
   /// The WITH clause that finds the relations, the trusted roles and the code that matter when table `$1` is written.
-  ///
-  /// The relations are the table and its partitions. If foreign key triggers fire, they include the tables that foreign
-  /// key actions change. The code is what runs when the table is written, with all objects that it uses; see
-  /// ``ReachedCode``.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
@@ -230,7 +216,6 @@ struct OwnersCode: Equatable {
     ), \(ReachedCode.text)
     """
 
-  /// The SQL for a trigger `t` as JSON: schema, table and name. If a partition inherited it, the table is the parent.
   private static let triggerText = """
     (SELECT json_build_array(n.nspname, c.relname, t.tgname)::text COLLATE "C" FROM pg_class c
       JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = (
@@ -240,13 +225,12 @@ struct OwnersCode: Equatable {
         SELECT tgrelid FROM up WHERE coalesce(parent, 0) = 0))
     """
 
-  /// The functions of `pg_catalog` that look up a cast to `json` when they run. `pg_depend` does not have that cast.
+  /// The functions of `pg_catalog` that look up a cast to `json` when they run.
   private static let casting = """
     array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
 
-  /// The functions of `pg_catalog`, besides immutable ones, that cannot run other code. They only compute, report about
-  /// the session, or (trigger functions) change one row.
+  /// The functions of `pg_catalog`, besides immutable ones, that cannot run other code.
   private static let harmless = """
     array_to_string convert convert_from convert_to current_database current_schema current_schemas current_setting
     current_user enum_first enum_last enum_range format get_current_ts_config inet_client_addr inet_client_port
@@ -256,16 +240,14 @@ struct OwnersCode: Equatable {
     version xml_is_well_formed
     """
 
-  /// The functions of extensions that an expression may call: they generate values, or read a file of the server.
+  /// The functions of extensions that an untrusted expression may call.
   private static let drawing =
     "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 gen_random_uuid gen_random_bytes gen_salt unaccent"
 
-  /// The SQL condition under which an expression of an untrusted role may call the function `p` with apply's rights.
+  /// The SQL condition under which an untrusted expression may call the function `p` with apply's rights.
   ///
-  /// Some functions run other code that an argument names by a text, an oid or a pointer. For example, `domain_in('x',
-  /// 16410, -1)` checks the domain with oid 16410. So the condition accepts immutable functions without such an
-  /// argument, functions of operators and casts, and functions in lists such as ``harmless``. If the table needs a type
-  /// of an untrusted role, a function for values of any type must not look up casts (``casting``, or SQL).
+  /// Some functions run other code that an argument names: `domain_in('x', 16410, -1)` runs the checks of a domain.
+  /// Such functions are refused.
   private static let isPlainText = """
     (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
       AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype)
@@ -297,17 +279,16 @@ struct OwnersCode: Equatable {
     text.split(whereSeparator: \.isWhitespace).joined(separator: ",")
   }
 
-  /// The oid of the function `nextval(regclass)`, which is the same in all versions of PostgreSQL.
   private static let nextval = 1574
 
-  /// The pattern of a call of `nextval` with a constant sequence, as the server prints it. The four numbers are the
-  /// bytes of the sequence's oid, the least significant one first.
+  /// The pattern of a call of `nextval` with a constant sequence. The four numbers are the bytes of the sequence's oid,
+  /// the least significant one first.
   private static let drawnText =
     #":funcid 1574 [^{}()]*:args \(\{CONST :consttype 2205 [^]{}()[]*:constvalue 4 \[ (-?\d+) (-?\d+) (-?\d+) (-?\d+) [-0 ]*\]\}\)"#
 
-  /// The node types that an expression of an untrusted role may have, as `pg_node_tree` prints them (some have new
-  /// names from PostgreSQL 16 on). They run only code that ``findingsText`` checks. `JSON_VALUE(… RETURNING type)` is
-  /// excluded, as it casts to a type that `pg_depend` does not list.
+  /// The node types that an untrusted expression may have, as `pg_node_tree` prints them.
+  ///
+  /// `JSON_VALUE(… RETURNING type)` is excluded: its cast is not in `pg_depend`.
   private static let nodes = """
     ARRAY ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASE CASEEXPR CASETESTEXPR CASEWHEN COALESCE COALESCEEXPR
     COERCETODOMAIN COERCETODOMAINVALUE COERCEVIAIO COLLATEEXPR CONST CONVERTROWTYPEEXPR DISTINCTEXPR FIELDSELECT
@@ -379,8 +360,6 @@ struct OwnersCode: Equatable {
     """
 
   /// The query for the ``Openness``, ``Parents``, ``bearer`` and ``fingerprint`` of table `$1`.
-  ///
-  /// A schema of the role `pg_database_owner` counts as a schema of the database's owner.
   private static let stateText = """
     \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
     SELECT CASE
@@ -400,7 +379,6 @@ struct OwnersCode: Equatable {
       EXISTS (SELECT FROM own WHERE relkind = 'f')::text
     """
 
-  /// The query for the tables that foreign key actions of `$1` change and to which untrusted roles may add triggers.
   private static let referencingText = """
     \(relations) SELECT c.oid::regclass::text, c.relkind, pg_get_userbyid(c.relowner), current_user::text
       FROM rel JOIN pg_class c
@@ -415,7 +393,6 @@ struct OwnersCode: Equatable {
       WHERE c.oid = to_regclass($1))
     """
 
-  /// The SQL expression for the ``fingerprint`` of the code of table `$1`.
   private static let fingerprintText = """
     (\(relations) SELECT md5(coalesce(string_agg(x.part, ',' ORDER BY x.part), '')) FROM (
       SELECT 'p' || rel.oid AS part FROM rel
@@ -435,14 +412,14 @@ final class OwnersWatch {
   private let locks: [PostgresStatement]
   private let sameTable: PostgresStatement
   private let bearer: [String?]
-  /// The query that fails if the table's code has changed; nil if no untrusted role owns the table or its types, and so
-  /// none can change the code.
+  /// The check that the table's code is unchanged; nil if no untrusted role can change the code.
   private let unchanged: PostgresStatement?
   private let values: [String?]
-  /// The number of the group in which the table was last checked.
   private var group: UInt64?
 
-  /// Prepares the check of a table's code. `number`: makes the names of the check's prepared statements unique.
+  /// Prepares the check of a table's code.
+  ///
+  /// - Parameter number: A number that makes the names of the prepared statements unique.
   init(_ table: PostgresTargetTable, _ code: OwnersCode, number: Int) {
     locks = code.locks(table.rowsName).enumerated().map {
       PostgresStatement(name: "cairn_lock_\(number)_\($0)", sql: $1)
@@ -456,7 +433,7 @@ final class OwnersWatch {
 
   func isDue(in group: UInt64) -> Bool { self.group != group }
 
-  /// Queues the locks and the check of the code before the first row of a group, without waiting for an answer.
+  /// Queues the locks and the check of the code, without waiting for an answer. Called before the first row of a group.
   func look(in group: UInt64, _ sink: PostgresSink) throws {
     self.group = group
     for lock in locks { try sink.queue(lock) }
@@ -464,6 +441,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues, before the commit, the check that the name still means the checked table: no lock stops a schema's rename.
+  /// Queues the check that the name still means the checked table. Called before the commit.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

@@ -4,8 +4,7 @@ import PostgresKit
 
 /// A foreign key that apply creates after the rows of both tables have been copied.
 ///
-/// `cairn.pending` stores its parts, not SQL. Otherwise any role that can write that table could make apply run any
-/// SQL. ``statement(for:)`` builds the statement from quoted names and a fixed list of actions.
+/// `cairn.pending` stores its parts, not SQL. A role that can write that table could otherwise make apply run any SQL.
 ///
 /// ```
 /// {"columns": ["item"], "references": ["id"], "on_update": "", "on_delete": "CASCADE", "delete_columns": [],
@@ -19,11 +18,10 @@ struct PendingForeignKey: Equatable {
   @ByBytes var references: [String]
   var onUpdate = ""
   var onDelete = ""
-  /// The columns that `ON DELETE SET NULL` or `SET DEFAULT` sets (PostgreSQL 15 and newer); empty: all columns of the
+  /// The columns that `ON DELETE SET NULL` or `SET DEFAULT` sets (PostgreSQL 15 and newer). Empty: all columns of the
   /// key.
   @ByBytes var deleteColumns: [String] = []
   var timing = TableSchema.ForeignKey.Timing.immediate
-  /// Whether the foreign key is `MATCH FULL`.
   var isFull = false
 
   init(columns: [String], references: [String]) { (self.columns, self.references) = (columns, references) }
@@ -33,8 +31,7 @@ struct PendingForeignKey: Equatable {
     (onUpdate, onDelete, timing) = (key.onUpdate.asciiUppercased, key.onDelete.asciiUppercased, key.timing)
   }
 
-  /// Parses a foreign key from its JSON. Nil for a text in another form, and for an action that PostgreSQL does not
-  /// have.
+  /// Parses a foreign key from its JSON. Nil if the text has another form or names an unknown action.
   init?(json text: String) {
     guard case .object(let object)? = try? JSONReader.read(text) else { return nil }
     func names(_ key: String) -> [String] {
@@ -59,7 +56,6 @@ struct PendingForeignKey: Equatable {
     ]).line
   }
 
-  /// Returns the statement that adds the foreign key.
   func statement(for pending: PostgresTargetState.Pending) -> String {
     func list(_ names: [String]) -> String {
       names.isEmpty ? "" : " (" + names.map(\.quotedName).joined(separator: ", ") + ")"
@@ -75,8 +71,7 @@ struct PendingForeignKey: Equatable {
       + timing.clause
   }
 
-  /// The query for the foreign keys that reference table `$1`. It returns the schema and name of the referencing table,
-  /// the name of the foreign key, and its parts.
+  /// The query for the foreign keys that reference table `$1`.
   static let ofReferences = """
     SELECT n.nspname, c.relname, k.conname, json_build_object(
       'columns', (SELECT json_agg(a.attname ORDER BY x.place) FROM unnest(k.conkey) WITH ORDINALITY AS x(n, place)

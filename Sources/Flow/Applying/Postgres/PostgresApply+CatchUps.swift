@@ -8,22 +8,22 @@ extension PostgresApply {
   /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of one catch-up are
   /// suspended at the same place.
   struct CatchUp {
-    /// The time for which a catch-up runs before apply continues with the other tables, in ms.
+    /// The time in ms for which a catch-up runs before apply continues with the other tables.
     static let sliceMilliseconds: Int64 = 500
 
     var tables: [PostgresTargetState.Waiting]
-    /// The conflict handling if the tables are two-way; nil if they are one-way.
+    /// The conflict handling of two-way tables; nil if the tables are one-way.
     let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
-    /// The records that the target refuses, by their places in the trail, with the reasons.
+    /// The records that the target refuses, by their places in the trail.
     var refusals: [Position: CairnError] = [:]
-    /// The copies, later in the trail, from which tables of the catch-up continue; by the places of the records that
-    /// suspended these tables.
+    /// The copies, later in the trail, from which tables of the catch-up continue.
+    ///
+    /// The keys are the places of the records that suspended the tables.
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
-    /// Whether apply must wait for capture before it runs the catch-up again, because an application has written to
-    /// rows that the catch-up writes.
+    /// Whether the catch-up must wait for capture, because an application has written the same rows.
     var isOvertaken = false
   }
 
@@ -31,7 +31,7 @@ extension PostgresApply {
   struct Attempt {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// The monotonic time of the next attempt, in ms. ``delay`` is the wait after a failed attempt.
+    /// The monotonic time of the next attempt, in ms.
     var next: Int64
     var delay: Int64 = delayMin
     /// Whether the table is suspended only because a session holds a lock on it.
@@ -54,8 +54,7 @@ extension PostgresApply {
 
   // MARK: Beginning to wait
 
-  /// Suspends a table after a record was refused. The group is rolled back and applied again, without the table from
-  /// that record on.
+  /// Suspends a table after a record was refused. The group is rolled back and applied again without that table.
   func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
     replay.abandon()
     self.replay = nil
@@ -69,8 +68,7 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs the catch-up that is in progress. If none is in progress, runs the catch-ups whose next attempt is due, until
-  /// one of them commits something. Returns whether anything was committed.
+  /// Runs the catch-up in progress, or else those that are due. Returns whether anything was committed.
   ///
   /// - Parameter isLast: Whether to run catch-ups that are not due, too.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
@@ -96,13 +94,11 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Groups suspended tables by their checkpoint. Tables with the same checkpoint may depend on each other, such as
-  /// tables that swapped names.
+  /// Groups suspended tables by their checkpoint: those with the same checkpoint may depend on each other.
   private static func groups(_ tables: [PostgresTargetState.Waiting]) -> [[PostgresTargetState.Waiting]] {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
 
-  /// Returns the conflict handling of a catch-up; nil if all of its tables are one-way.
   private func catchUpDesk(
     _ tables: [PostgresTargetState.Waiting], _ main: PostgresReplay
   ) -> PostgresReplay.Desk? {
@@ -133,8 +129,7 @@ extension PostgresApply {
     }
   }
 
-  /// Applies the next transactions of a catch-up, and returns whether anything was committed. In two-way tables,
-  /// conflicts are resolved as for other tables, from all row versions that are known by now.
+  /// Applies the next transactions of a catch-up. Returns whether anything was committed.
   private func advanceOrSettle(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = catchUp.desk else { return try advance(&catchUp, main, stop) }
     let isMoved = try desk.shared.inTurn(stop) {
@@ -155,7 +150,6 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Runs a catch-up for at most ``CatchUp/sliceMilliseconds``. Returns whether anything was committed.
   private func advance(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     try main.sink.rest()
     let deadline = Clock.monotonicMilliseconds + CatchUp.sliceMilliseconds
@@ -221,8 +215,6 @@ extension PostgresApply {
       catchUp.overtaken)
   }
 
-  /// Handles an error in a catch-up, whose group was rolled back. Returns false if its tables stay suspended, true to
-  /// try the catch-up again.
   private func recover(_ catchUp: inout CatchUp, from error: any Error, _ stop: StopSignal) throws -> Bool {
     let (number, applied) = (catchUp.replay.number, catchUp.replay.applied)
     catchUp.replay.abandon()
@@ -272,8 +264,7 @@ extension PostgresApply {
     return true
   }
 
-  /// Notes that a group of `count` transactions was rolled back because applications wrote to the rows that it writes.
-  /// Apply then waits for capture.
+  /// Notes that a group of `count` transactions was rolled back because applications wrote the same rows.
   private func overtake(_ catchUp: inout CatchUp, _ count: UInt64) {
     guard let desk = catchUp.desk else { return }
     catchUp.share.shrink(count)
@@ -281,8 +272,8 @@ extension PostgresApply {
     catchUp.isOvertaken = true
   }
 
-  /// Returns a copy, later in the trail, with which a suspended table can continue. The table was suspended because
-  /// apply could not carry out the table's rule. Nil if there is no such copy, or if it was already tried.
+  /// Returns a copy, later in the trail, with which a suspended table can continue. Nil if there is none, or if it was
+  /// already tried.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {
@@ -295,8 +286,6 @@ extension PostgresApply {
     return nil
   }
 
-  /// Returns whether an error is about a row or a table. If a catch-up fails with such an error, its table stays
-  /// suspended with that reason.
   private static func isOfRow(_ error: CairnError) -> Bool {
     [
       .rowMissing, .rowDiffers, .rowExists, .constraintFailed, .valueMisfit, .schemaStopped, .nameCollision,
@@ -312,7 +301,6 @@ extension PostgresApply {
     }
   }
 
-  /// Updates the stored and reported reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: String, _ catchUp: CatchUp) throws {
     guard let table = catchUp.tables.first(where: { $0.source.hasSameBytes(as: key) }),
       !table.table.isSuspended(by: error)

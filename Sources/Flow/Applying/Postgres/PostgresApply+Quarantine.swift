@@ -4,8 +4,7 @@ import SystemKit
 
 // Transactions in quarantine, and how they are retried.
 extension PostgresReplay {
-  /// Returns whether the transaction that begins must go into quarantine. If so, adds it to the quarantine log in the
-  /// group's transaction.
+  /// Returns whether the transaction must go into quarantine. If so, adds it to the quarantine log.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf, retried == nil else { return false }
     guard !scope.isCatchUp else { return shelf.contains(header.number) }
@@ -22,17 +21,16 @@ extension PostgresReplay {
 }
 
 extension PostgresApply {
-  /// Reads the transactions in quarantine from the target's log.
   func loadQuarantine(_ replay: PostgresReplay) throws {
     shelf.load(try QuarantineLog(replay.connection).list(), of: replay.reader.id)
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
 
-  /// Carries out one request of an operator about quarantine, or retries a quarantined transaction that no longer
-  /// depends on another one. Returns false if there was nothing to do.
+  /// Carries out one request about quarantine, or retries a quarantined transaction. Returns false if there was nothing
+  /// to do.
   ///
-  /// Does nothing while a table is suspended, as a quarantined transaction may change that table too.
+  /// Does nothing while a table is suspended.
   func settleQuarantine(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, replay.waiting.isEmpty, now >= nextLook else { return false }
@@ -56,14 +54,12 @@ extension PostgresApply {
     return true
   }
 
-  /// Reads a quarantined transaction from its place in the trail, and applies it in a separate commit.
   private func retry(_ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal) throws {
     let isDone = try TwoWay.retryInTurns(desk?.shared, stop) { try attempt(one, connection, stop, &$0) }
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if the caller must call the function stored in `wait`, and
-  /// then try again.
+  /// Tries to apply a quarantined transaction. Returns false if it must be tried again after a call of `wait`.
   private func attempt(
     _ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal,
     _ wait: inout (() throws -> Void)?
@@ -102,7 +98,6 @@ extension PostgresApply {
     }
   }
 
-  /// Stores in the quarantine log the error that keeps a transaction in quarantine.
   private func explain(_ one: QuarantinedTransaction, _ error: CairnError, _ connection: PostgresConnection) throws {
     var one = one
     one.explain(error)

@@ -6,22 +6,21 @@ import Trails
 
 /// Applies a trail to a PostgreSQL database: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// One blocking worker on one thread. Small transactions share a commit. If a row differs from what the trail says,
-/// apply stops with an error that names the row, and the row's transaction is rolled back. If the server cannot be
-/// reached, apply waits for it. It then reads the checkpoint, as the answer to the last commit may be lost. A table
-/// whose schema change cannot be made is suspended, and only that table: see PostgresApply+CatchUps.swift.
+/// One blocking worker on one thread. If a row differs from what the trail says, apply stops with an error that names
+/// the row.
+///
+/// If the server cannot be reached, apply waits for it, and then reads the checkpoint again. A table whose schema
+/// change cannot be made is suspended.
 package final class PostgresApply {
   package typealias Options = ApplyOptions
 
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
-  /// The longest wait for an unreachable server if apply must end at the end of the trail (`drain`), in ms.
+  /// The longest wait for an unreachable server while draining, in ms.
   private static let awayMillisecondsMax: Int64 = 60_000
-  /// The longest wait for locks if apply must end at the end of the trail (`drain`) and all else is done, in ms.
   private static let lockedMillisecondsMax: Int64 = 5000
 
-  /// The `lock_timeout` of two-way apply in ms: the first value and the highest. While apply waits for a lock,
-  /// applications wait for the rows that apply has locked.
+  /// The `lock_timeout` of two-way apply in ms: the first value and the highest.
   ///
   /// Both are below `deadlock_timeout` (1 s), so in a deadlock PostgreSQL never cancels an application's transaction.
   private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
@@ -34,43 +33,42 @@ package final class PostgresApply {
   let progress: ApplyProgress
   var connection: PostgresConnection?
   var replay: PostgresReplay?
-  /// The catch-up that runs at the moment; nil: none is open.
+  /// The catch-up in progress; nil if there is none.
   var catchUp: CatchUp?
   var attempts: [NameKey: Attempt] = [:]
-  /// The statements, such as additions of enum labels, that apply has already run before transactions that need them.
+  /// The statements that apply has already run before the transactions that need them, such as additions of enum
+  /// labels.
   var madeAhead: Set<NameKey> = []
-  /// The records at which tables must be suspended, by their places in the trail, with the reasons.
+  /// The records at which tables must be suspended, by their places in the trail.
   var refusals: [Position: CairnError] = [:]
-  /// The number of the last transaction whose statements apply sends one by one, after a failure; 0: none.
+  /// The last transaction whose statements apply sends one by one, after a failure; 0: none.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
   private let pruning = ConflictPruning()
-  /// The monotonic time at which apply next reads the operator's requests about quarantine, in ms.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
-  /// The conflict handling of two-way replication; nil if the database is not captured.
+  /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: PostgresReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far in the future. Two-way, ``desk`` has this check.
+  /// One-way: the check that no transaction's clock is too far in the future. A two-way apply has this check in
+  /// ``desk``.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
   private var share = GroupShare()
-  /// Whether this apply has created Cairn's tables for conflicts in the target.
   private var hasTables = false
-  /// The monotonic time when an idle apply last checked whether the server still answers, in ms.
   private var lookedAt: Int64 = 0
   private static let lookMilliseconds: Int64 = 4000
 
-  /// Connects to a target and checks that apply could write to it. Changes nothing, and returns the connection.
+  /// Connects to a target and checks that apply could write to it. Changes nothing.
   package static func prove(_ uri: String) throws -> PostgresConnection {
     do { return try PostgresApplySession.prove(uri) } catch let error as PostgresError { throw error.asCairnError }
   }
 
   /// Connects and opens the trail.
   ///
-  /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the target's checkpoint is from another trail,
-  ///   or if the next part of this trail is purged.
+  /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the checkpoint is from another trail, or the
+  ///   next segment is purged.
   package init(
     uri: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -171,8 +169,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Queries the server every few seconds while there is nothing to apply. If an answer takes longer than this
-  /// interval, the server counts as unreachable until it answers.
+  /// Queries the server every few seconds while there is nothing to apply.
   ///
   /// - Throws: ``PostgresError`` if the connection is lost.
   private func lookAtServer(_ connection: PostgresConnection) throws {
@@ -189,8 +186,9 @@ package final class PostgresApply {
     lookedAt = Clock.monotonicMilliseconds
   }
 
-  /// Applies one group; returns false if there is nothing to apply. A transaction that the target refuses goes into
-  /// quarantine. Without ``ApplyOptions/quarantines``, its error is thrown instead.
+  /// Applies one group. Returns false if there is nothing to apply.
+  ///
+  /// A transaction that the target refuses goes into quarantine if the conf allows it.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
       where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)
@@ -203,7 +201,6 @@ package final class PostgresApply {
     }
   }
 
-  /// Applies one group, or handles its error so that the next call can retry. Returns false if there is nothing to do.
   private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try stepOneWay(replay, stop) }
     switch try desk.shared.inTurn(stop, { try takeTurn(replay, desk, stop) }) {
@@ -319,8 +316,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// Creates or drops the triggers that keep applications from writing to tables. Uses its own transaction, as it waits
-  /// for sessions that write to these tables.
+  /// Creates or drops the triggers that refuse writes of applications. Uses its own transaction, because it waits for
+  /// locks.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
@@ -333,8 +330,7 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// Runs each statement in its own transaction, before the group. If a statement needs a type that the group itself
-  /// creates, the group runs the statement instead.
+  /// Runs statements before the group that needs them, each in its own transaction.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
       do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}
@@ -342,7 +338,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Deletes the segments of the trail that neither the target nor one of its suspended tables needs.
+  /// Deletes the segments of the trail that no reader needs.
   func purge() throws {
     guard let replay else { return }
     let places = replay.waiting.map(\.table.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }
@@ -356,7 +352,6 @@ package final class PostgresApply {
     _ = try Trail.purge(folder: folder, below: needed)
   }
 
-  /// Closes the connection, which frees the replication origin for another session.
   private func close() {
     forget()
     connection = nil

@@ -2,13 +2,10 @@ import Changes
 import PostgresKit
 import SystemKit
 
-/// Opens connections on which a trail is applied, with their settings, checked rights and replication origin.
+/// Opens the connections on which a trail is applied.
 enum PostgresApplySession {
   private static let patienceMilliseconds: Int64 = 5000
 
-  /// Opens the connection on which a trail is applied.
-  ///
-  /// - Throws: ``PostgresError`` as the server reports it; `privilege-missing`, `server-setting`, `database-read-only`.
   static func open(_ uri: String, trail: TrailName) throws -> PostgresConnection {
     let connection = try PostgresConnection(uri, application: "cairn apply \(trail)")
     try check(connection)
@@ -26,8 +23,7 @@ enum PostgresApplySession {
     return connection
   }
 
-  /// Checks that apply could begin: the encoding, that the server is a primary, and the rights. Changes nothing in the
-  /// database or the session.
+  /// Checks the encoding, the rights, and that the server is a primary. Changes nothing.
   static func prove(_ uri: String) throws -> PostgresConnection {
     let connection = try PostgresConnection(uri, application: "cairn")
     try check(connection)
@@ -57,13 +53,9 @@ enum PostgresApplySession {
     }
   }
 
-  /// Sets the session up for apply.
+  /// Sets the session up for apply: no triggers, no foreign key checks, durable commits, no statement timeouts.
   ///
-  /// Triggers of the target do not fire, and foreign keys are not checked row by row. A commit is durable when the
-  /// server answers. Statement timeouts are off.
-  ///
-  /// A prepared statement keeps its plan, even after its table has grown. So the planner settings exclude plans that
-  /// read a whole table.
+  /// The planner settings exclude plans that read a whole table, as a prepared statement keeps its plan.
   private static func adopt(_ connection: PostgresConnection) throws {
     // This is queried first: in a transaction, a refused statement fails all that follow.
     let role = try connection.first("SELECT current_user") ?? ""
@@ -88,8 +80,7 @@ enum PostgresApplySession {
 
   /// Waits until this is the only session that applies the trail.
   ///
-  /// The server session of a killed `cairn` may still commit what it received. So the checkpoint is final only after
-  /// that session has ended.
+  /// The server session of a killed `cairn` may still commit what it received.
   private static func claim(_ connection: PostgresConnection, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
     try connection.query(
@@ -102,12 +93,11 @@ enum PostgresApplySession {
     }
   }
 
-  /// The SQL expression for the `application_name` of a session that applies the trail `$1`. Long names are hashed, as
-  /// the server would truncate them.
+  /// The SQL expression for the `application_name` of the session that applies trail `$1`. Long names are hashed.
   static let applicationText = "CASE WHEN octet_length($1) < 64 THEN $1 ELSE 'cairn apply ' || md5($1) END"
 
-  /// The query that finds an earlier session of this role for the same trail. An advisory lock would not be safe, as
-  /// any role could take it.
+  /// The query for an earlier session of this role for the same trail. An advisory lock is not used, as any role could
+  /// take it.
   private static let earlierText = """
     SELECT other.pid, other.usename, date_trunc('second', other.backend_start)
     FROM pg_stat_activity AS other, pg_stat_activity AS mine WHERE mine.pid = pg_backend_pid()
@@ -124,8 +114,6 @@ enum PostgresApplySession {
   }
 
   /// Sets up a replication origin if the role may. The write-ahead log then marks apply's rows as replicated.
-  ///
-  /// Without an origin, capture still recognizes apply's transactions by their logical message.
   private static func setUpOrigin(_ connection: PostgresConnection, _ origin: String, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
     var isTidied = false
@@ -155,8 +143,7 @@ enum PostgresApplySession {
     }
   }
 
-  /// Drops the replication origins of databases that no longer exist, because the server's number of origins is
-  /// limited.
+  /// Drops the replication origins of databases that no longer exist, because the server limits their number.
   private static func dropOrphans(_ connection: PostgresConnection) throws {
     let rows = try connection.query(
       """

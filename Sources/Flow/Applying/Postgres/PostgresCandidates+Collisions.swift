@@ -32,10 +32,6 @@ extension PostgresCandidates {
 }
 
 extension PostgresTargetTable {
-  /// Returns a SELECT of one row, built from parameters, with the types and collations of the table's columns.
-  ///
-  /// `$1` and the following parameters are the values of the columns `names`. Any other column gets its default, or
-  /// NULL.
   fileprivate func row(_ names: [String]) -> String {
     let values = columns.map { column in
       names.firstIndex(of: column.name).map { "$\($0 + 1)::\(column.castType)" } ?? column.idleDefault ?? "NULL"
@@ -49,13 +45,11 @@ extension PostgresTargetTable {
 }
 
 extension PostgresTargetTable.UniqueIndex {
-  /// Returns a SELECT of the values that a row has in the index; no row if the index's WHERE excludes it.
   fileprivate func values(of row: String) -> String {
     let list = terms.enumerated().map { "\($1) AS term_\($0)" }.joined(separator: ",")
     return "SELECT \(list) FROM (\(row)) AS given\(predicate.map { " WHERE \($0)" } ?? "")"
   }
 
-  /// The SQL condition that is true if a row of the table has the same values in the index as the row `given`.
   fileprivate var collision: String {
     let equal = terms.enumerated().map { place, term in
       let (operation, collation) = equalities[place]

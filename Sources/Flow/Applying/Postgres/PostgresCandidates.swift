@@ -6,9 +6,7 @@ import SystemKit
 /// The waiting rows of a PostgreSQL target. No other query may be in progress on the connection.
 struct PostgresCandidates: CandidateStore {
   let connection: PostgresConnection
-  /// Runs a body in a savepoint, so that an SQL error in it does not abort the transaction.
   private let attempt: (() throws -> Void) throws -> Void
-  /// Returns whether a table can be read and written without running code of an untrusted role.
   private let isTrusted: (PostgresTargetTable) throws -> Bool
   private let tables = Tables()
 
@@ -28,13 +26,13 @@ struct PostgresCandidates: CandidateStore {
     if try !hasSince() { try connection.execute("ALTER TABLE cairn.candidate ADD COLUMN IF NOT EXISTS since bigint") }
   }
 
-  /// Returns whether `cairn.candidate` has the column `since`, which earlier versions of Cairn did not create.
+  /// Returns whether `cairn.candidate` has the column `since`, which old versions of Cairn did not create.
   private func hasSince() throws -> Bool {
     try connection.first(
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
   }
 
-  /// Returns whether any table of the database has a unique index besides its key, so that there may be waiting rows.
+  /// Returns whether a table has a unique index besides its key, so that there may be waiting rows.
   func mayCome() throws -> Bool {
     try connection.first(
       """
@@ -134,7 +132,6 @@ struct PostgresCandidates: CandidateStore {
     return table
   }
 
-  /// A cache of the tables to which waiting rows belong, as read from the catalog.
   private final class Tables { var known: [NameKey: PostgresTargetTable?] = [:] }
 
   func rows(

@@ -3,8 +3,8 @@ import Conflicts
 import Mapping
 import Versions
 
-/// Converts rows of any trail into the form of a table in PostgreSQL: its columns, in their order. Values are texts
-/// that PostgreSQL accepts as input; numbers are texts without rounding.
+/// Converts rows of any trail into the columns of a PostgreSQL table. Values are texts that PostgreSQL accepts as
+/// input.
 struct PostgresForm: RowForm {
   let table: MappedTable
   let names: NamePolicy
@@ -19,7 +19,9 @@ struct PostgresForm: RowForm {
     }
   }
 
-  /// Returns the key of the row that a version belongs to. Throws `trail-damaged` if the version has no key.
+  /// Returns the key of the row that a version belongs to.
+  ///
+  /// - Throws: `trail-damaged` if the version has no key.
   func key(_ stored: StoredVersion) throws -> [Value] {
     let columns = try columns(of: stored.schema)
     return try table.key.map { place in
@@ -32,8 +34,8 @@ struct PostgresForm: RowForm {
     }
   }
 
-  /// Returns the key of a row of a trail's table with this schema. Nil if a key value is not given, is NULL, or does
-  /// not fit the target's column.
+  /// Returns the key of a row of a trail's table with this schema. Nil if a key value is missing, NULL, or does not
+  /// fit.
   func key(_ row: [Value?], of schema: TableSchema) throws -> [Value]? {
     let columns = try columns(of: schema)
     var key: [Value] = []
@@ -47,7 +49,6 @@ struct PostgresForm: RowForm {
     return key
   }
 
-  /// Converts a row that the server returned as texts into the form of the table.
   func row(_ texts: [String?]) -> [Value] {
     texts.enumerated().map { place, text in text.map { Self.value(Array($0.utf8), table.columns[place].type) } ?? .null
     }
@@ -101,7 +102,6 @@ struct PostgresForm: RowForm {
 }
 
 extension Value {
-  /// The text that PostgreSQL accepts as input for a value of ``PostgresForm``; nil for NULL.
   var postgresInput: String? {
     switch self {
     case .null: nil

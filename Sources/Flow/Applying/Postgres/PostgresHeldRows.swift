@@ -1,9 +1,9 @@
 import Changes
 
-/// Rows that cannot be written until another row with the same unique value is changed later in the same transaction.
+/// Rows that cannot be written until another row with the same unique value changes later in the transaction.
 ///
-/// The source checks such a unique constraint at the end of the transaction, but the target checks it at once. All
-/// columns of each row are kept here, and the row is inserted at the end of its transaction.
+/// The rows are kept here and inserted at the end of the transaction. The source checked the constraint there, but the
+/// target checks at once.
 struct PostgresHeldRows {
   struct Row {
     let table: MappedTable
@@ -30,16 +30,12 @@ struct PostgresHeldRows {
     return rows.lastIndex { row in row.table === table && table.key.map { row.values[$0] } == key }
   }
 
-  /// Removes the row with this key from the list of rows that are written at the end of the transaction. Returns false
-  /// if the list has no such row.
   mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
     guard let index = index(table, key) else { return false }
     bytes -= rows.remove(at: index).bytes
     return true
   }
 
-  /// Removes and returns the row with this key, which was to be written at the end of the transaction; nil if there is
-  /// none.
   mutating func take(key: [String?], of table: MappedTable) -> Row? {
     guard
       let index = rows.lastIndex(where: { row in
@@ -58,7 +54,6 @@ struct PostgresHeldRows {
     return true
   }
 
-  /// Removes a table's rows from this list, when the table is emptied.
   mutating func forget(_ table: MappedTable) {
     rows.removeAll { $0.table.stateKey == table.stateKey }
     bytes = rows.reduce(0) { $0 + $1.bytes }

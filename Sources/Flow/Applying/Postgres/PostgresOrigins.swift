@@ -11,7 +11,7 @@ package enum PostgresOrigins {
 
   /// Throws `server-setting` if the server's limit does not allow replication origins for `new` more apply workers.
   ///
-  /// Does nothing if the role may not use origins, as apply works without them.
+  /// Does nothing if the role may not use origins.
   ///
   /// Source: https://www.postgresql.org/docs/current/runtime-config-replication.html
   package static func check(_ connection: PostgresConnection, new: Int) throws {

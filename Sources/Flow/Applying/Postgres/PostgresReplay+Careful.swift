@@ -6,8 +6,8 @@ import PostgresKit
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  /// Deletes a row whose update collides with a unique value of another row, and keeps the updated row in memory. The
-  /// row is inserted when the transaction ends.
+  /// Deletes a row whose update collides with another row's unique value. The updated row is inserted when the
+  /// transaction ends.
   func hold(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
@@ -30,8 +30,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the first early change, an update or delete, of the row with this image, if there is one. A change is
-  /// early if it comes in the trail before the row itself (see ``EarlyUpdates``).
+  /// Applies the first update or delete that came in the trail before this row did (see ``EarlyUpdates``).
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
@@ -70,7 +69,7 @@ extension PostgresReplay {
 
   // MARK: Deferrable constraints
 
-  /// Throws `row-exists` if two rows violate a deferrable unique constraint, which PostgreSQL does not check in apply's
+  /// Throws `row-exists` if two rows violate a deferrable unique constraint. PostgreSQL does not check it in apply's
   /// session.
   func checkUncheckedRows() throws {
     defer { unchecked.removeAll() }
@@ -130,7 +129,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the key of the row that is being written, for messages: the key before the change, or after it if `isNew`.
   private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
     if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
       return describeKey(table, after)
@@ -162,7 +160,7 @@ extension PostgresReplay {
       hint: Self.foreignWrites, context: context(table, key))
   }
 
-  /// Returns the error for an INSERT that succeeded without inserting a row, for example because of a rule or trigger.
+  /// Returns the error for an INSERT that inserted no row, for example because of a trigger.
   func swallowed(_ table: MappedTable) -> CairnError {
     let key = describeRow(table, isNew: true)
     return CairnError(
@@ -172,8 +170,7 @@ extension PostgresReplay {
       context: context(table, key))
   }
 
-  /// Returns the error for a statement that the server refused: one that names the row, or the server's own error if
-  /// the cause is not the row.
+  /// Returns the error for a statement that the server refused. The error names the row if the row is the cause.
   func refusal(_ table: MappedTable, _ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : refused(table, error)
   }

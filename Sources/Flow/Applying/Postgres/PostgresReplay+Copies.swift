@@ -2,10 +2,9 @@ import Changes
 
 // Copied rows whose unique values other rows have.
 extension PostgresReplay {
-  /// Writes ``after``, a copied row. If another row has the same unique value, ``RowResolver`` decides which of the two
-  /// becomes a waiting row.
-  /// - Parameter isInPlace: Whether the copied row replaces the row with its key, and rows with its unique values that
-  ///   the copy's source no longer has.
+  /// Writes ``after``, a copied row. If another row has the same unique value, one of the two becomes a waiting row.
+  ///
+  /// - Parameter isInPlace: Whether the copied row replaces the row with its key.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
       where error.code == .rowExists
@@ -16,7 +15,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Writes all rows of a table's copy that came before the present record, then runs a body for this record.
+  /// Writes the copied rows that came before the present record, then runs a body for this record.
   func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
     try statements?.checkIdle()
     try endChunk()

@@ -4,7 +4,7 @@ import PostgresKit
 
 // Rows of a table that are read again at the source, in chunks.
 extension PostgresReplay {
-  /// The size, in bytes, of the rows that apply sends by COPY before it reads the server's answer.
+  /// The maximum size of the rows that apply sends by COPY before it reads the server's answer, in bytes.
   private static let pieceBytesMax = 4 << 20
 
   func apply(_ refresh: Refresh) throws {
@@ -69,9 +69,9 @@ extension PostgresReplay {
 
   /// Deletes the rows that a table holds when a copy begins, if the copy cannot replace them range by range.
   ///
-  /// Ranges work only if both ends sort keys in the same order and the target has an index on them.
+  /// Ranges need the same order of keys at both databases, and an index at the target.
   ///
-  /// - Returns: Whether the table is empty now, so that no chunk has anything to replace.
+  /// - Returns: Whether the table is empty now.
   private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
     if method == .rows { return false }
     if try !holdsRows(table) { return existing == .overwrite }
@@ -92,7 +92,6 @@ extension PostgresReplay {
     return table.removal == .applied
   }
 
-  /// Returns whether the table holds rows that belong to this trail.
   private func holdsRows(_ table: MappedTable) throws -> Bool {
     let share = share(table)
     try connection.hold(table.target.rowsName)
@@ -100,8 +99,6 @@ extension PostgresReplay {
       "SELECT 1 FROM \(table.target.rowsName)\(share.condition) LIMIT 1", share.values) != nil
   }
 
-  /// Deletes the rows in the key range of a chunk, which replaces them. First saves the values of columns that only the
-  /// target has.
   private func clear(_ range: Refresh.Range, _ table: MappedTable) throws {
     if table.removal == .applied, let rows = try rows(in: range, table),
       try table.setAside(rows.condition, rows.values, connection)
@@ -111,9 +108,9 @@ extension PostgresReplay {
     try remove(range, table)
   }
 
-  /// Deletes this trail's rows of a key range, or all rows of this trail if `range` is nil. A rule can keep the rows
-  /// instead, or set their delete mark. Two-way: keeps a row that was changed here if the copy's author did not know
-  /// the change.
+  /// Deletes this trail's rows of a key range; all of its rows if `range` is nil. A rule can keep or mark them instead.
+  ///
+  /// Two-way: keeps a changed row if the copy's author did not know the change.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
@@ -131,7 +128,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the SQL condition that selects those rows of a table that belong to this trail, with its parameter values.
+  /// Returns the SQL condition that selects this trail's rows of a table, with its parameter values.
   private func share(_ table: MappedTable) -> (condition: String, values: [String?]) {
     var terms: [String] = []
     var values: [String?] = []
@@ -148,7 +145,7 @@ extension PostgresReplay {
     return (terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))", values)
   }
 
-  /// Restores, after the rows of a chunk, the saved values of columns that only the target has.
+  /// Restores the saved values of columns that only the target has. Called after the rows of a chunk.
   func endChunk() throws {
     try endPiece()
     guard let table = aside else { return }
@@ -157,8 +154,6 @@ extension PostgresReplay {
     try table.giveBack(connection)
   }
 
-  /// Returns the WHERE clause that selects the rows of a key range, with its parameter values; nil if the range has no
-  /// bounds.
   private func rows(
     in range: Refresh.Range, _ table: MappedTable
   ) throws -> (condition: String, values: [String?])? {
@@ -234,10 +229,10 @@ extension PostgresReplay {
     if piece.count > Self.pieceBytesMax { try endPiece() }
   }
 
-  /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows of this
-  /// COPY again, one by one. Each then replaces the rows with which it collides.
+  /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows again, one
+  /// by one.
   ///
-  /// - Throws: `row-exists` if ``isExact(_:)`` is true and the two rows may be from the same copy.
+  /// - Throws: `row-exists` if the two rows may both be from the same copy.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil
@@ -264,7 +259,7 @@ extension PostgresReplay {
 
   // MARK: After the rows
 
-  /// Creates a table's indexes after its rows were copied, and the foreign keys whose two tables both have their rows.
+  /// Creates a table's indexes after its rows were copied, and the foreign keys whose two tables have their rows.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
@@ -277,14 +272,13 @@ extension PostgresReplay {
 extension MappedTable {
   var removal: TableTreatment.Removal { source.treatment?.removal ?? .applied }
 
-  /// The key columns by which chunks are ordered. Leaves out columns that have one constant value in all rows of this
-  /// trail.
+  /// The key columns by which chunks are ordered. Columns with one constant value are left out.
   var rangeKey: [Int] {
     let ordering = source.rangeKey
     return key.filter(ordering.contains)
   }
 
-  /// Whether a range of keys covers the same rows at source and target, and the target has an index for it.
+  /// Whether a key range covers the same rows at source and target, and the target has an index for it.
   var hasRanges: Bool {
     !rangeKey.isEmpty
       && rangeKey.allSatisfy { index in

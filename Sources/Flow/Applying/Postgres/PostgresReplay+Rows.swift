@@ -16,7 +16,6 @@ extension PostgresReplay {
     try settlingMeetings(table, isInsert: change.operation == .insert) { try apply(change, table) }
   }
 
-  /// Converts the images of a change into the rows ``before`` and ``after``.
   func encode(_ change: ChangeView, _ table: MappedTable) throws {
     before.removeAll()
     after.removeAll()
@@ -51,10 +50,9 @@ extension PostgresReplay {
     }
   }
 
-  /// Throws if the table's rule cannot be carried out for the present change, so that the table is suspended.
+  /// Throws if the table's rule cannot be carried out for the present change.
   ///
-  /// Does not throw in a catch-up if the trail has a later copy of the table. The table then continues with that copy,
-  /// and changes before the copy are skipped.
+  /// A catch-up does not throw if the trail has a later copy of the table.
   private func refuse(_ table: MappedTable) throws {
     guard let error = reader.refusal else { return }
     guard scope.isCatchUp, try isCopiedLater(table.given) else { throw error }
@@ -66,8 +64,7 @@ extension PostgresReplay {
 
   // MARK: Statements
 
-  /// Sends a statement. If apply works one statement at a time, returns the number of changed rows from the answer;
-  /// otherwise returns `count` without waiting.
+  /// Sends a statement. Returns the number of changed rows if apply waits for the answer; otherwise `count`.
   @discardableResult func write(_ table: MappedTable, _ shape: MappedTable.Shape, expecting count: Int64?) throws
     -> Int64
   {
@@ -130,8 +127,7 @@ extension PostgresReplay {
     unchecked.note(table, after)
   }
 
-  /// Inserts the row, and replaces all rows that have its key or unique values. In a two-way table whose rows may
-  /// compete for unique values, replaces only the row with its key.
+  /// Inserts the row, and replaces all rows that have its key or unique values.
   func insertInPlace(_ table: MappedTable) throws {
     for index in table.otherIndexes where !table.isContested && !isExact(table) {
       try writeLeniently(table, .clear(index: index, sparing: .new))
@@ -175,8 +171,7 @@ extension PostgresReplay {
     try early.add(delete, table: table.stateKey)
   }
 
-  /// Returns whether the row in ``before`` can only be identified by all its values: the table has no key, or the key
-  /// has NULL.
+  /// Returns whether the row in ``before`` has no key, or a key with NULL. All its values then identify the row.
   func isTwin(_ table: MappedTable) -> Bool {
     table.isWholeRow || table.key.contains { $0 < before.count && before.isNull($0) }
   }
@@ -185,7 +180,6 @@ extension PostgresReplay {
     ColumnMask(table.columns.indices.filter { $0 < before.count && before.isNull($0) })
   }
 
-  /// Returns the columns that the statement checks: those whose former values the trail has.
   func checks(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where before.gives(column) && !table.widened.contains(column) {
@@ -236,8 +230,7 @@ extension PostgresReplay {
     return isReplaced ? .replace(set: set, checks: checks) : .update(set: set, checks: checks)
   }
 
-  /// Returns the columns that an update sets: those with a new value in the trail, except those with the same former
-  /// value.
+  /// Returns the columns that an update sets: those whose new value in the trail is not the former value.
   func changed(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where after.gives(column) {
@@ -291,7 +284,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether the trail has the row's values in a unique index.
   private func isKnown(_ index: Int, _ table: MappedTable) -> Bool {
     let unique = table.target.uniqueIndexes[index]
     guard unique.predicate == nil, let positions = table.positions(of: index) else {
@@ -300,7 +292,6 @@ extension PostgresReplay {
     return positions.allSatisfy { after.gives($0) || before.gives($0) }
   }
 
-  /// Fills missing values of ``after`` with the values that only ``before`` has.
   func fillAfter(_ table: MappedTable) {
     guard table.columns.indices.contains(where: { !after.gives($0) }) else { return }
     let values = table.columns.indices.map { after.gives($0) ? after.string($0) : before.string($0) }
@@ -313,9 +304,7 @@ extension PostgresReplay {
 }
 
 extension RowText {
-  /// The values of all columns as texts; nil for NULL.
   var strings: [String?] { (0..<count).map { string($0) } }
-  /// The row's values as texts, by column index; nil for NULL. Columns for which the row has no value are absent.
   var given: [Int: String?] {
     var values: [Int: String?] = [:]
     for column in 0..<count where gives(column) { values.updateValue(string(column), forKey: column) }

@@ -4,8 +4,7 @@ import PostgresKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension PostgresReplay {
-  /// Alters the target table as a changed rule says, at the first record of the table. If the rows are copied again,
-  /// apply then skips the table's changes until that copy begins. In the mode `history`, it skips none.
+  /// Alters the target table as a changed rule says, at the first record of the table.
   func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     do {
@@ -50,8 +49,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Before a schema change of a table, alters the target table as the table's new rule says. Does not alter a table
-  /// that the source drops.
+  /// Alters the target table as its changed rule says, before a schema change of the table.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given),
       scope.key(try schema(ddl.before).sourceKey) != nil
@@ -60,15 +58,14 @@ extension PostgresReplay {
     try onTable(ddl.before) { _ = try table(ddl.before) }
   }
 
-  /// Removes apply's state of the target table to which a source table's rows went before its rule changed.
   private func leave(_ old: String, for key: String) throws {
     guard let known = tables[old], old != key, scope.key(old) == old else { return }
     try state.removePending(of: known)
     try forget(old)
   }
 
-  /// Alters a table of the catch-up to the schema that it has when a later copy begins. Apply then skips the table's
-  /// records up to that copy.
+  /// Alters a table of the catch-up to the schema with which a later copy begins. Apply skips the table's records
+  /// before that copy.
   func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
     try sink.settle()
     do {
@@ -109,8 +106,7 @@ extension PostgresReplay {
     halt(key, called: name, at: copy)
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table. False if the operator has set a
-  /// policy for rows that are already in that table.
+  /// Returns whether a changed rule sends a table's rows to another target table.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -119,8 +115,7 @@ extension PostgresReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins, to report it after the commit. If a changed rule of the table needed the
-  /// copy, the rule is now in effect. Ignores a copy of single rows, except in the mode `history`.
+  /// Notes that a copy of a table begins, to report it after the commit. A changed rule of the table is now in effect.
   func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number

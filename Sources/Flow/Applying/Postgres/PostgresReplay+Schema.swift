@@ -4,9 +4,9 @@ import PostgresKit
 
 // Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// The longest time that a schema change waits for the lock of its table, in ms; shorter in a catch-up.
+  /// The longest time that a schema change waits for the lock of its table, in ms.
   ///
-  /// During this wait, other sessions that want to use the table must wait too.
+  /// Other sessions that use the table queue up behind it.
   var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
@@ -85,8 +85,8 @@ extension PostgresReplay {
       context: ["table": table.fullName])
   }
 
-  /// Follows a table's rename, creation or drop in apply's state. Returns the table's names there before and after; nil
-  /// if this replay does not apply the table.
+  /// Follows a table's rename, creation or drop. Returns the old and the new name; nil if this replay does not apply
+  /// the table.
   private func follow(
     _ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?
   ) throws -> (old: String, new: String)? {
@@ -113,12 +113,10 @@ extension PostgresReplay {
     return mapping.target
   }
 
-  /// Returns whether apply has no state of a table because it skipped the record that created the table; a copy will
-  /// bring the rows.
+  /// Returns whether apply skipped the record that created the table. A copy then brings the rows.
   private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
 
-  /// Creates a table at its first record, if apply skipped the record that created it. Apply then skips the table's
-  /// changes until its copy begins.
+  /// Creates a table at its first record, if apply skipped the record that created it. A copy then brings the rows.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
     if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }
@@ -154,7 +152,6 @@ extension PostgresReplay {
       goesBothWays: options.goesBothWays(table.schema, table.name))
   }
 
-  /// Updates the table's name in apply's state, after a schema change that was already made in this database.
   private func note(before: TableSchema?, after: TableSchema?, _ old: String, _ new: String) throws {
     defer { forgetShape(new) }
     guard let after else { return try forget(old) }
@@ -219,8 +216,10 @@ extension PostgresReplay {
     try ensureLabels(change.after)
   }
 
-  /// Adds the enum labels that a table needs and the target's types lack. Throws ``Ahead`` if apply must commit the
-  /// labels first, as PostgreSQL cannot use a new label in the transaction that adds it.
+  /// Adds the missing enum labels of a table.
+  ///
+  /// - Throws: ``Ahead`` if the labels must be committed first: PostgreSQL cannot use a label in the transaction that
+  ///   adds it.
   private func ensureLabels(_ mapped: TableSchema) throws {
     let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
       guard try connection.first("SELECT to_regtype($1)", [type]) != nil, try shape.reaches(type) else { return nil }

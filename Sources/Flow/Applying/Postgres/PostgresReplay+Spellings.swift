@@ -5,19 +5,16 @@ import PostgresKit
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether two conditions hold. A unique index of the table may treat different values of the source as
-  /// equal. And all rows of the table were written after the copy in progress began.
+  /// Returns whether the table has only rows of its present copy, and the target may treat different values as equal.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether ``isFilled(_:)`` is true and the present chunk is read for the first time. If a copied row's key
-  /// then exists already, a change has written that row, or the target treats two different keys as equal.
+  /// Returns whether ``isFilled(_:)`` is true and no row of the present chunk was copied before.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
-  /// Returns the encoded key of a row, with the source's values.
   private func sourceKey(_ image: ImageView, _ table: MappedTable) throws -> [UInt8] {
     let values = try image.values()
     var key = ByteWriter(capacity: 64)
@@ -27,7 +24,7 @@ extension PostgresReplay {
 
   // MARK: Rows of the copy
 
-  /// Writes the rows of one COPY statement again, one by one, after some of them collided with rows of the target.
+  /// Writes the rows of one COPY statement again, one by one, after a collision.
   func writePieceAgain(_ table: MappedTable) throws {
     try connection.execute("SAVEPOINT cairn_piece")
     do {
@@ -44,8 +41,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Reads the answers to all statements sent. Returns false if one of them changed another number of rows than
-  /// expected.
   private func readAnswers() throws -> Bool {
     do { try sink.settle() } catch let fault as PostgresSink.Fault where fault.error == nil { return false }
     return true
@@ -61,9 +56,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts ``after``, a copied row.
-  ///
-  /// - Throws: `row-exists` if another row of the copy has the same unique value.
   func insertCopied(_ image: ImageView, _ table: MappedTable) throws {
     if earlyRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
     do {
@@ -80,7 +72,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether the target already has the row in ``after``, with equal values in all columns.
   private func isThereAsItIs(_ table: MappedTable) throws -> Bool {
     before.assign(after.strings)
     defer { before.removeAll() }
@@ -99,10 +90,7 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates a row while its table is copied; ``before`` has its former values. Does nothing if the target lacks the
-  /// row, as the copy brings it.
-  ///
-  /// If the update changes the key and all columns are known, deletes the old row and inserts the new one instead.
+  /// Updates a row while its table is copied. Does nothing if the target lacks the row, as the copy brings it.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)
@@ -124,8 +112,6 @@ extension PostgresReplay {
   static let foldedHint =
     "the source may have two rows whose keys are one value at the target, such as two spellings of a UUID: make them one row there"
 
-  /// Returns the error for a copied row that has the same unique value as another row at the target. Names the other
-  /// row if it is found.
   private func folded(_ image: ImageView, _ table: MappedTable, _ error: PostgresError) -> CairnError {
     let index = table.target.uniqueIndexes.firstIndex { $0.name.hasSameBytes(as: error.constraint) }
     let columns = index.flatMap(table.positions(of:)) ?? table.key
@@ -148,8 +134,6 @@ extension PostgresReplay {
     }.joined(separator: ", ")
   }
 
-  /// Returns, for messages, an earlier row of the same COPY statement that the target treats as equal to this row in
-  /// these columns.
   private func otherRow(than image: ImageView, _ columns: [Int], _ table: MappedTable) throws -> String? {
     let wanted = columns.map { after.string($0) }
     let terms = columns.enumerated().map { place, index in

@@ -6,8 +6,8 @@ import SystemKit
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension PostgresReplay {
-  /// Returns whether to skip a change, because apply executes the statement that made it instead of writing its rows.
-  /// At the statement's first change, executes the statement.
+  /// Returns whether to skip a change, because apply executes the statement that made it. Executes the statement at its
+  /// first change.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -63,8 +63,7 @@ extension PostgresReplay {
     return judged
   }
 
-  /// Returns the table's names and columns at both ends, for executing a statement of the source. Nil unless the target
-  /// has the same rows in the same columns as the source.
+  /// Returns the table's names and columns at both databases. Nil unless both have the same rows and columns.
   private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
     guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -80,8 +79,9 @@ extension PostgresReplay {
         columns: table.columns.map { (name: $0.name, type: $0.type) }))
   }
 
-  /// Executes a statement within a savepoint, and returns the digest of the rows that it wrote. COPY returns these
-  /// rows, so that memory is bounded. The server ends the statement after `milliseconds`.
+  /// Executes a statement within a savepoint, and returns the digest of the rows that it wrote.
+  ///
+  /// COPY returns the rows, so that memory is bounded. `milliseconds` is the time limit.
   private func execute(
     _ plan: ReplayPlan, _ form: ReturnedRows, _ milliseconds: Int64
   ) throws -> StatementDigest {

@@ -8,10 +8,10 @@ import Versions
 // Two-way: rows that applications have written at the target too.
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
-  /// The number of rows or keys that are in memory at a time while apply locks rows, or removes them for a copy.
+  /// The maximum number of rows or keys that are in memory at a time.
   private static let keysMax = 1000
 
-  /// Notes which transactions suspended tables lack. This node then treats these transactions as unseen.
+  /// Notes which transactions suspended tables lack. This node then treats them as not yet known.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }
@@ -23,18 +23,17 @@ extension PostgresReplay {
     desk.inform(watchesRows: true)
   }
 
-  /// Checks, before the commit of a group, whether applications have committed changes of its rows. Apply has locked
-  /// the rows, so no such transaction is still open.
+  /// Checks, before the commit of a group, whether applications have committed changes of its rows.
   ///
-  /// - Throws: ``LocalAhead`` if an application has written one of the rows, or if capture does not confirm in time
-  ///   that it has read all commits.
+  /// - Throws: ``LocalAhead`` if an application has written one of the rows, or if capture does not answer in time.
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
     if let committed = try rowsPassed(desk, stop) { try desk.check(committed: committed) }
     if let number = desk.shared.noteCaptured() { try attempt { try storedReturns.close(by: number) } }
   }
 
-  /// Locks all rows of a transaction before its first change, and reads which of them applications have changed and
-  /// committed. Used if applications repeatedly committed changes of the group's rows before apply's commit.
+  /// Locks all rows of a transaction before its first change, and reads which of them applications have changed.
+  ///
+  /// Used after applications repeatedly wrote the rows before apply's commit.
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
     var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]
@@ -67,8 +66,7 @@ extension PostgresReplay {
     desk.noteLocks()
   }
 
-  /// Returns the target table whose rows must be locked for changes with this schema; nil if the changes go to no
-  /// two-way table with a key.
+  /// Returns the two-way table whose rows must be locked; nil if there is none.
   private func tableToLock(like schema: TableSchema, _ desk: Desk) throws -> MappedTable? {
     guard let key = scope.key(schema.sourceKey), var known = tables[key] else { return nil }
     if let move = desk.move(of: schema) { (known.schema, known.name) = (move.now.namespace, move.now.name) }
@@ -97,7 +95,7 @@ extension PostgresReplay {
     if found != nil { throw move.taken(schema, at: connection.place) }
   }
 
-  /// Replaces a table's former name by its present one in a schema change, if the table was renamed here.
+  /// Replaces a table's former name by its present one in a schema change.
   ///
   /// - Returns: False if the change is the same rename, which is already made here.
   func nameAsNow(_ made: inout ShapeChange, _ move: ColumnsNow.Move, _ desk: Desk, _ key: String) throws -> Bool {
@@ -116,8 +114,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Waits until capture has read all commits of applications, and returns the rows that they wrote; nil if no
-  /// application has committed anything.
+  /// Waits until capture has read all commits of applications, and returns the rows that they wrote. Nil if there was
+  /// no such commit.
   private func rowsPassed(_ desk: Desk, _ stop: StopSignal) throws -> Set<RowName>? {
     guard case .stream(let capture) = desk.shared.local else { return nil }
     try sink.settle()
@@ -134,8 +132,7 @@ extension PostgresReplay {
     return committed
   }
 
-  /// Notes, before the commit of a group that changes no rows, that its transaction is apply's own and not an
-  /// application's.
+  /// Notes, before the commit of a group that changes no rows, that the transaction is apply's own.
   func noteQuiet(_ desk: Desk) throws {
     guard case .stream = desk.shared.local else { return }
     try sink.settle()
@@ -143,17 +140,15 @@ extension PostgresReplay {
     if let transaction { desk.shared.quiet.withLock { $0.note(ours: transaction) } }
   }
 
-  /// Queries which transactions of the server have ended. Stores the number of apply's open transaction in
-  /// ``transaction``.
+  /// Queries which transactions of the server have ended. Sets ``transaction``.
   private func moment() throws -> ServerMoment? {
     let row = try connection.query("SELECT pg_current_snapshot(), pg_current_xact_id_if_assigned()").first
     transaction = row?[1].flatMap { UInt64($0) }
     return row?[0].flatMap { ServerMoment($0) }
   }
 
-  /// Throws ``LocalAhead`` if a group failed and was rolled back because applications wrote to its rows in the
-  /// meantime. Does nothing if apply had locked the rows first, as applications may have written to them only after the
-  /// rollback.
+  /// Throws ``LocalAhead`` if a group was rolled back because applications wrote the same rows. Does nothing if apply
+  /// had locked the rows first.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
     guard !desk.hasLocked, case .stream(let capture) = desk.shared.local else { return }
     guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }
@@ -172,8 +167,7 @@ extension PostgresReplay {
     return committed
   }
 
-  /// Returns whether a change is resolved as a possible conflict when its transaction ends, instead of being written at
-  /// once.
+  /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
   func defers(_ change: ChangeView, _ table: MappedTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     return try resolver.defers(change, schema, table)
@@ -185,8 +179,7 @@ extension PostgresReplay {
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Deletes rows of the target that a copy replaces, except rows that were changed here without the copy's author
-  /// having seen the change.
+  /// Deletes rows that a copy replaces, except rows whose changes here were unknown to the copy's author.
   func removeKnown(
     _ rows: (condition: String, values: [String?]), _ table: MappedTable, _ resolver: RowResolver<PostgresReplay>
   ) throws {
@@ -203,7 +196,7 @@ extension PostgresReplay {
     try connection.execute("CLOSE cairn_known")
   }
 
-  /// Writes waiting rows to their tables if applications have freed their unique values. Uses its own transaction.
+  /// Writes waiting rows to their tables if their unique values are free. Uses its own transaction.
   func lookAtCandidates(_ stop: StopSignal) throws {
     guard let desk, let resolver, desk.shared.mayHaveCandidates else { return }
     try sink.settle()
@@ -227,7 +220,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Deletes old entries of the conflict log if that is due. Called before the commit of a group with conflicts.
+  /// Deletes old entries of the conflict log if that is due.
   func pruneConflicts() throws {
     guard conflicts > 0, let before = pruning.due(clock) else { return }
     try sink.settle()
@@ -284,7 +277,6 @@ extension PostgresReplay: ApplyTarget {
     unchecked.note(table, after)
   }
 
-  /// Returns the foreign keys that reference a table.
   private func referrers(of table: MappedTable) throws -> [Reference] {
     if let referrers = table.referrers { return referrers }
     try sink.settle()

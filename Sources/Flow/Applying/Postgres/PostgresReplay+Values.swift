@@ -4,11 +4,9 @@ import PostgresKit
 
 // Conversion of values for rows, and values that do not fit.
 extension PostgresReplay {
-  /// Converts a row image into texts for PostgreSQL. The misfit policy decides about a value that does not fit its
-  /// column.
+  /// Converts a row image into texts for PostgreSQL. The misfit policy decides about values that do not fit.
   ///
-  /// - Parameter isNew: False for the before image of a change, whose values are converted as they were when apply
-  ///   wrote them.
+  /// - Parameter isNew: False for the before image of a change.
   func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)
@@ -67,8 +65,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether a column's type may become text. A key column may not: rows that are already there keep
-  /// PostgreSQL's text form, so the source's form would not find them.
+  /// Returns whether a column's type may become text. A key column may not, as existing rows keep PostgreSQL's text
+  /// form.
   private func canWiden(_ index: Int, _ table: MappedTable) -> Bool {
     table.state.isCreated && table.columns[index].type.kind != .text && !table.isWholeRow && !table.key.contains(index)
   }
@@ -99,7 +97,6 @@ extension PostgresReplay {
       context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
   }
 
-  /// Returns the hint for the error about a value that does not fit, with the misfit policies that can help.
   private func misfitHint(_ table: MappedTable, _ index: Int) -> String {
     let column = "\(table.source.name).\(table.source.columns[index].name)"
     let mend = "correct the value at the source and copy the table again ('cairn copy APPLY', or --existing overwrite)"
@@ -114,7 +111,6 @@ extension PostgresReplay {
     }
   }
 
-  /// Changes a column's type to text, and keeps its values.
   func widen(_ index: Int, _ table: MappedTable) throws {
     try endPiece()
     try sink.settle()
@@ -145,8 +141,7 @@ extension PostgresReplay {
     if copying === table { copying = nil }
   }
 
-  /// Applies the misfit policies to those values of the new row that the server refuses. Called only while apply sends
-  /// one statement at a time.
+  /// Applies the misfit policies to the values of the new row that the server refuses.
   ///
   /// - Returns: False if the server refuses none.
   /// - Throws: An error that names the value, if the policy is to stop.

@@ -8,13 +8,10 @@ import Versions
 
 /// Reads a trail from one checkpoint on, and writes its transactions to a PostgreSQL target over one connection.
 ///
-/// Rows are sent many at a time. If the target refuses one, the whole group is rolled back. A new replay then applies
-/// the group *carefully*: one transaction and one statement at a time. So an error names its row.
+/// Rows are sent many at a time. If the target refuses one, a new replay sends them one by one, to find the row.
 ///
-/// A table whose schema change cannot be made is suspended. Another replay, a *catch-up*, applies the table's part of
-/// the trail from the table's own checkpoint.
+/// A table whose schema change cannot be made is suspended. A *catch-up*, which is another replay, continues it later.
 final class PostgresReplay {
-  /// The default number of rows after which a group is committed.
   private static let commitRowsUsual = 20_000
   let connection: PostgresConnection
   let name: TrailName
@@ -26,63 +23,54 @@ final class PostgresReplay {
   let sink: PostgresSink
   let isCareful: Bool
   let folder: String
-  /// The conflict handling of two-way replication; nil: one-way.
+  /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: Desk?
-  /// The resolution of conflicts of a two-way apply; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
-  /// The trail's transactions in quarantine; nil: this replay adds none.
+  /// The trail's transactions in quarantine; nil if this replay adds none.
   let shelf: QuarantineShelf?
-  /// The quarantined transaction that this replay retries; nil: the replay continues from the checkpoint.
+  /// The quarantined transaction that this replay retries; nil for any other replay.
   let retried: QuarantinedTransaction?
-  /// The choice of statements that apply executes instead of writing their rows; nil: none, only rows are written.
+  /// The choice of statements that apply executes instead of writing rows; nil: only rows are written.
   let statements: StatementDesk?
   let pruning: ConflictPruning
-  /// Whether the transaction that is being read is skipped: it is in quarantine, or its origin is the target itself.
+  /// Whether the transaction is skipped: it is in quarantine, or its origin is the target itself.
   private var isAside = false
-  /// The last transaction that this replay may read.
   private(set) var limit = UInt64.max
 
-  /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
+  /// The records that the target refuses, by their places in the trail. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// In a catch-up: for each place where a table is suspended, the later copy with which it continues.
+  /// The later copies with which the tables of a catch-up continue, by the places where they are suspended.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
-  /// The last transaction that the replay has begun to read.
   private(set) var number: UInt64
   private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
-  /// The last transaction that was read to its end.
   private var passed: UInt64
   /// The last transaction that the target had applied when this replay began.
   private let wholeNumber: UInt64
-  /// The last transaction that is committed at the target. The present group follows it.
   private(set) var applied: UInt64
   var tables: [NameKey: PostgresTargetState.Table]
-  /// The begin record of the next group, if it was already read; else nil.
   private var ahead: Record?
   /// The suspended tables that a catch-up applies, or that any other replay skips.
   private(set) var waiting: [PostgresTargetState.Waiting]
-  /// In a catch-up: the tables that are suspended again within this group, by their names in apply's state.
+  /// The tables of a catch-up that are suspended again in this group, by their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
-  /// In a catch-up: the last transaction that was applied to all other tables; nil: no other table is suspended.
+  /// The last transaction that was applied to all other tables; nil: no other table is suspended.
   private let heldElsewhere: UInt64?
-  /// The statements that were committed before the transaction that needs them (see ``Ahead``).
+  /// The statements that were committed before the transactions that need them (see ``Ahead``).
   let madeAhead: Set<NameKey>
-  /// The CREATE TABLE scripts of tables that were renamed in this group, by their new names.
   var scripts: [NameKey: String] = [:]
   /// The objects of the server that table definitions from the trail may use.
   var reach: ServerReach
   let own: OwnStatements
-  /// The group's first transaction that was sent to the target; nil: none was sent yet.
+  /// The group's first transaction that was sent to the target; nil: none yet.
   private(set) var head: UInt64?
-  /// The number of groups that this replay has begun.
   private var groupNumber: UInt64 = 0
-  /// The checks of this group's tables whose code, such as triggers, an untrusted role may change.
+  /// The checks of this group's tables whose code an untrusted role may change.
   private var watched: [OwnersWatch] = []
-  /// By table: whether waiting rows may be written to the table in this group.
+  /// Whether waiting rows may be written to a table in this group, by table.
   var judgeable: [NameKey: Bool] = [:]
-  /// PostgreSQL's id (xid) of the group's transaction; nil if it was not queried.
   var transaction: UInt64?
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
@@ -93,37 +81,35 @@ final class PostgresReplay {
   var after = RowText()
   var early = EarlyUpdates()
   var earlyRows = EarlyRows()
-  /// Whether the present chunk repeats rows that may already have been copied.
   var isReread = false
   var held = PostgresHeldRows()
   var unchecked = UncheckedRows()
   var sequences = SequenceUpkeep()
-  /// The table that is being copied. ``copied`` counts its rows so far; ``estimated`` is the expected total.
   var copying: MappedTable?
-  /// The table whose target-only columns are saved while a chunk replaces its rows; nil: none.
+  /// The table whose target-only columns are saved while a chunk replaces its rows.
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for existing rows when a copy of them began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a copy began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
-  /// By the source table's ``TableSchema/plainName``: the transaction in which its copy began, since the last commit.
+  /// The transactions in which copies began since the last commit, by ``TableSchema/plainName``.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
-  /// The number of conflicts that were resolved in the group.
   var conflicts = 0
-  /// Whether apply itself makes the present schema change. False if an operator has already made it.
+  /// Whether apply itself makes the schema change. False if an operator has already made it.
   var isShapeMade = false
-  /// Whether the list of tables that applications may not write has changed since the last commit.
   private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0
-  /// The rows that COPY has sent since the last answer. If the server refuses one, all are sent again one by one.
+  /// The rows that COPY has sent since the last answer, to send them again one by one after an error.
   var piece = ByteWriter(capacity: 1 << 16)
   var pieceTable: MappedTable?
 
-  /// Reads apply's state, and opens the trail. `catchUp`: the suspended tables to apply; nil: all others.
-  /// `heldElsewhere`: see the property. Throws ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of
-  /// another trail, or the next part of this one is purged.
+  /// Reads apply's state, and opens the trail.
+  ///
+  /// - Parameter catchUp: The suspended tables to apply; nil: all others.
+  /// - Throws: ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of another trail, or the next segment
+  ///   is purged.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<NameKey>,
@@ -167,7 +153,6 @@ final class PostgresReplay {
       waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, scope: options.scope)
   }
 
-  /// Reads apply's state again, between groups, after another replay has changed it.
   func reload() throws {
     tables = try state.tables()
     changedRules.leave(progress.snapshot.rulesAdopted)
@@ -179,14 +164,12 @@ final class PostgresReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Whether a requested copy has not begun yet.
   var awaitsCopies: Bool {
     options.askedBehind > 0 && applied <= options.askedBehind || tables.values.contains(where: \.isAwaited)
   }
 
   // MARK: Groups
 
-  /// The place where a catch-up suspends its table again: the table's name there, the record, the checkpoint before it.
   private struct Halt {
     let place: String
     let from: Position
@@ -196,14 +179,15 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a header's clock is too far in the future. Only one-way, not in a catch-up or retry.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isCatchUp, retried == nil else { return }
     try gate.check(header)
   }
 
   /// Applies the available transactions in one commit: at most `count`, and none after transaction `limit`. Returns
-  /// false if there are none. After an error, only ``abandon()`` may be called.
+  /// false if there are none.
+  ///
+  /// After an error, only ``abandon()`` may be called.
   func applyAvailable(
     _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isCatchUpDone: Bool = false
   ) throws -> Bool {
@@ -283,8 +267,10 @@ final class PostgresReplay {
     }
   }
 
-  /// Begins a group with its applied note. The note comes first, as capture recognizes apply's transaction by it.
-  /// `number`: the note's transaction; 0 for a group without changes, so that no two databases exchange notes for ever.
+  /// Begins a group with its applied note, by which capture recognizes apply's transaction.
+  ///
+  /// - Parameter number: The transaction in the note; 0 if the group has no changes. Without the 0, two databases would
+  ///   exchange notes for ever.
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
@@ -296,7 +282,6 @@ final class PostgresReplay {
     try sink.queue(own.message, [note.text])
   }
 
-  /// Returns the applied note of a group, with the last transaction before the first one that is not wholly applied.
   private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
     let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
     return AppliedNote(
@@ -308,7 +293,7 @@ final class PostgresReplay {
     return try ahead ?? reader.next()
   }
 
-  /// Returns the applied note for a catch-up's commit, with the last transaction that all tables then have.
+  /// Returns the applied note of a catch-up's commit: the last transaction that all tables then have.
   private func catchUpNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
     let known = held.reduce(last.number, min)
@@ -316,11 +301,11 @@ final class PostgresReplay {
       trail: name.description, id: reader.id, number: known, clock: last.clock, position: reader.position)
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: no
-  /// transaction is missing.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if none is
+  /// missing.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
-  /// The value of ``heldThrough`` if the suspended tables in ``waiting`` are not counted.
+  /// The value of ``heldThrough`` without the suspended tables in ``waiting``.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
@@ -409,7 +394,7 @@ final class PostgresReplay {
     { throw state.moved(name) }
   }
 
-  /// Moves the checkpoints of the catch-up's tables. If `isDone`, ends their suspension, as they have caught up.
+  /// Moves the checkpoints of the catch-up's tables. If `isDone`, ends their suspension.
   private func moveCatchUp(to reached: Checkpoint, isDone: Bool) throws {
     for (key, halt) in halted {
       guard let index = waiting.firstIndex(where: { $0.source.nameKey == key }) else { continue }
@@ -433,10 +418,8 @@ final class PostgresReplay {
     .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
   }
 
-  /// The position up to which the target has durably applied the trail.
   var position: Position { (checkpoint ?? options.begin.checkpoint)?.position ?? .start }
 
-  /// Advances the sequences of identity columns to the highest keys. Called at the trail's end and when apply ends.
   func keepUpIdentities(isLast: Bool) throws { try sequences.keepUp(connection, isLast: isLast) }
 
   func abandon() { sink.abandon() }
@@ -492,7 +475,6 @@ final class PostgresReplay {
     }
   }
 
-  /// Reads a record of a skipped transaction. A schema record removes the cached table that has the same schema id.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
@@ -515,7 +497,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the table of a refused record, or continues it with a later copy if ``overtaken`` has one.
+  /// Suspends the table of a refused record, or continues the table with a later copy.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -540,7 +522,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Skips the records of one of the catch-up's tables up to a later copy of the table.
+  /// Skips the records of a table up to a later copy of the table.
   func halt(_ key: String, called name: String, at copy: LaterCopy) {
     halted[key] = Halt(
       place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
@@ -548,7 +530,6 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Runs a body. Each time a column's type must become text, alters the column and runs the body again.
   private func again(_ body: () throws -> Void) throws {
     while true {
       do { return try body() } catch let widening as Widening {
@@ -569,7 +550,6 @@ final class PostgresReplay {
     return schema
   }
 
-  /// Returns the table with a schema id in the present segment; nil if this replay does not apply the table.
   func table(_ id: UInt64) throws -> MappedTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
@@ -586,7 +566,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Queues the check that a table's code, such as triggers, is unchanged: once per group, before the first row.
+  /// Queues the check that a table's code is unchanged: once per group, before the first row.
   func look(_ watch: OwnersWatch) throws {
     guard head != nil, watch.isDue(in: groupNumber) else { return }
     try endPiece()
@@ -594,16 +574,16 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// Queues the check that the names of the group's tables still refer to the tables whose code was checked. Leaves out
-  /// tables that a schema change has removed from the cache: they were checked before that change.
+  /// Queues the check that the names of the group's tables still mean the tables whose code was checked.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
     for watch in watched where known.contains(ObjectIdentifier(watch)) { try watch.prove(sink) }
   }
 
-  /// Throws `owners-code` if code of an untrusted role would run when a table of the target is written.
-  /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked against changes now.
+  /// Throws `owners-code` if code of an untrusted role would run when the table is written.
+  ///
+  /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
     let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
     guard code.openness != .closed else { return }
@@ -625,8 +605,7 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Returns whether waiting rows may be written to a table: not if that would run code of an untrusted role. Looked up
-  /// once in each group.
+  /// Returns whether waiting rows may be written to a table: not if that would run code of an untrusted role.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
@@ -642,7 +621,6 @@ final class PostgresReplay {
     return isTrusted
   }
 
-  /// Returns the cached table if it was opened with this schema of the trail; else nil.
   func openTable(_ key: String, given schema: TableSchema) -> MappedTable? {
     byKey[key].flatMap { $0.given == schema ? $0 : nil }
   }
@@ -707,8 +685,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Returns the table extended by the columns that only the target has; nil if there are no such columns. Looked up
-  /// once in each group.
+  /// Returns the table extended by the columns that only the target has; nil if there are none.
   func wide(_ table: MappedTable) throws -> MappedTable? {
     if let wider = table.wider, wider.since == applied { return wider.table }
     try sink.settle()
@@ -741,7 +718,9 @@ final class PostgresReplay {
 
   // MARK: Tables that the target cannot have
 
-  /// Returns whether the target can have a table with this schema and name. `key`: the table's name in apply's state.
+  /// Returns whether the target can have a table with this schema and name.
+  ///
+  /// - Parameter key: The table's name in apply's state.
   func fits(_ schema: TableSchema, _ key: String) -> Bool {
     guard let mapped = try? TableMapping(schema, to: .postgres, names: options.names).target else { return false }
     return !tables.contains {
@@ -750,7 +729,6 @@ final class PostgresReplay {
     }
   }
 
-  /// Returns the next schema of the table in the trail that the target can have; nil if there is none so far.
   func laterShape(of schema: TableSchema, _ key: String) throws -> LaterShape? {
     try LaterShape.find(
       of: schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
@@ -758,21 +736,19 @@ final class PostgresReplay {
     ) { fits($0, key) }
   }
 
-  /// Returns whether the trail has a copy of the whole table after the present record.
   func isCopiedLater(_ schema: TableSchema) throws -> Bool {
     try LaterShape.isCopied(
       schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres)
   }
 
-  /// Returns whether a row of the table may be missing or differ because a later copy in the trail corrects it.
+  /// Returns whether a later copy in the trail corrects a missing or different row of the table.
   func excuses(_ table: MappedTable) throws -> Bool {
     try LaterShape.excuses(
       table.given, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres)
   }
 
-  /// Returns the columns of a schema that apply can write; nil if the source drops the table before the schema fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
@@ -780,8 +756,7 @@ final class PostgresReplay {
     return later.part(of: schema) ?? .init(schema)
   }
 
-  /// Returns which rows of a table belong to the trail. Throws if some belong to another trail too. But if an older
-  /// version of Cairn allowed this and no copy begins, only gives a notice.
+  /// Returns which rows of a table belong to the trail. Throws if some of them also belong to another trail.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {
@@ -798,7 +773,6 @@ final class PostgresReplay {
     return claim
   }
 
-  /// Stores apply's state of a new table. Throws `name-collision` if another source table has the same target name.
   func register(
     _ key: String, _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table,
     isSaved: Bool = true
@@ -834,7 +808,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Stores a new name that the source gave a suspended table. The target's table is renamed later, in the catch-up.
+  /// Stores a new name that the source gave a suspended table. The target's table is renamed later.
   func renameWaiting(_ old: String, to new: String, name: String) throws {
     try sink.settle()
     if waiting.contains(where: { $0.source.hasSameBytes(as: new) }) {
@@ -849,22 +823,19 @@ final class PostgresReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Clears the cache of all tables, so that each is read again before it is written.
   func forgetShapes() {
     byKey.removeAll()
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Removes a table from the cache, so that it is read again before it is written.
   func forgetShape(_ key: String) {
     byKey[key] = nil
     bySchema.removeAll(keepingCapacity: true)
   }
 }
 
-/// The error for a record that the target refuses, such as a schema change. The table of the record must be suspended.
+/// The error for a record that the target refuses, such as a schema change. The record's table must be suspended.
 struct SchemaStop: Error {
-  /// The name of the table in apply's state.
   let key: String
   let position: Position
   let error: CairnError
@@ -872,7 +843,7 @@ struct SchemaStop: Error {
   var isLocked = false
 }
 
-/// The error that names statements to commit before the transaction that needs them, such as new labels of an enum.
+/// The error that names statements to commit before the transaction that needs them, such as new enum labels.
 struct Ahead: Error {
   let statements: [String]
 }

@@ -4,8 +4,9 @@ import PostgresKit
 
 // Indexes and foreign keys that are created after the rows of their tables are copied.
 extension PostgresShape {
-  /// Creates those indexes of a table that were put off until its rows are copied. `cairn.pending` stores only their
-  /// names, so their definitions come from the table's present schema in the trail.
+  /// Creates the indexes of a table that had to wait until its rows were copied.
+  ///
+  /// `cairn.pending` stores only their names; the trail has their definitions.
   func makeIndexes(_ table: PostgresTargetState.Table, of mapped: TableSchema, _ sink: PostgresSink) throws {
     for pending in try state.pending(.index) where pending.schema == table.schema && pending.table == table.name {
       guard let object = mapped.objects.first(where: { $0.name.utf8.elementsEqual(pending.name.utf8) }) else {
@@ -100,8 +101,9 @@ extension PostgresShape {
     try state.remove(pending)
   }
 
-  /// Drops the foreign keys by which tables that Cairn created reference this table, and stores them in `cairn.pending`
-  /// to be created later.
+  /// Drops the foreign keys that reference this table, and stores them in `cairn.pending`.
+  ///
+  /// Only foreign keys of tables that Cairn created are dropped.
   func setReferencesAside(_ table: PostgresTargetState.Table) throws {
     let rows = try connection.query(
       PendingForeignKey.ofReferences, ["\(table.schema.quotedName).\(table.name.quotedName)"])

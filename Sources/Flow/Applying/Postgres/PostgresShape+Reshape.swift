@@ -10,9 +10,8 @@ extension PostgresShape {
     let before: TableSchema
     let after: TableSchema
     let isRefreshed: Bool
-    /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end takes the other end's default for a column that both ends of a two-way table have added.
+    /// Whether this database takes the other one's default for a column that both have added (two-way).
     var yieldsDefaults = false
     var name: String { source.after.fullName }
     var phrases: [String] {
@@ -20,7 +19,7 @@ extension PostgresShape {
     }
   }
 
-  /// Makes a schema change at the target as far as the policy allows. Returns apply's state of the table after it.
+  /// Makes a schema change at the target as far as the policy allows. Returns the new state of the table.
   func make(
     _ change: Change, _ known: PostgresTargetState.Table, _ policy: DDLPolicy, _ right: SchemaRight,
     _ sink: PostgresSink
@@ -85,8 +84,7 @@ extension PostgresShape {
     return moved
   }
 
-  /// Returns whether the change is not yet made at the target: the table and its columns have their former names, and
-  /// the new names are free.
+  /// Returns whether the change is not yet made: the table and its columns have their former names.
   func isOpen(_ change: Change, _ known: PostgresTargetState.Table) throws -> Bool {
     func has(_ schema: TableSchema) -> Bool {
       known.schema.hasSameBytes(as: schema.namespace) && known.name.hasSameBytes(as: schema.name)
@@ -101,8 +99,7 @@ extension PostgresShape {
 
   // MARK: By the operator
 
-  /// Returns a description of what the operator still has to change so that the target's table matches the source's;
-  /// nil: nothing.
+  /// Returns what the operator still has to change so that the target's table fits; nil: nothing.
   private func whatIsMissing(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     guard let table = try read(known) else { return "there is no such table" }
     do { _ = try checked(change.source.after, change.after, strictly(known)) } catch let error as CairnError
@@ -141,8 +138,7 @@ extension PostgresShape {
     return nil
   }
 
-  /// Throws `schema-stopped` if the target already has a column with a new column's name, and its type cannot hold all
-  /// values of the new column.
+  /// Throws `schema-stopped` if the target already has a new column's name with a type that cannot hold all its values.
   private func checkOwnTypes(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ refusal: SchemaRefusal
   ) throws {
@@ -163,11 +159,7 @@ extension PostgresShape {
     }
   }
 
-  /// Throws `schema-stopped` if an operator has already added a column that the source adds, and rows have wrong values
-  /// in it. If only this trail writes to the table, each value must be the source's default.
-  ///
-  /// If other trails or applications write to it too, a value may be theirs. Then two values are wrong: NULL, if the
-  /// source has a default; and the target's own default, if this end takes over the source's default.
+  /// Throws `schema-stopped` if an operator has already added a column that the source adds, with wrong values.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(
@@ -205,7 +197,6 @@ extension PostgresShape {
     }
   }
 
-  /// Returns a copy of a table's state that says that an operator created the table, so that checks are strict.
   private func strictly(_ known: PostgresTargetState.Table) -> PostgresTargetState.Table {
     var table = known
     table.isCreated = false
@@ -254,8 +245,6 @@ extension PostgresShape {
     return refusal.error("the server refuses it: \(text)\(why ?? "")", table: change.name)
   }
 
-  /// Returns the names of the columns that only the target has, for messages. Nil unless some row has a value in one of
-  /// them.
   private func ownValues(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     let names = Set((change.before.columns + change.after.columns).map(\.name.nameKey))
     let own =
@@ -267,8 +256,7 @@ extension PostgresShape {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Updates the indexes and foreign keys in `cairn.pending` after a change of their table: stores the table's new
-  /// name, and removes those that the source has dropped.
+  /// Updates the indexes and foreign keys in `cairn.pending` after a rename or other change of their table.
   private func movePending(
     _ known: PostgresTargetState.Table, _ moved: PostgresTargetState.Table, _ change: Change
   ) throws {
@@ -301,7 +289,6 @@ extension PostgresShape {
 }
 
 extension PostgresAlteration.Target {
-  /// Reads a table of the target from the server's catalog; nil if there is no such table.
   static func read(_ table: PostgresTargetState.Table, _ connection: PostgresConnection) throws -> Self? {
     guard let there = try PostgresTargetTable.read(table.schema, table.name, connection) else { return nil }
     let name = "\(table.schema.quotedName).\(table.name.quotedName)"
@@ -336,7 +323,6 @@ extension PostgresAlteration.Target {
       }, indexes: indexes.map { .init(name: $0[0] ?? "", text: $0[1] ?? "") })
   }
 
-  /// Parses a JSON array of names; empty for any other text.
   private static func names(_ json: String?) -> [String] {
     guard let json, case .list(let list)? = try? JSONReader.read(Array(json.utf8)) else { return [] }
     return list.compactMap { if case .text(let name) = $0 { name } else { nil } }
@@ -344,8 +330,7 @@ extension PostgresAlteration.Target {
 }
 
 extension PostgresTargetTable.Column {
-  /// The SQL term by which the column is compared with a literal. Nil if its type has no equality operator, or a
-  /// user-defined one.
+  /// The SQL term that compares the column with a literal; nil if its type has no built-in equality.
   fileprivate var comparable: String? {
     if hasEquality { return name.quotedName }
     return ["json", "xml"].contains(castType) ? "\(name.quotedName)::text" : nil

@@ -4,8 +4,8 @@ import PostgresKit
 
 // User-defined types of a table's columns, which other tables may use too.
 extension PostgresShape {
-  /// Returns the user-defined types that a schema change may alter. A catch-up leaves out types that were already
-  /// altered for other tables.
+  /// Returns the user-defined types that a schema change may alter. A catch-up leaves out types that are already
+  /// altered.
   func types(of change: Change) throws -> [PostgresUserType] {
     let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
     let there = try Set((before + after).map(\.name.nameKey)).sorted().compactMap {
@@ -18,8 +18,7 @@ extension PostgresShape {
     }
   }
 
-  /// Returns the reason why a schema change must not alter types, for example because tables that Cairn did not create
-  /// use them; nil if it may.
+  /// Returns the reason why a schema change must not alter these types; nil if there is none.
   func objection(_ types: [String], _ known: PostgresTargetState.Table) throws -> String? {
     for type in types {
       let other = try users(of: type).first { user in
@@ -33,10 +32,9 @@ extension PostgresShape {
     return nil
   }
 
-  /// Alters composite types as a new table needs them, if they still have the attributes that an earlier table needed.
+  /// Alters composite types as a new table needs them, if they still have the attributes of an earlier table.
   ///
-  /// Throws if another table uses such a type, so that the operator decides. In a catch-up, tables that Cairn created
-  /// do not count as users: they may already have a later schema.
+  /// Throws if another table uses such a type.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
     for wanted in PostgresUserType.all(of: mapped) {
       guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),
@@ -58,12 +56,9 @@ extension PostgresShape {
     }
   }
 
-  /// Throws `schema-stopped` if statements about a table would use a type that can hold code of an untrusted role. That
-  /// is a domain or composite type of such a role, or a type with a function or cast of such a role.
+  /// Throws `schema-stopped` if statements about a table would use a type that can hold code of an untrusted role.
   ///
-  /// The server runs the CHECKs of domains, casts and functions of ranges with the rights of the session. It does so
-  /// when it adds a column with a default, changes a type, or builds an index. A role can add a CHECK or column to its
-  /// own type at any time, so every type of such a role is refused.
+  /// The server runs CHECKs of domains and functions of types with the rights of the session.
   ///
   /// - Parameter table: The table at the target. If it exists, its present types are checked too.
   func checkTypes(
@@ -97,8 +92,6 @@ extension PostgresShape {
     )
   }
 
-  /// Returns the query that finds code of untrusted roles in the types of table `$1`, and in the types listed in
-  /// `names`.
   private static func foreignTypes(_ names: String) -> String {
     """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
@@ -138,7 +131,7 @@ extension PostgresShape {
     """
   }
 
-  /// Returns a composite type whose attributes at the source no longer match the target's; nil if all match.
+  /// Returns a composite type whose attributes at the source differ from the target's; nil if there is none.
   func unfitType(_ change: Change) throws -> String? {
     for wanted in PostgresUserType.all(of: change.after) where !PostgresUserType.all(of: change.before).contains(wanted)
     {
@@ -151,8 +144,7 @@ extension PostgresShape {
     return nil
   }
 
-  /// Returns a type that the schema change alters and that is still unchanged at the target; nil if there is none. The
-  /// operator must alter this type.
+  /// Returns a type that the schema change alters and that the operator must alter at the target. Nil if there is none.
   func unchangedType(_ change: Change) throws -> String? {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {
@@ -164,15 +156,15 @@ extension PostgresShape {
     return nil
   }
 
-  /// Returns whether apply may alter an existing type. If the setting `tables` limits the apply, it must include every
-  /// table that uses the type, and at least one table must use the type.
+  /// Returns whether apply may alter an existing type.
+  ///
+  /// If the setting `tables` limits the apply, it must include every table that uses the type.
   func reaches(_ type: String) throws -> Bool {
     if scope.isOpen { return true }
     let users = try users(of: type)
     return !users.isEmpty && users.allSatisfy { scope.verdict($0.schema, $0.name, in: .postgres) == .allowed }
   }
 
-  /// Returns whether apply may run a statement that renames a label of one of the table's types.
   func reaches(labelOf statement: String, in mapped: TableSchema) throws -> Bool {
     if scope.isOpen { return true }
     let type = PostgresUserType.all(of: mapped).first { statement.hasPrefix("ALTER TYPE \($0.name) RENAME VALUE ") }
@@ -183,7 +175,6 @@ extension PostgresShape {
     tables.values.contains { $0.isCreated && ($0.schema, $0.name) == user }
   }
 
-  /// Returns the tables that have a column of the type, or of a type that contains it.
   private func users(of type: String) throws -> [(schema: String, name: String)] {
     try connection.query(
       """
@@ -205,7 +196,6 @@ extension PostgresShape {
 }
 
 extension PostgresUserType {
-  /// Reads the user-defined type with this name; nil if there is none that can be altered.
   static func read(_ name: String, _ connection: PostgresConnection) throws -> PostgresUserType? {
     let found = try connection.query(
       """

@@ -2,21 +2,17 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Makes schema changes at a PostgreSQL target: creates, drops, renames and alters tables. Indexes and foreign keys
-/// follow after the rows.
+/// Makes schema changes at a PostgreSQL target. Indexes and foreign keys follow after the rows are copied.
 ///
-/// Throws `schema-stopped` for changes that the operator must decide or that the server refuses. The table is then
-/// suspended.
+/// Throws `schema-stopped` for changes that the operator must decide or that the server refuses.
 struct PostgresShape {
   let connection: PostgresConnection
   let state: PostgresTargetState
   let progress: ApplyProgress
   let tables: [NameKey: PostgresTargetState.Table]
-  /// The suspended tables, by ``TableSchema/sourceKey``. No foreign keys to these tables are created yet.
+  /// The suspended tables, by ``TableSchema/sourceKey``. Foreign keys to these tables wait.
   let waiting: Set<NameKey>
-  /// Whether the changes are made in a catch-up, while other tables already have later schemas.
   let isCatchUp: Bool
-  /// The tables of the target that the trail may write.
   var scope = TargetScope()
 
   func read(_ table: PostgresTargetState.Table) throws -> PostgresTargetTable? {
@@ -25,8 +21,7 @@ struct PostgresShape {
 
   // MARK: Create and drop
 
-  /// Creates a table without its indexes and foreign keys, which are created after its rows are copied. If the table
-  /// already exists, checks that it fits the source, except under the policy `ignore`.
+  /// Creates a table without its indexes and foreign keys. If the table already exists, checks that it fits the source.
   ///
   /// - Returns: False if the table already exists, or if the policy is `ignore`.
   func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
@@ -65,10 +60,9 @@ struct PostgresShape {
     return true
   }
 
-  /// If this database is captured too, adds a new table to Cairn's publications, so that the table need not be copied
-  /// later.
+  /// Adds a new table to Cairn's publications in a database that is captured too.
   ///
-  /// Skips a table without a primary key, because PostgreSQL refuses updates of such a table once it is published.
+  /// Skips a table without a primary key: PostgreSQL would refuse its updates.
   private func publish(_ table: TableSchema) throws {
     let name = table.qualifiedName
     let publications = try connection.query(
@@ -114,8 +108,7 @@ struct PostgresShape {
 
   // MARK: What is there
 
-  /// Reads the target's table, and checks that it has every column, can hold the source's values, and has the source's
-  /// keys.
+  /// Reads the target's table and checks that it can hold the source's rows and has its keys.
   ///
   /// - Throws: `schema-stopped` if the table fails the check.
   func checked(
@@ -169,8 +162,8 @@ struct PostgresShape {
     return table
   }
 
-  /// Returns, under the policy `ignore`, the columns that the target's table has; nil if there is no such table. Gives
-  /// a notice about the columns that it lacks.
+  /// Returns the source's columns that the target's table has; nil if there is no such table. Used for the policy
+  /// `ignore`.
   func columnsThere(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws -> [Int]? {
     guard let table = try read(known) else {
       progress.note("table \(mapped.fullName) is left out: the target lacks it, and 'ddl' is ignore")
@@ -187,8 +180,6 @@ struct PostgresShape {
     }
   }
 
-  /// Returns the error for a column that the target lacks: the policy `ignore` did not add it, or an operator dropped
-  /// it.
   private func lacking(
     _ column: String, _ table: PostgresTargetTable, _ mapped: TableSchema, goesBothWays: Bool
   ) -> CairnError {

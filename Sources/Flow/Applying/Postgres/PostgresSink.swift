@@ -1,49 +1,45 @@
 import Changes
 import PostgresKit
 
-/// Sends the statements for many rows before it reads the answers. Changes of the same form are sent as one statement
-/// with arrays, or by COPY (see ``RowBatch``); others one by one.
+/// Sends the statements for many rows before it reads the answers. Similar changes are sent together (see
+/// ``RowBatch``).
 ///
-/// Statements have succeeded only when ``settle()`` returns: it reads every answer, and checks the number of rows of
-/// each. Memory is bounded: a batch is sent at 2 MiB, and at most two are in progress.
+/// Statements have succeeded only when ``settle()`` returns. Memory is bounded.
 final class PostgresSink {
-  /// The failure of a statement: the server refused it, or it changed another number of rows than expected. The group
-  /// is then applied again, one statement at a time, to find the row.
+  /// The failure of a statement: the server refused it, or it changed an unexpected number of rows.
+  ///
+  /// The group is then applied again, one statement at a time.
   struct Fault: Error {
-    /// The server's error; nil if a statement changed an unexpected number of rows.
     let error: PostgresError?
   }
 
   private static let statementsMax = 500
   private static let bytesMax = 1 << 20
   private static let batchBytesMax = 2 << 20
-  /// The most rows of one statement with arrays.
+  /// The maximum number of rows of one statement with arrays.
   private static let arrayRowsMax = 2000
-  /// The least number of rows with the same statement form for which a batch uses one statement with arrays.
+  /// The minimum number of similar rows for which one statement with arrays is used.
   private static let manyMin = 16
   private static let copyMin = 48
-  /// The number of inserts at which a batch that has only inserts is sent without waiting for more.
+  /// The number of inserts at which a batch that has only inserts is sent.
   private static let directMin = 256
   private static let changesBetweenFlushes = 64
-  /// The number of bytes of COPY lines that may wait in memory for the server.
+  /// The maximum number of bytes of COPY lines that wait in memory for the server.
   private static let unsentBytesMax = 2 << 20
   private static let preparedMax = 400
   private static let any: Int64 = -1
 
   let connection: PostgresConnection
   private var isPiping = false
-  /// The numbers of rows that queued statements must change. ``pushed`` has the numbers for statements already sent.
   private var expected: [Int64] = []
   private var pushed: [[Int64]] = []
   private var bytes = 0
   private var parameters: [PostgresParameter] = []
   private var prepared: [PostgresStatement] = []
 
-  /// The batches of tables that have changes to send.
   private var batches: [RowBatch] = []
   private var batchBytes = 0
   private var arrays = PostgresArrays()
-  /// A reusable row buffer; ``one``, ``other`` and ``none`` are such buffers.
   private final class Kept { var row = RowText() }
   private let (one, other, none) = (Kept(), Kept(), Kept())
   private var copying: MappedTable?
@@ -56,7 +52,7 @@ final class PostgresSink {
 
   // MARK: Rows
 
-  /// Queues a statement that must change `count` rows; nil: any number. First sends the table's earlier changes.
+  /// Queues a statement that must change `count` rows; nil: any number.
   func queue(
     _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
     expecting count: Int64?
@@ -66,7 +62,6 @@ final class PostgresSink {
     try send(statement, before, after, expecting: count)
   }
 
-  /// Queues an insert that fails if the key exists. Adds it to the table's open COPY if nothing else is queued.
   func insert(_ row: borrowing RowText, into table: MappedTable) throws {
     if batches.isEmpty, copying === table { return try copy(row, into: table) }
     try change(table) {
@@ -78,14 +73,12 @@ final class PostgresSink {
     }
   }
 
-  /// Queues an update of one row that does not change its key.
   func update(
     _ before: borrowing RowText, _ after: borrowing RowText, of table: MappedTable, set: ColumnMask, checks: ColumnMask
   ) throws {
     try change(table) { $0.update(before, after, set: set, checks: checks) }
   }
 
-  /// Queues a delete of one row.
   func delete(_ row: borrowing RowText, of table: MappedTable, checks: ColumnMask) throws {
     try change(table) { $0.delete(row, checks: checks) }
   }
@@ -107,12 +100,10 @@ final class PostgresSink {
     if changeCount % Self.changesBetweenFlushes == 0 { try keepServerBusy() }
   }
 
-  /// Sends the queued statements early, so that the server works while apply collects more rows.
   private func keepServerBusy() throws {
     if copying != nil || !pushed.isEmpty { try connection.tryFlush("pipeline") }
   }
 
-  /// Queues a row as a line of COPY, and begins the COPY if necessary.
   func copy(_ row: borrowing RowText, into table: MappedTable) throws {
     if copying !== table { try beginCopy(table) }
     row.appendLine(to: &lines)
@@ -121,7 +112,7 @@ final class PostgresSink {
 
   // MARK: Batches
 
-  /// Sends all batches: deletes and updates first, as a COPY for inserts can start only after all earlier answers.
+  /// Sends all batches. Inserts come last, as a COPY can start only after all earlier answers.
   private func sendBatches() throws {
     try endCopy()
     let batches = self.batches
@@ -142,7 +133,6 @@ final class PostgresSink {
     batches.removeAll { $0 === batch }
   }
 
-  /// Sends the deletes of a batch, then its updates. Changes with the same statement form are sent together.
   private func sendChanges(_ batch: RowBatch) throws {
     var groups = [[Int]](repeating: [], count: batch.shapes.count)
     for (index, entry) in batch.entries.enumerated() { groups[entry.shape].append(index) }
@@ -238,7 +228,6 @@ final class PostgresSink {
     prepared.append(statement)
   }
 
-  /// Queues a statement of apply itself, such as COMMIT.
   func queue(_ statement: PostgresStatement, _ values: [String?] = []) throws {
     try sendBatches()
     try pipeIfNeeded()
@@ -251,7 +240,6 @@ final class PostgresSink {
     expected.append(Self.any)
   }
 
-  /// Queues statements of apply itself and reads all answers. If one fails, the server skips those after it.
   func run(_ statements: [(PostgresStatement, [String?])]) throws {
     for (statement, values) in statements { try queue(statement, values) }
     try drain()
@@ -260,7 +248,6 @@ final class PostgresSink {
 
   // MARK: Answers
 
-  /// Flushes the queued statements to the server. If more than two flushes are unanswered, reads the oldest answers.
   private func push() throws {
     guard !expected.isEmpty else { return }
     try connection.pushPipeline()
@@ -272,7 +259,6 @@ final class PostgresSink {
     try answered(wanted) { try connection.readAnswers(wanted.count, $0) }
   }
 
-  /// Sends everything queued and reads all answers. Afterwards, the connection can run any statement.
   func settle() throws {
     try sendBatches()
     try endCopy()
@@ -290,7 +276,7 @@ final class PostgresSink {
     try connection.exitPipeline()
   }
 
-  /// Reads all answers and drops the prepared statements, so that another sink can use the connection between groups.
+  /// Reads all answers and drops the prepared statements, so that another sink can use the connection.
   func rest() throws {
     try settle()
     guard !prepared.isEmpty else { return }
@@ -320,7 +306,6 @@ final class PostgresSink {
     if isWrong { throw Fault(error: nil) }
   }
 
-  /// Wraps an error that a row may have caused into a ``Fault``; returns any other error unchanged.
   private static func fault(_ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : Fault(error: error)
   }
@@ -338,7 +323,6 @@ final class PostgresSink {
     lines.removeAll()
   }
 
-  /// Counts a row that was added to the COPY buffer, and sends the buffer if it is full.
   private func copyLine() throws {
     copied += 1
     guard lines.count >= 1 << 16 else { return }
@@ -363,7 +347,6 @@ final class PostgresSink {
 
   // MARK: One at a time
 
-  /// Runs a statement in a savepoint, so that an error leaves the transaction open. Returns the number of changed rows.
   func run(
     _ statement: PostgresStatement, _ before: borrowing RowText, _ after: borrowing RowText
   ) throws -> Int64 {
@@ -371,7 +354,6 @@ final class PostgresSink {
     return try attempt { try connection.run(statement.sql, statement.strings(before, after)) }
   }
 
-  /// Runs a statement in a savepoint, and returns its result rows.
   func rows(
     _ statement: PostgresStatement, _ before: borrowing RowText, _ after: borrowing RowText
   ) throws -> [[String?]] {
@@ -379,7 +361,7 @@ final class PostgresSink {
     return try attempt { try connection.query(statement.sql, statement.strings(before, after)) }
   }
 
-  /// Runs `body` in a savepoint: a server error undoes what `body` did, and nothing else.
+  /// Runs `body` in a savepoint. A server error undoes only what `body` did.
   func attempt<T>(_ body: () throws -> T) throws -> T {
     try settle()
     try connection.execute("SAVEPOINT cairn_one")
@@ -393,7 +375,7 @@ final class PostgresSink {
     }
   }
 
-  /// Rolls back all work in progress. Afterwards, this sink cannot be used; the connection can, unless it is lost.
+  /// Rolls back all work in progress. Afterwards, this sink cannot be used.
   func abandon() {
     guard connection.isUsable else { return }
     if copying != nil { _ = try? connection.endCopy(giveUp: "given up") }

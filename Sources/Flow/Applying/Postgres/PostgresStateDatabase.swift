@@ -1,8 +1,7 @@
 import Changes
 import PostgresKit
 
-/// Access to Cairn's own tables in a PostgreSQL database, which are in the schema `cairn`. No other query may be in
-/// progress on the connection.
+/// Access to Cairn's own tables in a PostgreSQL database. No other query may be in progress on the connection.
 struct PostgresStateDatabase: StateDatabase {
   let connection: PostgresConnection
 
@@ -39,7 +38,7 @@ struct PostgresStateDatabase: StateDatabase {
 
   func transaction<Result>(_ body: () throws -> Result) throws -> Result { try connection.transaction { try body() } }
 
-  /// Does nothing: in this PostgreSQL session, triggers fire and foreign keys are checked by default.
+  /// Does nothing: in this session, triggers fire and foreign keys are checked by default.
   func actAsApplication() {}
 
   func turn(_ row: TurnedRow, to version: ConflictRow?) throws {
@@ -77,21 +76,17 @@ struct PostgresStateDatabase: StateDatabase {
 }
 
 extension ConflictLog {
-  /// Opens the conflict log of a PostgreSQL target.
   package init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
 }
 
 extension QuarantineLog {
-  /// Opens the quarantine log of a PostgreSQL target.
   package init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
 }
 
 extension StoredReturns {
-  /// Opens the stored list of rows of a PostgreSQL target that waited for a unique value and are back in their tables.
   init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
 }
 
 extension Decisions {
-  /// Opens the list of open decisions of a PostgreSQL target.
   init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
 }

@@ -1,11 +1,10 @@
 import PostgresKit
 
-/// A prepared statement of apply. It is prepared on the connection when it is first sent.
 final class PostgresStatement {
   enum Parameter: Hashable {
-    /// The column's former value: from the before image, if that gives the column, else from the after image.
+    /// The column's former value. If the before image does not give it, the value of the after image.
     case old(Int)
-    /// The column's new value: from the after image, if that gives the column, else from the before image.
+    /// The column's new value. If the after image does not give it, the value of the before image.
     case new(Int)
   }
 
@@ -18,8 +17,7 @@ final class PostgresStatement {
     (self.name, self.sql, self.parameters) = (name, sql, parameters)
   }
 
-  /// Fills `values` with the parameters for one execution, in order. They are valid until one of the two rows is
-  /// changed.
+  /// Fills `values` with the parameters for one execution. They are valid until one of the rows is changed.
   func fill(_ values: inout [PostgresParameter], _ before: borrowing RowText, _ after: borrowing RowText) {
     values.removeAll(keepingCapacity: true)
     for parameter in parameters {

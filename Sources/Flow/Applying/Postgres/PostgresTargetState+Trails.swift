@@ -3,11 +3,10 @@ import PostgresKit
 import SystemKit
 
 extension PostgresTargetState {
-  /// Deletes apply's state of the trail at the target: its checkpoint, the state of its tables, and its replication
-  /// origin. Returns false if there was none.
+  /// Deletes apply's state of the trail at the target: checkpoint, tables and replication origin. Returns false if
+  /// there was none.
   ///
-  /// - Throws: `database-busy` if a session applies the trail, even after `patienceMilliseconds`. The session of a
-  ///   `cairn` that has just ended may last a moment longer.
+  /// - Throws: `database-busy` if a session still applies the trail after `patienceMilliseconds`.
   package func forgetTrail(patienceMilliseconds: Int64 = 3_000) throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
@@ -43,7 +42,6 @@ extension PostgresTargetState {
     }
   }
 
-  /// Returns the server process id of a session that applies the trail to this database; nil if there is none.
   private func user(of trail: TrailName) throws -> String? {
     try connection.first(
       """

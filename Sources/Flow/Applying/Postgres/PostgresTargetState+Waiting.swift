@@ -11,12 +11,11 @@ extension PostgresTargetState {
   struct Waiting: Equatable {
     /// The number of the entry in `cairn.waiting`; nil before it is saved.
     @ByBytes var id: String? = nil
-    /// The table's name in `cairn.table_state`: the name that it has in the trail at the trail's checkpoint.
+    /// The table's name in `cairn.table_state`, which is its name in the trail at the trail's checkpoint.
     @ByBytes var source: String
-    /// The name that the table has in the trail at its own, earlier checkpoint.
+    /// The table's name in the trail at the table's own, earlier checkpoint.
     @ByBytes var place: String
-    /// The record at which the table is suspended: everything before it in the same transaction is applied. Nil if
-    /// nothing of that transaction is applied.
+    /// The record at which the table is suspended. Nil if nothing of the record's transaction is applied to the table.
     var from: Position?
     var table: WaitingTable
   }
@@ -29,7 +28,7 @@ extension PostgresTargetState {
       message text NOT NULL, hint text NOT NULL);
     """
 
-  /// Returns whether `cairn.waiting` exists. It does not exist in a database that an older version of Cairn set up.
+  /// Returns whether `cairn.waiting` exists. Old versions of Cairn did not create it.
   func hasWaiting() throws -> Bool { try connection.first("SELECT to_regclass('cairn.waiting') IS NOT NULL") == "t" }
 
   func waiting(of trail: TrailName) throws -> [Waiting] {
@@ -55,7 +54,6 @@ extension PostgresTargetState {
     }
   }
 
-  /// Returns how far a trail has been applied to this target; nil if nothing of the trail has been applied.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try waiting(of: trail)
@@ -79,17 +77,12 @@ extension PostgresTargetState {
         + [String(Int64(bitPattern: table.number)), table.code.rawValue, table.message, table.hint])
   }
 
-  /// Replaces the stored reason why a table is suspended.
   func tell(_ waiting: Waiting, _ error: CairnError) throws {
     try connection.run(
       "UPDATE cairn.waiting SET code = $2, message = $3, hint = $4 WHERE id = $1",
       [waiting.id, error.code.rawValue, error.message, error.hint])
   }
 
-  /// Moves the checkpoint of a suspended table. Fails if the stored checkpoint is not the one in `waiting`
-  /// (compare-and-swap).
-  ///
-  /// - Parameter to: The new place; nil: ends the suspension.
   func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, from: Position?)?) throws {
     let from = Self.fields(waiting.table.checkpoint) + [waiting.from?.description ?? ""]
     let condition = "id = $1 AND trail_id = $2 AND segment = $3 AND content_offset = $4 AND chain = $5 AND since = $6"
@@ -121,8 +114,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins. The tables keep
-  /// their present names at the target.
+  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins.
   package func replace(_ held: [HeldTable]) throws {
     guard let trail else { return }
     let all = try waiting(of: trail)
@@ -138,7 +130,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Stores a new name that the source gave a suspended table. The target's table is renamed later, in the catch-up.
+  /// Stores a new name that the source gave a suspended table. The target's table is renamed later.
   func rename(_ waiting: Waiting, to new: String, name: String) throws {
     try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])
     try connection.run(

@@ -2,7 +2,10 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Cairn's own tables in a PostgreSQL target, in the schema `cairn`.
+/// Cairn's own tables in a PostgreSQL target, in the schema `cairn`. They are written in the transaction that applies
+/// the changes.
+///
+/// `cairn.pending` has the indexes and foreign keys that are created after the rows are copied.
 ///
 /// ```
 /// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
@@ -10,34 +13,26 @@ import PostgresKit
 ///   claim, guarded)
 /// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table, definition)
 /// ```
-/// and `cairn.waiting`, see PostgresTargetState+Waiting.swift. They are written in the transaction that applies the
-/// changes, so they are correct after any crash. `pending` lists the indexes and foreign keys to create after the rows
-/// of their tables: the name of an index, or the parts of a foreign key (`definition`, see ``PendingForeignKey``).
-/// `statement` is empty; earlier versions stored SQL there, which is never run.
 package struct PostgresTargetState {
   static let version = 1
 
-  /// The state that apply stores for one table of a trail.
   struct Table {
-    /// The schema (namespace) of the table at the target. ``name`` is the table's name there.
+    /// The schema (namespace) of the table at the target.
     var schema: String
     var name: String
     /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
-    /// Whether the table has been copied as a whole once.
     var isLoaded = false
     /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
-    /// Whether a copy of the table was requested and has not begun. Until then, its changes are skipped, as the copy
-    /// has them. In two-way tables, only some are: see ``ApplyOptions/leavesOut(_:in:isAwaited:goesBothWays:)``.
+    /// Whether a copy of the table was requested and has not begun. Until then, apply skips changes that the copy will
+    /// have.
     var isAwaited = false
-    /// Whether the table was empty when the refresh in progress began, so that its chunks have nothing to replace.
+    /// Whether the table was empty when the copy began, so that no chunk replaces rows.
     var isEmptied = false
-    /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite
-    /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
-    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older Cairn did not store it.
+    /// The part of the table's rows that belongs to the trail; nil: not known.
     var claim: TableClaim?
   }
 
@@ -51,26 +46,21 @@ package struct PostgresTargetState {
     var table: String
     var kind: Kind
     var name: String
-    /// The parts of a foreign key. Nil for an index, as the table's schema defines it. Nil also for an entry that an
-    /// earlier version of Cairn stored.
+    /// The parts of a foreign key; nil for an index.
     var key: PendingForeignKey?
-    /// The schema (namespace) of the table that a foreign key references. ``needsTable`` is that table's name.
+    /// The schema (namespace) of the table that a foreign key references.
     var needsSchema = ""
     var needsTable = ""
   }
 
   let connection: PostgresConnection
-  /// The trail whose table state is read and written; nil if only functions for all trails are called.
+  /// The trail whose state is read and written; nil if only functions for all trails are called.
   let trail: TrailName?
   package init(_ connection: PostgresConnection, of trail: TrailName? = nil) {
     (self.connection, self.trail) = (connection, trail)
   }
 
-  /// Locks apply's state until the transaction ends, as several apply workers may write to a database at once. Does
-  /// nothing if the state does not exist yet.
-  ///
-  /// This is a table lock, which needs rights on the table. An advisory lock would not be safe, as any role that may
-  /// connect could hold it.
+  /// Locks apply's state until the transaction ends, because several apply workers may write to a database at once.
   func lock() throws {
     guard try isInstalled() else { return }
     try connection.execute("LOCK TABLE cairn.checkpoint IN SHARE UPDATE EXCLUSIVE MODE")
@@ -110,7 +100,7 @@ package struct PostgresTargetState {
     try connection.execute(Self.waitingTable)
   }
 
-  /// Adds the tables and columns that Cairn's state lacks because an older version created it.
+  /// Adds the tables and columns that an older version of Cairn did not create.
   func upgrade() throws {
     try OwnSchema.check("cairn", connection)
     try MessageKey.install(.own, connection, hadMessages: true)
@@ -200,8 +190,7 @@ package struct PostgresTargetState {
     guard made == 1 else { throw moved(trail) }
   }
 
-  /// The statement that moves a checkpoint. Fails with ``notMoved`` if the stored checkpoint is not the expected one
-  /// (compare-and-swap).
+  /// The statement that moves a checkpoint. Fails with ``notMoved`` if the stored checkpoint is not the expected one.
   static let moveText = """
     WITH moved AS (
       UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
@@ -213,7 +202,6 @@ package struct PostgresTargetState {
   /// The SQLSTATE of a division by zero, by which ``moveText`` fails on purpose.
   static let notMoved = "22012"
 
-  /// Returns the parameters of ``moveText``, in their order.
   static func values(
     _ trail: TrailName, from: Checkpoint, to: Checkpoint, number: UInt64, now: Int64
   ) -> [String?] { values(trail, to: to, number: number, now: now) + fields(from) }
@@ -224,7 +212,6 @@ package struct PostgresTargetState {
 
   func moved(_ trail: TrailName) -> CairnError { moved("the checkpoint of trail \(trail) in \(connection.place)") }
 
-  /// Deletes the checkpoint of a trail that no longer exists. The state of its tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     guard try isInstalled() else { return }
     try connection.run("DELETE FROM cairn.checkpoint WHERE trail = $1", [trail.description])
@@ -252,8 +239,7 @@ package struct PostgresTargetState {
       "SELECT 1 FROM cairn.table_state AS t WHERE coalesce(to_jsonb(t) ->> 'trail', $1) = $1 LIMIT 1", [owner]) != nil
   }
 
-  /// Returns the names of the trail's tables in apply's state, as changed by the rules that were in force when their
-  /// rows were applied.
+  /// Returns the names of the trail's tables in apply's state.
   package func tableNames() throws -> [String] {
     guard try isInstalled() else { return [] }
     try upgrade()
@@ -264,7 +250,6 @@ package struct PostgresTargetState {
 
   // MARK: Tables
 
-  /// Returns apply's state of each table, by ``TableSchema/sourceKey``.
   func tables() throws -> [NameKey: Table] {
     var tables: [NameKey: Table] = [:]
     let rows = try connection.query(
@@ -312,7 +297,6 @@ package struct PostgresTargetState {
     ).map { ($0[0] ?? "", $0[1].map(TableClaim.init(text:))) }
   }
 
-  /// Returns whether a table was created by the apply of another trail.
   func isCreatedElsewhere(_ schema: String, _ name: String) throws -> Bool {
     try connection.first(
       """
@@ -367,14 +351,13 @@ package struct PostgresTargetState {
 
   // MARK: Detach
 
-  /// Returns the prefix of the names of this database's replication origins, as the server's other databases may have
-  /// Cairn's origins too.
+  /// Returns the prefix of the names of this database's replication origins. Other databases of the server have other
+  /// prefixes.
   func originPrefix() throws -> String {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }
 
-  /// Removes everything that apply created in this database, except user tables and their rows: the schema `cairn` and
-  /// the replication origins. Returns false if there was nothing.
+  /// Removes the schema `cairn` and the replication origins from this database. Returns false if there was nothing.
   package func detach() throws -> Bool {
     let prefix = try originPrefix()
     let origins = try connection.query(

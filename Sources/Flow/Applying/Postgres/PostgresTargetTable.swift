@@ -6,28 +6,22 @@ import PostgresKit
 struct PostgresTargetTable {
   struct Column {
     var name: String
-    /// The column's type as `format_type()` prints it, with its length or precision.
     var type: PostgresType
-    /// The type to which a parameter is cast. It has no length or precision, so that the cast neither truncates nor
-    /// rounds.
+    /// The type to which a parameter is cast, without length or precision: the cast must not truncate or round.
     var castType: String
     var isNotNull: Bool
-    /// The column's default in SQL; nil for none.
     var defaultText: String?
     var hasDefault: Bool { defaultText != nil }
-    /// The expression of a generated column, in SQL; nil for other columns.
     var generation: String?
     var isGenerated: Bool { generation != nil }
     var identity: TableSchema.Identity
     /// Whether the column's default is the next value of a sequence of its own.
     var isSerial: Bool
     var isCounting: Bool { isSerial || identity != .none }
-    /// The default for an insert without the column; nil if there is none, or if the default takes the next value of a
-    /// sequence.
+    /// The default for an insert without the column; nil if there is none, or if it uses a sequence.
     var idleDefault: String? { isCounting || defaultText?.contains("nextval(") ?? false ? nil : defaultText }
-    /// Whether `IS NOT DISTINCT FROM` works for the column's type; if not, values are compared as texts.
+    /// Whether the column's type has an equality operator; if not, values are compared as texts.
     var hasEquality: Bool
-    /// The equality operator by which a key column is looked up.
     var equality: String
     /// Whether indexes sort the column by its bytes.
     var sortsByBytes: Bool
@@ -36,18 +30,16 @@ struct PostgresTargetTable {
   struct UniqueIndex {
     var name: String
     var isPrimary: Bool
-    /// Whether the index is not deferrable, so that PostgreSQL checks it at each statement, in apply's session too.
+    /// Whether PostgreSQL checks the index at each statement, because it is not deferrable.
     var isImmediate: Bool
     var areNullsDistinct: Bool
     /// The index's columns and expressions, as SQL.
     var terms: [String]
-    /// For each of ``terms``, the operator that compares two values for equality, and the collation if there is one.
+    /// The equality operator of each of ``terms``, and the collation if there is one.
     var equalities: [(operation: String, collation: String?)]
-    /// The names of the index's columns; nil if the index has an expression.
     var columns: [String]?
     var predicate: String?
 
-    /// Returns whether the index's columns are exactly these, in any order.
     func isOver(_ names: [String]) -> Bool {
       columns.map { Set($0.map(\.nameKey)) == Set(names.map(\.nameKey)) } ?? false
     }
@@ -74,7 +66,7 @@ struct PostgresTargetTable {
     }
   }
 
-  /// Returns a unique index over exactly these columns, preferably one that is not deferrable; nil if there is none.
+  /// Returns a unique index over exactly these columns; nil if there is none.
   func key(over names: [String]) -> UniqueIndex? {
     let found = uniqueIndexes.filter { $0.predicate == nil && $0.isOver(names) }
     return found.first { $0.isImmediate } ?? found.first

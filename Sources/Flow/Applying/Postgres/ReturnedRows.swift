@@ -2,11 +2,11 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Converts the rows that a statement returned in PostgreSQL into the form that a trail of an SQLite source has.
+/// Converts the rows that a statement returned in PostgreSQL into the form of a trail of an SQLite source.
 final class ReturnedRows {
   private enum Form {
     case stored(SQLiteValue)
-    /// A number, which becomes an integer if it is whole, as SQLite's affinity NUMERIC stores it.
+    /// A number, which becomes an integer if it is whole, as with SQLite's affinity NUMERIC.
     case number
     case single
   }
@@ -16,8 +16,7 @@ final class ReturnedRows {
   private var field = ByteWriter(capacity: 256)
   private var scratch = ByteWriter(capacity: 256)
 
-  /// Prepares the conversion. Nil if some column's values in PostgreSQL cannot be converted back to exactly the
-  /// source's values.
+  /// Prepares the conversion. Nil if values of a column cannot be converted back exactly.
   init?(_ table: MappedTable) {
     var forms: [Form] = []
     for (column, target) in zip(table.source.columns, table.columns) {
@@ -37,8 +36,7 @@ final class ReturnedRows {
     self.forms = forms
   }
 
-  /// The last row that was read, as a row image of the trail. A malformed value becomes a value that no source has. So
-  /// the digest of the rows differs from the source's.
+  /// The last row that was read, as an image of the trail.
   var image: UnsafeRawBufferPointer { row.bytes }
 
   func read(_ line: UnsafeRawBufferPointer) {

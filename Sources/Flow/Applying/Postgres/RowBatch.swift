@@ -1,28 +1,21 @@
 import Changes
 
-/// The changes of one table's rows that are collected to be sent together: at most one delete, one update and one
-/// insert for each row.
+/// The collected changes of one table's rows, at most one delete, one update and one insert for each row.
 ///
-/// A further change of a row is merged into the row's earlier change. This is safe, as all are in one commit. If a
-/// change cannot be merged, the batch must be sent first. Deletes are sent first, then updates, then inserts. If this
-/// order violates a unique index, the group is rolled back and applied again row by row.
+/// Deletes are sent first, then updates, then inserts.
 final class RowBatch {
   enum Kind { case delete, update, insert }
 
   /// The form of a statement. Changes of the same form can be sent together.
   struct Shape: Hashable {
     var kind: Kind
-    /// The columns that an update of this form sets.
     var set = ColumnMask()
-    /// The columns whose former values are known and checked.
     var checks = ColumnMask()
   }
 
   struct Entry {
-    /// The index in ``shapes`` of the entry's statement form.
     var shape: Int
-    /// The index in ``rows`` of the row before the change; nil if there is none. ``after`` is the index of the row
-    /// after the change.
+    /// The index in ``rows`` of the row before the change; nil if there is none.
     var before: Int?
     var after: Int?
   }
@@ -36,8 +29,7 @@ final class RowBatch {
   private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
-  /// The number of entries that have been added to the key index ``places``. Inserts do not need this index. So it is
-  /// filled only when an update or delete is added.
+  /// The number of entries in the key index ``places``, which is filled only when an update or delete is added.
   private var placedCount = 0
 
   private(set) var insertCount = 0
@@ -69,7 +61,6 @@ final class RowBatch {
     insertCount += 1
   }
 
-  /// Adds an update that does not set key columns. Returns false if the batch must be sent first.
   func update(
     _ before: borrowing RowText, _ after: borrowing RowText, set: ColumnMask, checks: ColumnMask
   ) -> Bool {
@@ -89,7 +80,6 @@ final class RowBatch {
     return true
   }
 
-  /// Adds a delete. Returns false if the batch must be sent first.
   func delete(_ before: borrowing RowText, checks: ColumnMask) -> Bool {
     guard let index = entry(of: before, before) else {
       let shape = number(of: Shape(kind: .delete, checks: checks))
@@ -116,7 +106,6 @@ final class RowBatch {
     return lastShape
   }
 
-  /// Returns whether the row in the batch has the former values that a further change expects in the checked columns.
   private func isKnown(_ before: borrowing RowText, _ checks: ColumnMask, at index: Int) -> Bool {
     let entry = entries[index]
     for column in table.columns.indices where checks.contains(column) {
@@ -127,7 +116,6 @@ final class RowBatch {
     return true
   }
 
-  /// Returns the first of two rows, given by number, that has a value for the column; nil if neither has.
   func row(_ first: Int?, _ second: Int?, giving column: Int) -> Int? {
     if let first, rows.gives(column, of: first) { return first }
     if let second, rows.gives(column, of: second) { return second }
@@ -136,7 +124,6 @@ final class RowBatch {
 
   // MARK: Keys
 
-  /// Returns the batch's last entry for the row with this key; nil if there is none.
   private func entry(of before: borrowing RowText, _ after: borrowing RowText) -> Int? {
     while placedCount < entries.count {
       place(placedCount)
@@ -171,8 +158,8 @@ final class RowBatch {
     }
   }
 
-  /// Returns the number of the entry's row, before or after the change, that has a value for the key column. Both rows
-  /// of an entry have the same key, so either one can be used.
+  /// Returns the number of the entry's row that has a value for the key column. Both rows of an entry have the same
+  /// key.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }
@@ -204,7 +191,7 @@ struct RowStore: ~Copyable {
     return count - 1
   }
 
-  /// Adds a row and returns its number. Columns that `row` does not give are taken from the row with the number `old`.
+  /// Adds a row and returns its number. Missing columns are taken from the row with the number `old`.
   mutating func append(_ row: borrowing RowText, over old: Int) -> Int {
     for column in 0..<columnCount {
       if !row.gives(column) {
@@ -220,7 +207,7 @@ struct RowStore: ~Copyable {
   func span(_ column: Int, of row: Int) -> RowText.Span { spans[row * columnCount + column] }
   func gives(_ column: Int, of row: Int) -> Bool { span(column, of: row).isGiven }
 
-  /// Returns a column's text without its NUL; empty for NULL and for a column that is not given.
+  /// Returns a column's text without its NUL; empty for NULL and for a missing value.
   func text(_ column: Int, of row: Int) -> UnsafeRawBufferPointer {
     let span = span(column, of: row)
     guard span.hasText else { return UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -257,7 +244,6 @@ struct RowStore: ~Copyable {
     }
   }
 
-  /// Appends the row as a line of COPY's text format.
   func appendLine(_ row: Int, to line: inout ByteWriter) {
     for column in 0..<columnCount {
       if column > 0 { line.append(UInt8(ascii: "\t")) }
@@ -272,24 +258,20 @@ struct RowStore: ~Copyable {
   }
 }
 
-/// A hash table from the hash of a key to the number of an entry. It uses open addressing, and its size is a power of
-/// two.
+/// A hash table from the hash of a key to the number of an entry, with open addressing.
 struct KeyPlaces {
   private struct Slot {
     var hash = 0
-    /// The number of the entry plus one; 0: the slot is free.
     var entry: Int32 = 0
   }
   private var slots = [Slot](repeating: Slot(), count: 64)
   private var used: [Int] = []
 
-  /// Returns the number of the entry with this hash for which `isSame` is true; nil if there is none.
   func find(_ hash: Int, _ isSame: (Int) -> Bool) -> Int? {
     let slot = slots[slot(hash, isSame)]
     return slot.entry == 0 ? nil : Int(slot.entry) - 1
   }
 
-  /// Stores the number of an entry under a hash. Replaces the entry for which `isSame` is true, if there is one.
   mutating func set(_ hash: Int, to entry: Int, _ isSame: (Int) -> Bool) {
     if used.count * 2 >= slots.count { grow() }
     let place = slot(hash, isSame)

@@ -1,10 +1,10 @@
 import Changes
 import PostgresKit
 
-/// The values of one row as input for PostgreSQL: texts that end with a NUL byte, NULLs, and columns without a given
-/// value. The buffer is reused for the next row.
+/// The values of one row as input for PostgreSQL: texts that end with a NUL byte, NULLs, and missing values.
+///
+/// The buffer is reused for the next row.
 struct RowText: ~Copyable {
-  /// The place of a column's text in the row's bytes, without its final NUL.
   struct Span {
     static let null = Span(start: 0, count: -1)
     static let unchanged = Span(start: 0, count: -2)
@@ -17,7 +17,6 @@ struct RowText: ~Copyable {
 
   private var bytes = ByteWriter(capacity: 4096)
   private var spans: [Span] = []
-  /// Whether every appended column has a value, which may be NULL.
   private(set) var isWhole = true
 
   var count: Int { spans.count }
@@ -52,11 +51,10 @@ struct RowText: ~Copyable {
 
   func isNull(_ column: Int) -> Bool { spans[column].isNull }
   func isUnchanged(_ column: Int) -> Bool { !spans[column].isGiven }
-  /// Returns whether the row gives a value for the column, which may be NULL.
   func gives(_ column: Int) -> Bool { column < spans.count && spans[column].isGiven }
 
-  /// Returns the column's value as a statement parameter, valid until the row is changed; nil for NULL, and for a
-  /// column that the row lacks.
+  /// Returns the column's value as a statement parameter, valid until the row is changed. Nil for NULL and for a
+  /// missing value.
   func parameter(_ column: Int) -> PostgresParameter {
     guard column < spans.count else { return nil }
     let span = spans[column]
@@ -64,14 +62,13 @@ struct RowText: ~Copyable {
     return (base + span.start).assumingMemoryBound(to: CChar.self)
   }
 
-  /// Returns a column's text without its NUL; empty for NULL and for a column that is not given.
   func text(_ column: Int) -> UnsafeRawBufferPointer {
     let span = spans[column]
     guard span.hasText else { return UnsafeRawBufferPointer(start: nil, count: 0) }
     return UnsafeRawBufferPointer(rebasing: bytes.bytes[span.start..<span.start + span.count])
   }
 
-  /// Returns a copy of a column's text; nil for NULL, and for a column that is not given or that the row lacks.
+  /// Returns a copy of a column's text; nil for NULL and for a missing value.
   func string(_ column: Int) -> String? {
     column < spans.count && spans[column].hasText ? String(decoding: text(column), as: UTF8.self) : nil
   }
@@ -82,7 +79,6 @@ struct RowText: ~Copyable {
     return mine.count <= 0 || text(column).isSame(as: other.text(column))
   }
 
-  /// Appends the row as a line of COPY's text format.
   func appendLine(to line: inout ByteWriter) {
     for column in spans.indices {
       if column > 0 { line.append(UInt8(ascii: "\t")) }
@@ -96,7 +92,6 @@ struct RowText: ~Copyable {
     line.append(UInt8(ascii: "\n"))
   }
 
-  /// Appends the row's texts to `texts`, and the place of each in `texts` to `places`.
   func copy(to texts: inout ByteWriter, _ places: inout [Span]) {
     let start = texts.count
     texts.append(bytes.bytes)
@@ -111,7 +106,6 @@ struct RowText: ~Copyable {
     return Span(start: start, count: spans[column].count)
   }
 
-  /// Replaces the row by the texts of another row.
   mutating func assign(_ other: borrowing RowText) {
     removeAll()
     bytes.append(other.bytes.bytes)
@@ -119,7 +113,6 @@ struct RowText: ~Copyable {
     isWhole = other.isWhole
   }
 
-  /// Replaces the row by these values; nil is NULL.
   mutating func assign(_ values: [String?]) {
     removeAll()
     for value in values {

@@ -3,11 +3,9 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Advances the target's sequences past the numbers used in rows, so that an application that switches to the target
-/// gets no number twice.
+/// Advances the target's sequences past the numbers in rows, so that an application never gets a number twice.
 ///
-/// A sequence never moves back. It moves only to a value that it would itself generate. So nodes that use different
-/// steps or offsets keep their separate numbers.
+/// A sequence moves only forward, and only to a value that it would itself generate.
 struct SequenceUpkeep {
   /// The number of steps by which a target's sequence is set ahead of the last value of the source's sequence.
   private static let margin: Int64 = 32
@@ -21,15 +19,13 @@ struct SequenceUpkeep {
     carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
   }
 
-  /// Adds a table whose sequences are to be advanced, if its source is SQLite and a sequence fills one of its columns
-  /// at the target.
+  /// Adds a table of an SQLite source whose columns a sequence fills at the target.
   mutating func note(_ table: MappedTable) {
     guard table.source.engine == .sqlite, table.columns.contains(where: \.isCounting) else { return }
     identities[table.target.qualifiedName] = table
   }
 
-  /// Advances the sequences whose values are in the trail, before the commit. After a rollback they stay advanced,
-  /// which does no harm.
+  /// Advances the sequences whose values are in the trail, before the commit. A rollback does not take this back.
   mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
     guard !carried.isEmpty else { return }
     for (name, sequence) in carried.sorted(by: { $0.key < $1.key }).map({ ($0.key.text, $0.value) })
@@ -59,8 +55,6 @@ struct SequenceUpkeep {
     carried.removeAll()
   }
 
-  /// Returns whether the trail may write the table to which a sequence belongs. If it belongs to none, the setting
-  /// `tables` must include the sequence's own name.
   private static func isAllowed(
     _ name: String, _ sequence: SequenceState, _ scope: TargetScope, _ connection: PostgresConnection
   ) throws -> Bool {
@@ -76,10 +70,7 @@ struct SequenceUpkeep {
     return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
   }
 
-  /// Returns the sequences that tables in the setting `tables` may not use, each as `"schema"."name"`.
-  ///
-  /// These are the sequences of all other tables. A sequence without a table is also returned, unless the setting
-  /// includes the sequence's own name.
+  /// Returns the sequences that the setting `tables` excludes, each as `"schema"."name"`.
   static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """
@@ -98,8 +89,6 @@ struct SequenceUpkeep {
     return closed
   }
 
-  /// Advances the sequences of identity columns to the highest values in their tables. Must not be called in a
-  /// transaction.
   mutating func keepUp(_ connection: PostgresConnection, isLast: Bool) throws {
     let now = Clock.monotonicMilliseconds
     guard !identities.isEmpty, isLast || now - keptUpAt > Self.intervalMilliseconds else { return }

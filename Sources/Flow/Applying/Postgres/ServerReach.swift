@@ -12,8 +12,7 @@ package struct ServerReach {
     (self.scope, self.connection) = (scope, connection)
   }
 
-  /// Returns the objects that the definitions of these tables may use. Queries sequences and extensions only if a
-  /// definition names one.
+  /// Returns the objects that the definitions of these tables may use.
   package mutating func of(_ schemas: [TableSchema]) throws -> TargetReach {
     let mayName = schemas.contains { schema in
       let texts = [schema.createText] + schema.columns.compactMap(\.defaultText)
@@ -30,8 +29,7 @@ package struct ServerReach {
     return TargetReach(scope, closedSequences: closed, lackingFunctions: lacking, extensions: Set(extensions))
   }
 
-  /// Returns the functions that expressions of a trail may call but this server does not have, such as `uuidv7()` in a
-  /// default.
+  /// Returns the functions that a trail's expressions may call but this server lacks, such as `uuidv7()`.
   private func lackingFunctions() throws -> Set<NameKey> {
     let names = TableSchema.functionsOfPostgres.sorted().map(\.text).joined(separator: ",")
     let rows = try connection.query(

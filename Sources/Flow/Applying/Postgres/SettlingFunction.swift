@@ -5,10 +5,8 @@ import PostgresKit
 /// A database function of the conflict rule `function:`, which resolves a conflict of two rows of a PostgreSQL table.
 ///
 /// Its arguments are the two rows, and the row before both changes (NULL: not known). Its result is the row that wins.
-/// All four have the table's row type.
 ///
-/// Apply calls it in its own transaction, perhaps more than once for the same rows. So it must change nothing (`STABLE`
-/// or `IMMUTABLE`).
+/// Apply may call the function more than once, so it must be `STABLE` or `IMMUTABLE`.
 struct SettlingFunction {
   private let name: String
   private let table: MappedTable
@@ -18,7 +16,6 @@ struct SettlingFunction {
     (self.name, self.table, self.connection) = (name, table, connection)
   }
 
-  /// Calls the function and returns the row that wins, with its key unchanged; nil if the function returns NULL.
   func row(_ rows: MetRows) throws -> RowVersion.Row? {
     do {
       let type = table.target.qualifiedName
@@ -50,9 +47,7 @@ struct SettlingFunction {
     if let owner = try connection.first(Self.ownerText, [name, type]) { throw foreign(type, owner) }
   }
 
-  /// The query that finds an untrusted role that could replace the function: the owner of the function or of its
-  /// schema, unless that is the session's role or a superuser. The role `pg_database_owner` has one member, the owner
-  /// of the database.
+  /// The query for an untrusted role that could replace the function: the owner of the function or of its schema.
   private static let ownerText = """
     SELECT r.rolname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
       LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
@@ -70,7 +65,6 @@ struct SettlingFunction {
       context: ["table": table.source.fullName])
   }
 
-  /// Returns a row as the text form of a composite value, as input for PostgreSQL.
   private func literal(_ row: RowVersion.Row, _ attributes: [String]) -> String {
     let values = attributes.map { name in
       let value = table.columns.firstIndex { $0.name.hasSameBytes(as: name) }.flatMap { row[$0]?.postgresInput }

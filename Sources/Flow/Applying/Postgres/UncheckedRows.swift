@@ -1,5 +1,6 @@
-/// Rows that apply wrote to tables with deferrable unique constraints. PostgreSQL checks these by triggers, which do
-/// not fire in apply's session, so apply checks the rows before the commit.
+/// Rows that apply wrote to tables with deferrable unique constraints. Apply checks the rows before the commit.
+///
+/// PostgreSQL checks such constraints by triggers, which do not fire in apply's session.
 struct UncheckedRows {
   struct Row {
     let table: MappedTable
@@ -7,7 +8,7 @@ struct UncheckedRows {
   }
   private static let countMax = 2000
   private(set) var rows: [Row] = []
-  /// The tables for which too many rows were written to list them. These tables are checked as a whole.
+  /// The tables for which too many rows were written to list them. They are checked as a whole.
   private(set) var tables: [MappedTable] = []
 
   mutating func note(_ table: MappedTable, _ row: borrowing RowText) {
@@ -15,7 +16,6 @@ struct UncheckedRows {
     add(table, row.strings)
   }
 
-  /// Adds a row after its insert or update. Columns that `row` does not give are taken from `before`.
   mutating func note(_ table: MappedTable, _ row: borrowing RowText, _ before: borrowing RowText) {
     guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
     var values: [String?] = []

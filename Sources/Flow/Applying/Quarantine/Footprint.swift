@@ -3,25 +3,20 @@ import Versions
 
 /// The rows and tables that a transaction touches. They show which other transactions depend on it.
 package struct Footprint: Equatable, Sendable {
-  /// The number of rows above which a footprint lists whole tables instead of single rows.
+  /// The maximum number of rows that a footprint lists. With more rows, it lists whole tables.
   static let rowsMax = 10_000
 
-  /// The names of the rows that the transaction writes, computed from their keys and unique values before and after the
-  /// change.
+  /// The names of the rows that the transaction writes, from their keys and unique values.
   var rows: Set<RowName> = []
-  /// The rows to which the transaction's rows refer by a foreign key.
   var parents: Set<RowName> = []
-  /// The tables to which the names in ``rows`` and ``parents`` belong.
   var tables: Set<NameKey> = []
   /// The tables in which the transaction may touch any row.
   var wholeTables: Set<NameKey> = []
-  /// The number of rows that the transaction changes.
   package var changeCount = 0
-  /// Whether the transaction has only changes of rows, and no schema change and no part of a copy.
+  /// Whether the transaction has only changes of rows: no schema change and no part of a copy.
   var isOfRows = true
 
-  /// Returns whether a transaction must come after an earlier one. Two transactions that only reference the same row
-  /// are independent.
+  /// Returns whether a transaction must come after an earlier one. Two references to the same row are no dependency.
   func depends(on earlier: Footprint) -> Bool {
     !rows.isDisjoint(with: earlier.rows) || !parents.isDisjoint(with: earlier.rows)
       || !rows.isDisjoint(with: earlier.parents) || !wholeTables.isDisjoint(with: earlier.tables)
@@ -40,7 +35,7 @@ package struct Footprint: Equatable, Sendable {
     wholeTables.formUnion(other.wholeTables)
   }
 
-  /// Replaces single rows by their tables if there are too many, so that memory is bounded.
+  /// Replaces single rows by their tables if there are too many.
   mutating func widen() {
     guard rows.count + parents.count > Self.rowsMax else { return }
     wholeTables.formUnion(tables)
@@ -52,7 +47,7 @@ package struct Footprint: Equatable, Sendable {
 // MARK: - As text
 
 extension Footprint {
-  /// The footprint as text: in each line a kind, then a table's name or a row's hash in hexadecimal, in a fixed order.
+  /// The footprint as text: lines with a kind, and a table's name or a row's hash.
   var text: String {
     var lines = tables.sorted().map { "table \($0.text.escapedLine)" }
     lines += wholeTables.sorted().map { "whole \($0.text.escapedLine)" }
@@ -62,7 +57,6 @@ extension Footprint {
     return lines.joined(separator: "\n")
   }
 
-  /// Parses a footprint from its text; nil if the text has the format of another version of Cairn.
   init?(_ text: String) {
     for line in text.split(at: "\n") {
       guard let (kind, value) = line.cut(at: " ") else { return nil }
@@ -86,7 +80,6 @@ extension Footprint {
 }
 
 extension String {
-  /// The text with line breaks escaped, as names may contain them.
   fileprivate var escapedLine: String {
     var escaped = ""
     for scalar in unicodeScalars {

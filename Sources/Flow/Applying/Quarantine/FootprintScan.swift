@@ -4,7 +4,7 @@ import Versions
 
 /// Reads transactions before apply does, to find which rows and tables they touch.
 ///
-/// A footprint has the tables' names at the source, before rules change them.
+/// Tables have their names at the source.
 struct FootprintScan {
   private let folder: String
   private var reader: TrailReader?
@@ -33,11 +33,11 @@ struct FootprintScan {
   }
 }
 
-/// A cache of each table's unique indexes that may treat different values as equal (``LooseUnique``).
 private struct UniqueBook {
   private var known: [UInt64: (schema: TableSchema, uniques: [LooseUnique])] = [:]
 
-  /// Returns the unique indexes of a table that may treat different values as equal (``LooseUnique``).
+  /// Returns the unique indexes of a table that may treat different values as equal.
+  ///
   /// - Parameter id: The schema's id in the segment that is being read.
   mutating func uniques(_ id: UInt64, _ schema: TableSchema) -> [LooseUnique] {
     if let known = known[id], known.schema == schema { return known.uniques }
@@ -107,18 +107,16 @@ extension Footprint {
     parents.insert(Self.name(parent, zip(names, key.columns).map { ($0, row[$1]) }))
   }
 
-  /// Returns one image of a row, with missing values taken from the row's other image (before or after the change).
+  /// Returns a row image, with missing values taken from the row's other image (before or after the change).
   private static func filled(_ row: [Value?]?, from other: [Value?]?) -> [Value?]? {
     guard let other else { return row }
     return row.map { zip($0, other).map { $0 ?? $1 } }
   }
 
-  /// Returns whether a row's values in these columns are known, and none of them is NULL.
   private static func holds(_ row: [Value?], _ columns: [Int]) -> Bool {
     columns.allSatisfy { $0 < row.count && row[$0] != nil && row[$0] != .null }
   }
 
-  /// Returns a row name that is computed from the values of these columns, taken in the order of the columns' names.
   private static func name(_ table: String, _ columns: [(name: String, value: Value?)]) -> RowName {
     var naming = RowNaming(table: table)
     for column in columns.sorted(by: { $0.name.sqliteKey < $1.name.sqliteKey }) {

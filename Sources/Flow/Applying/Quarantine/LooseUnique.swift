@@ -1,18 +1,16 @@
 import Changes
 import Mapping
 
-/// A unique index that may treat rows with different values as equal: it has an expression, a WHERE or a collation.
+/// A unique index that may treat different values as equal: it has an expression, a WHERE or a collation.
 ///
-/// Only the database knows exactly which rows are equal in the index. This type treats more rows as equal, so that it
-/// never misses an equal pair.
+/// Only the database knows which rows are equal in the index, so this type treats more rows as equal.
 struct LooseUnique: Equatable {
   /// The differences between texts that an index ignores.
   struct Fold: OptionSet {
     let rawValue: UInt8
     static let letterCase = Fold(rawValue: 1)
     static let blanksAtEnd = Fold(rawValue: 2)
-    /// Differences between letters outside of ASCII. They count as ignored, as it is not known how the index compares
-    /// such letters.
+    /// Differences between letters outside of ASCII. They count as ignored.
     static let otherLetters = Fold(rawValue: 4)
   }
 
@@ -47,7 +45,6 @@ struct LooseUnique: Equatable {
 
   private init(terms: [Term], concerned: Set<Int>) { (self.terms, self.concerned) = (terms, concerned) }
 
-  /// Creates the description of a unique index from the statement that creates the index.
   private init(index text: String, of schema: TableSchema) {
     var columns: [Int] = []
     var folds: [Fold?] = []
@@ -64,8 +61,7 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// Parses a term of an index: returns its column, and the text differences that the term ignores (nil: not known).
-  /// Returns nil if the term is an expression.
+  /// Parses a term of an index: returns its column and the ignored text differences. Nil if the term is an expression.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -85,7 +81,7 @@ struct LooseUnique: Equatable {
     return (column, fold(collation: name(rest[1])))
   }
 
-  /// Returns the columns that an index's statement names, or all columns if the table may have generated ones.
+  /// Returns the columns that an index's statement names; all columns if the table may have generated ones.
   private static func concerned(_ text: String, _ schema: TableSchema) -> Set<Int> {
     let isComputed = SQLText.tokens(Array(schema.createText.utf8)).contains { $0.word == "AS" }
     let all = Set(schema.columns.indices)
@@ -99,10 +95,9 @@ struct LooseUnique: Equatable {
 
   // MARK: Columns
 
-  /// Returns the differences between a column's values that an index ignores, such as case; nil: they are not known.
+  /// Returns the differences between a column's values that an index ignores, such as case; nil: not known.
   ///
-  /// - Parameter named: SQLite: the collations that the table's statement names. A unique key may use one of them
-  ///   instead of the column's own.
+  /// - Parameter named: SQLite: the collations that the table's statement names.
   private static func fold(of column: TableSchema.Column, _ engine: Engine, _ named: [String]) -> Fold? {
     guard engine == .postgres else {
       var all = Fold()
@@ -137,7 +132,7 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns all collations that a CREATE TABLE statement names, as a key in it may have its own collations.
+  /// Returns all collations that the CREATE TABLE statement names. A key in it may have its own collations.
   private static func collations(in schema: TableSchema) -> [String] {
     guard schema.engine == .sqlite else { return [] }
     let bytes = Array(schema.createText.utf8)
@@ -149,7 +144,7 @@ struct LooseUnique: Equatable {
 
   // MARK: Keys
 
-  /// Returns the collations that the primary key's own definition names, as in `PRIMARY KEY (name COLLATE NOCASE)`.
+  /// Returns the collations in the primary key's own definition, as in `PRIMARY KEY (name COLLATE NOCASE)`.
   fileprivate static func keyCollations(in schema: TableSchema) -> [String] {
     let bytes = Array(schema.createText.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -167,8 +162,7 @@ struct LooseUnique: Equatable {
 
   // MARK: Rows
 
-  /// Returns whether a change from one row image to another may change the row's entry in the index. True for every
-  /// insert and delete.
+  /// Returns whether a change may change the row's entry in the index. True for every insert and delete.
   func isTouched(_ before: [Value?]?, _ after: [Value?]?) -> Bool {
     guard let after, let before else { return true }
     return concerned.contains {
@@ -176,8 +170,7 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns the values by which rows are compared, each with its column. Nil if a value is not known, or is NULL,
-  /// which equals no other value.
+  /// Returns the values by which rows are compared, each with its column. Nil if a value is unknown or NULL.
   func values(_ row: [Value?]) -> [(column: Int, value: Value)]? {
     var values: [(column: Int, value: Value)] = []
     for term in terms {

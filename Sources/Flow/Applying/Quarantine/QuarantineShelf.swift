@@ -2,8 +2,6 @@ import Changes
 import Trails
 
 /// The transactions of one apply that are in quarantine, and those that must go there.
-///
-/// When the target refuses a transaction, its group is rolled back and applied again without it.
 final class QuarantineShelf {
   /// The interval at which apply reads the operator's requests about transactions in quarantine, in ms.
   static let lookMilliseconds: Int64 = 500
@@ -11,29 +9,24 @@ final class QuarantineShelf {
   private let trail: TrailName
   let puts: Bool
   private(set) var quarantine = Quarantine()
-  /// The transactions that the target has refused, by number, with the error.
   private var failed: [UInt64: CairnError] = [:]
   private var scan: FootprintScan
 
   /// Creates the state of an apply's quarantine, without any transaction.
   ///
-  /// - Parameter puts: Whether refused transactions go into quarantine. If false, only transactions that depend on one
-  ///   already in quarantine go there.
+  /// - Parameter puts: Whether refused transactions go into quarantine.
   init(_ trail: TrailName, folder: String, puts: Bool) {
     (self.trail, self.puts) = (trail, puts)
     scan = FootprintScan(folder)
   }
 
-  /// Reads the transactions in quarantine from the target's log.
   func load(_ all: [QuarantinedTransaction], of id: TrailID) {
     quarantine = Quarantine(all, of: trail, id)
   }
 
   var count: Int { quarantine.transactions.count }
 
-  /// Returns whether the transaction that failed with an error goes into quarantine when its group is applied again. If
-  /// so, stores the error. False if refused transactions do not go there (``puts``), if the error is not about rows, or
-  /// if the transaction already failed before.
+  /// Returns whether the transaction that failed with an error goes into quarantine. If so, stores the error.
   func takes(_ error: CairnError, of number: UInt64) -> Bool {
     guard puts, Self.isOfRows(error), failed[number] == nil else { return false }
     failed[number] = error
@@ -45,10 +38,9 @@ final class QuarantineShelf {
       .contains(error.code)
   }
 
-  /// Returns the quarantine entry for the transaction that begins after `border`; nil: apply applies the transaction.
+  /// Returns the quarantine entry for the transaction that begins after `border`; nil if apply applies it.
   ///
-  /// - Throws: The error with which the transaction failed, if it has a schema change or a part of a copy and depends
-  ///   on no quarantined transaction.
+  /// - Throws: The error of the transaction, if it cannot go into quarantine.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64
@@ -74,13 +66,10 @@ final class QuarantineShelf {
     return one
   }
 
-  /// Adds a transaction to the state in memory. If the target's transaction is rolled back afterwards, call
-  /// ``load(_:of:)``.
+  /// Adds a transaction in memory. If the target's transaction is rolled back afterwards, call ``load(_:of:)``.
   func add(_ one: QuarantinedTransaction) { quarantine.add(one) }
 
-  /// Returns whether a transaction is in quarantine, so that a catch-up skips it.
   func contains(_ number: UInt64) -> Bool { quarantine.contains(number) }
 
-  /// Removes the stored errors of transactions up to a number, after their group was committed.
   func forgetFailed(through number: UInt64) { failed = failed.filter { $0.key > number } }
 }

@@ -12,30 +12,26 @@ package struct QuarantinedTransaction: Sendable {
   package var id: Int64 = 0
   package var trail: TrailName
   package var number: UInt64
-  /// The place in the trail where the transaction begins. ``border`` is the checkpoint before it.
+  /// The place in the trail where the transaction begins.
   package var position: Position
   package var border: Checkpoint
-  /// The time when the transaction was put in quarantine, in µs since 1970 UTC.
   package var at: Int64
   package var code: String
   package var message: String
   package var hint: String
-  /// The ``id`` of the quarantined transaction on which this one depends; nil: the target itself refuses this one.
+  /// The ``id`` of the quarantined transaction on which this one depends; nil: the target refuses this one.
   package var heldBy: Int64?
   package var wish: Wish?
   package var footprint: Footprint
 
-  /// The tables whose rows the transaction writes or references.
   package var tables: [String] { footprint.tables.sorted().map(\.text) }
 
-  /// The message for operators when the transaction is put in quarantine.
   var notice: String {
     heldBy == nil
       ? "transaction \(number) of trail \(trail) is in quarantine as \(id): [\(code)] \(message)"
       : "\(message): it waits in quarantine as \(id)"
   }
 
-  /// Stores the error with which the target refuses the transaction.
   mutating func explain(_ error: CairnError) {
     (code, message, hint, heldBy, wish) = (error.code.rawValue, error.message, error.hint, nil, nil)
   }
@@ -53,8 +49,6 @@ package struct QuarantinedTransaction: Sendable {
 /// The transactions of one trail in quarantine, in the order of the trail.
 struct Quarantine {
   private(set) var transactions: [QuarantinedTransaction] = []
-  /// The union of the footprints of all quarantined transactions. A transaction that touches nothing in this union is
-  /// independent of all of them.
   private var footprint = Footprint()
 
   init(_ transactions: [QuarantinedTransaction] = []) {
@@ -62,8 +56,7 @@ struct Quarantine {
     for one in transactions { footprint.include(one.footprint) }
   }
 
-  /// Selects the transactions of one trail from the entries of the target's log. Ignores entries of an earlier trail
-  /// with the same name.
+  /// Selects the transactions of one trail from the log. Ignores those of an earlier trail with the same name.
   init(_ all: [QuarantinedTransaction], of trail: TrailName, _ id: TrailID) {
     self.init(all.filter { $0.trail == trail && $0.border.trail == id })
   }
@@ -72,7 +65,7 @@ struct Quarantine {
 
   func contains(_ number: UInt64) -> Bool { transactions.contains { $0.number == number } }
 
-  /// Returns the first quarantined transaction before `number` on which the given changes depend; nil if there is none.
+  /// Returns the first quarantined transaction before `number` on which the given changes depend.
   func holder(of footprint: Footprint, number: UInt64) -> QuarantinedTransaction? {
     guard footprint.depends(on: self.footprint) else { return nil }
     return transactions.first { $0.number < number && footprint.depends(on: $0.footprint) }
@@ -88,11 +81,10 @@ struct Quarantine {
   enum Step {
     case forget(QuarantinedTransaction)
     case apply(QuarantinedTransaction)
-    /// The transaction now depends on another quarantined transaction than before, and must wait for that one.
+    /// The transaction now depends on another quarantined transaction, and must wait for that one.
     case hold(QuarantinedTransaction, by: QuarantinedTransaction)
   }
 
-  /// The first action that is due in quarantine; nil: none.
   var step: Step? {
     for transaction in transactions {
       if transaction.wish == .discard { return .forget(transaction) }
@@ -106,15 +98,12 @@ struct Quarantine {
     return nil
   }
 
-  /// The earliest place in the trail that a quarantined transaction still needs. The trail from there on must not be
-  /// purged. Nil: none is in quarantine.
+  /// The earliest place in the trail that a quarantined transaction still needs; nil if there is none.
   var needs: Position? { transactions.map(\.border.position).min() }
 
-  /// The last transaction before the first one in quarantine; later ones may be applied out of order. Nil: none is in
-  /// quarantine.
+  /// The last transaction before the first one in quarantine; nil if none is in quarantine.
   var heldThrough: UInt64? { heldThrough(besides: nil) }
 
-  /// Returns ``heldThrough`` as it would be if `one` were not in quarantine.
   func heldThrough(besides one: QuarantinedTransaction?) -> UInt64? {
     transactions.first { $0.id != one?.id }.map { $0.number - 1 }
   }

@@ -1,22 +1,19 @@
 import Changes
 import SQLiteKit
 
-/// The triggers of an SQLite target that fire while apply writes: those that `fire_triggers` names.
+/// The triggers of an SQLite target that fire while apply writes, because `fire_triggers` names them.
 ///
-/// All triggers of the file are switched off on apply's connection. SQLite still fires triggers of the schema `temp`
-/// (https://sqlite.org/c3ref/c_dbconfig_defensive.html), so each trigger that must fire is copied there. What such a
-/// copy writes fires no trigger of the file.
+/// Triggers of the file are switched off on apply's connection. Those that must fire are copied to the schema `temp`,
+/// where SQLite fires them.
 final class FiredTriggers {
   private static let prefix = "cairn_fired_"
 
   private let database: Database
   private let fires: (String) -> Bool
-  /// The number of TEMP triggers that were created as copies of the file's triggers, and SQLite's schema version at
-  /// that time; nil: none were created yet.
+  /// SQLite's schema version when the TEMP triggers were created, and their number; nil if there are none.
   private var made: (version: Int64, count: Int)?
 
-  /// Selects the triggers that fire, by patterns of their names in which `*` is a wildcard. Without patterns, none
-  /// fires.
+  /// Selects the triggers that fire, by patterns of their names. Without patterns, none fires.
   init(_ database: Database, patterns: [String]) throws {
     self.database = database
     fires = { TablePatterns(patterns).includes($0) }
@@ -30,11 +27,9 @@ final class FiredTriggers {
 
   let isUsed: Bool
 
-  /// Returns whether a trigger fires while apply writes.
   func includes(_ trigger: String) -> Bool { isUsed && fires(trigger) }
 
-  /// Copies the triggers that must fire to the schema `temp` again, if the schema has changed or a rollback has dropped
-  /// the copies. Called in a transaction, whose rollback drops the new copies.
+  /// Copies the triggers that must fire to the schema `temp` again, if necessary. Called in a transaction.
   func keepInStep() throws {
     guard isUsed else { return }
     let version = try database.integer("PRAGMA schema_version") ?? 0
@@ -50,8 +45,7 @@ final class FiredTriggers {
     made = (version, count)
   }
 
-  /// Drops the triggers that were copied to the schema `temp`. Called before a schema change, which fails while they
-  /// exist.
+  /// Drops the triggers that were copied to the schema `temp`: a schema change fails while they exist.
   func release() throws {
     guard isUsed else { return }
     try drop(copies())
@@ -69,8 +63,7 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Gives a notice for each trigger of a table that does not fire although it maintains a virtual table, such as a
-  /// full-text index.
+  /// Gives a notice for each trigger of a table that maintains a virtual table and does not fire.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }
@@ -92,10 +85,9 @@ package struct QuietTrigger {
     (self.trigger, table, self.stale) = (trigger.name, trigger.table, stale)
   }
 
-  /// Returns the triggers that do not fire while an apply writes their tables, and so leave other tables out of date.
+  /// Returns the triggers that do not fire while an apply writes their tables. Other tables then get out of date.
   ///
-  /// - Parameter tables: The names, at the target, of the tables that the apply writes. These get their rows from the
-  ///   trail, so they stay up to date.
+  /// - Parameter tables: The names, at the target, of the tables that the apply writes.
   /// - Parameter patterns: The setting `fire_triggers`.
   package static func all(in database: Database, tables: [String], firing patterns: [String]) throws -> [QuietTrigger] {
     let names = Set(tables.map { $0.sqliteKey })

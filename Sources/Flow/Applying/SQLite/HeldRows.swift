@@ -2,17 +2,14 @@ import Changes
 
 /// Rows that cannot be written yet because another row has the same unique value.
 ///
-/// PostgreSQL checks a deferrable constraint at the end of the transaction; SQLite checks at each statement. So if a
-/// transaction swaps the unique values of two rows, the first update collides with the second row. The row that cannot
-/// be written is deleted from the target and kept here, until the end of its transaction at the latest. If it cannot be
-/// written then, that is an error.
+/// SQLite checks unique values at each statement, PostgreSQL perhaps at the end. So if two rows swap their values, one
+/// waits here until the transaction ends.
 struct HeldRows {
   struct Row {
     let table: TargetTable
     let values: [Value]
     let error: CairnError
 
-    /// Returns whether a row image of the table `other` has the key of this row.
     func isNamed(by image: [ColumnView], of other: TargetTable) -> Bool {
       table.schema.name.hasSameBytes(as: other.schema.name) && !other.schema.key.isEmpty
         && other.schema.key.allSatisfy { image[$0].value == values[$0] }
@@ -41,15 +38,12 @@ struct HeldRows {
     bytes += row.bytes
   }
 
-  /// Removes and returns the row that has the same key as `image`; nil if there is none.
   mutating func take(_ image: [ColumnView], of table: TargetTable) -> Row? {
     guard let index = rows.firstIndex(where: { $0.isNamed(by: image, of: table) }) else { return nil }
     bytes -= rows[index].bytes
     return rows.remove(at: index)
   }
 
-  /// Removes and returns the row with this key, which was to be written at the end of the transaction; nil if there is
-  /// none.
   mutating func take(key: [Value], of table: TargetTable) -> Row? {
     guard
       let index = rows.firstIndex(where: { row in
@@ -60,7 +54,7 @@ struct HeldRows {
     return rows.remove(at: index)
   }
 
-  /// Writes those rows whose unique values are free by now, and removes them from this list.
+  /// Writes the rows whose unique values are free by now, and removes them from this list.
   ///
   /// - Parameter insert: Writes a row. Returns false if another row still has the same unique value.
   mutating func settle(_ insert: (Row) throws -> Bool) throws {
@@ -74,13 +68,11 @@ struct HeldRows {
     }
   }
 
-  /// Removes and returns the rows that could not be written by the end of their transaction.
   mutating func takeAll() -> [Row] {
     defer { removeAll() }
     return rows
   }
 
-  /// Removes a table's rows from this list, when the table is emptied.
   mutating func forget(_ table: TargetTable) {
     rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }

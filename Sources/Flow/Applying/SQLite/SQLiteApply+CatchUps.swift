@@ -5,14 +5,14 @@ import Trails
 
 // Suspended tables: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension SQLiteApply {
-  /// A catch-up: a second reader of the trail, which applies it to one suspended table until the table has caught up.
+  /// A catch-up: a second reader of the trail, which applies it to one suspended table.
   struct CatchUp {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// The time for which a catch-up runs before apply continues with the other tables, in ms.
+    /// The time in ms for which a catch-up runs before apply continues with the other tables.
     static let slice: Int64 = 500
 
-    /// The conflict handling if the table is two-way; nil if it is one-way.
+    /// The conflict handling of a two-way table; nil if the table is one-way.
     let desk: SQLiteReplay.Desk?
     var replay: SQLiteReplay?
     /// The monotonic time of the next attempt to continue the table, in ms.
@@ -41,8 +41,7 @@ extension SQLiteApply {
 
   // MARK: Beginning to wait
 
-  /// Suspends a table after the target refused one of its records and the group was rolled back. The group is applied
-  /// again, without this record and the table's later records.
+  /// Suspends a table after the target refused a record. The group is applied again without that table's later records.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
     // A record that is refused although its table waits would be tried without end.
@@ -51,7 +50,9 @@ extension SQLiteApply {
     try reopen(refusals)
   }
 
-  /// Starts to read the trail again after the last commit. `refusals`: the records at which tables are then suspended.
+  /// Reads the trail again from the last commit on.
+  ///
+  /// - Parameter refusals: The records at which tables are then suspended.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
     try loadQuarantine()
@@ -60,7 +61,7 @@ extension SQLiteApply {
       statements: statements)
   }
 
-  /// Creates the catch-ups of tables that were suspended in the last group. Their first attempt follows after a delay.
+  /// Creates the catch-ups of tables that were suspended in the last group.
   func noteWaiting() {
     let next = Clock.monotonicMilliseconds + CatchUp.delayMin
     for key in target.waiting(in: replay.reader.id).keys where catchUps[key] == nil {
@@ -111,8 +112,7 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Applies the next transactions of a catch-up, and returns the catch-up's progress. In two-way tables, conflicts are
-  /// resolved from all row versions that are known by now.
+  /// Applies the next transactions of a catch-up, and returns its progress.
   private func advanceOrSettle(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
     guard let desk = catchUp.desk else { return try advance(key, &catchUp, stop) }
     // Apply waits after it has released the lock of the applies, because other applies wait for the lock.
@@ -179,7 +179,6 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies and commits everything in a catch-up that comes before the record that the target refuses.
   private func advance(
     _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {
@@ -201,8 +200,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Continues a suspended table, whose rule could not be carried out, with a later copy in the trail. Returns false if
-  /// the trail has no such copy.
+  /// Continues a suspended table with a later copy in the trail. Returns false if the trail has no such copy.
   private func overtake(
     _ key: NameKey, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws -> Bool {
@@ -231,8 +229,6 @@ extension SQLiteApply {
     }
   }
 
-  /// Ends the suspension of a table that has caught up with the trail's checkpoint. Removes apply's state of a table
-  /// that neither end has any more.
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {
@@ -249,7 +245,6 @@ extension SQLiteApply {
     return .resumed
   }
 
-  /// Commits a group of a catch-up. Returns whether the table has caught up with the others.
   private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: NameKey) throws -> Bool {
     guard var known = target.tables[key], var waiting = known.waiting else { return true }
     let row = waiting.names.last ?? key.text
@@ -293,8 +288,6 @@ extension SQLiteApply {
     return hasReached
   }
 
-  /// Ends a table's suspension, in the open transaction. Removes apply's state of the table if it was dropped in the
-  /// meantime.
   private func end(_ key: NameKey, _ waiting: TargetState.Waiting, isKept: Bool) throws {
     try target.state.check(name, at: checkpoint)
     var row = waiting.names.last ?? key.text
@@ -317,7 +310,6 @@ extension SQLiteApply {
     }
   }
 
-  /// Updates the stored and reported reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: NameKey) throws {
     guard var known = target.tables[key], known.waiting?.table.isSuspended(by: error) == false else { return }
     known.waiting?.table.code = error.code

@@ -4,8 +4,7 @@ import SystemKit
 
 // Transactions in quarantine, and how they are retried.
 extension SQLiteReplay {
-  /// Returns whether the transaction that begins must go into quarantine. If so, adds it to the quarantine log in the
-  /// group's transaction.
+  /// Returns whether the transaction must go into quarantine. If so, adds it to the quarantine log.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf else { return false }
     guard scope == .main else { return shelf.contains(header.number) }
@@ -22,21 +21,19 @@ extension SQLiteReplay {
 extension SQLiteApply {
   private var log: QuarantineLog { QuarantineLog(target.database) }
 
-  /// Reads the transactions in quarantine from the target's log.
   func loadQuarantine() throws {
     shelf.load(try log.list(), of: replay.reader.id)
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Later ones may be
-  /// applied out of order.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine.
   var heldThrough: UInt64? { (waiting.map(\.number) + [shelf.quarantine.heldThrough].compactMap { $0 }).min() }
 
-  /// Carries out one request of an operator about quarantine, or retries a quarantined transaction that no longer
-  /// depends on another one. Returns false if there was nothing to do.
+  /// Carries out one request about quarantine, or retries a quarantined transaction. Returns false if there was nothing
+  /// to do.
   ///
-  /// Does nothing while a table is suspended, as a quarantined transaction may change that table too.
+  /// Does nothing while a table is suspended.
   func settleQuarantine(_ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, waiting.isEmpty, now >= nextLook else { return false }
@@ -69,14 +66,12 @@ extension SQLiteApply {
     }
   }
 
-  /// Reads a quarantined transaction from its place in the trail, and applies it in a separate commit.
   private func retry(_ one: QuarantinedTransaction, _ stop: StopSignal) throws {
     let isDone = try TwoWay.retryInTurns(desk?.shared, stop) { try attempt(one, stop, &$0) }
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if the caller must call the function stored in `wait`, and
-  /// then try again.
+  /// Tries to apply a quarantined transaction. Returns false if it must be tried again after a call of `wait`.
   private func attempt(_ one: QuarantinedTransaction, _ stop: StopSignal, _ wait: inout (() throws -> Void)?) throws
     -> Bool
   {
@@ -122,7 +117,6 @@ extension SQLiteApply {
     }
   }
 
-  /// Stores in the quarantine log the error that keeps a transaction in quarantine.
   private func explain(_ one: QuarantinedTransaction, _ error: CairnError, _ stop: StopSignal) throws {
     var one = one
     one.explain(error)

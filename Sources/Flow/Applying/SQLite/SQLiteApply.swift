@@ -5,9 +5,10 @@ import Trails
 
 /// Applies a trail to an SQLite file: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// One blocking worker on one thread. Small transactions share a commit. If a row differs from what the trail says,
-/// apply stops with an error that names the row, and the row's transaction is rolled back. A table whose schema change
-/// cannot be made is suspended, and only that table: see SQLiteApply+CatchUps.swift.
+/// One blocking worker on one thread. If a row differs from what the trail says, apply stops with an error that names
+/// the row.
+///
+/// A table whose schema change cannot be made is suspended.
 package final class SQLiteApply {
   package typealias Options = ApplyOptions
 
@@ -18,13 +19,12 @@ package final class SQLiteApply {
   /// The last transaction that was committed to the target.
   var number: UInt64
   var catchUps: [NameKey: CatchUp] = [:]
-  /// The conflict handling of two-way replication; nil if the database is not captured.
+  /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: SQLiteReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far in the future. Two-way, ``desk`` has this check.
+  /// One-way: the check that no transaction's clock is too far in the future. A two-way apply uses that of ``desk``.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
-  /// The monotonic time at which apply next reads the operator's requests about quarantine, in ms.
   var nextLook: Int64 = 0
   private var isDraining = false
   private var purgedBelow: UInt64 = 0
@@ -35,8 +35,8 @@ package final class SQLiteApply {
 
   /// Opens the target and the trail. Creates the target's file if it does not exist.
   ///
-  /// - Throws: The errors of ``SQLiteError``. `checkpoint-foreign` if the target's checkpoint is from another trail, or
-  ///   if the next part of this trail is purged.
+  /// - Throws: The errors of ``SQLiteError``. `checkpoint-foreign` if the checkpoint is from another trail, or the next
+  ///   segment is purged.
   package init(
     path: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -69,10 +69,9 @@ package final class SQLiteApply {
     progress.update { ($0.awaitsCopies, $0.needs, $0.position) = (awaitsCopies, needs, position) }
   }
 
-  /// Creates the target's file as apply would, if it does not exist. It can then be captured before it has tables.
+  /// Creates the target's file if it does not exist, so that it can be captured before it has tables.
   package static func makeFile(_ path: String) throws { _ = try SQLiteTarget.open(path) }
 
-  /// Whether a requested copy has not begun yet.
   var awaitsCopies: Bool {
     options.askedBehind > 0 && number <= options.askedBehind || target.tables.values.contains(where: \.isAwaited)
   }
@@ -108,8 +107,9 @@ package final class SQLiteApply {
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
-  /// Applies the available transactions in one commit; returns false if there are none. A transaction that the target
-  /// refuses goes into quarantine. Without ``ApplyOptions/quarantines``, its error is thrown instead.
+  /// Applies the available transactions in one commit. Returns false if there are none.
+  ///
+  /// A transaction that the target refuses goes into quarantine if the conf allows it.
   private func step(_ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
@@ -169,8 +169,7 @@ package final class SQLiteApply {
     }
   }
 
-  /// Writes open decisions on a separate connection, as an application would. Capture ignores what apply's own
-  /// connection writes.
+  /// Writes open decisions on a separate connection, because capture ignores what apply's own connection writes.
   private func decide(_ desk: SQLiteReplay.Desk) throws {
     guard desk.shared.mayHaveDecisions else { return }
     if try Decisions(target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }
@@ -184,7 +183,7 @@ package final class SQLiteApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Writes waiting rows to their tables if applications have freed their unique values.
+  /// Writes waiting rows to their tables if their unique values are free.
   private func lookAtCandidates(_ stop: StopSignal) throws {
     guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
     defer { target.rollback() }
@@ -221,8 +220,7 @@ package final class SQLiteApply {
 
   /// Writes the applied note of a group into the target's journal, for the target's capture.
   ///
-  /// - Parameter number: The last transaction up to which the target lacks nothing. It is before the first transaction
-  ///   that a suspended table lacks or that is in quarantine.
+  /// - Parameter number: The last transaction up to which the target lacks nothing.
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
     try target.notes.write(
       AppliedNote(
@@ -268,7 +266,6 @@ package final class SQLiteApply {
     try purge()
   }
 
-  /// Reports, after a commit, the tables that now follow their changed rules.
   func noteAdopted(_ replay: SQLiteReplay) {
     let adopted = replay.changedRules.noteCommit()
     guard !adopted.isEmpty else { return }
@@ -277,7 +274,7 @@ package final class SQLiteApply {
     progress.update { $0.rulesAdopted.formUnion(adopted) }
   }
 
-  /// Deletes the segments of the trail that neither the target nor one of its suspended tables needs.
+  /// Deletes the segments of the trail that no reader needs.
   func purge() throws {
     guard let checkpoint else { return }
     try target.checkIdentity()

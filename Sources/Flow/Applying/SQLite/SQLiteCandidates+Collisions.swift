@@ -21,8 +21,7 @@ extension SQLiteCandidates {
     }
   }
 
-  /// Returns the rows that have the same values as `row` in a unique index without expressions and WHERE. Empty for the
-  /// index over the key.
+  /// Returns the rows with the same values as `row` in a unique index. Empty for the index over the key.
   private func rows(inTheWayOf row: ContestedRow, by index: UniqueIndex) throws -> [ContestedRow] {
     let key = Set(row.key.columns.map { $0.name.sqliteKey })
     let values = index.terms.compactMap { row.row[$0.column] }
@@ -34,10 +33,9 @@ extension SQLiteCandidates {
       like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
   }
 
-  /// Returns the rows that have unique values of `row`. To find them, inserts `row`, deletes each row that collides
-  /// until the insert succeeds, and rolls everything back.
+  /// Returns the rows that have unique values of `row`. To find them, inserts `row` and rolls the insert back.
   ///
-  /// Only SQLite itself can evaluate an index with expressions or WHERE exactly, and only when it writes the row.
+  /// Only SQLite itself can evaluate an index with expressions or WHERE.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try database.execute("SAVEPOINT cairn_contest")
     let found: [ContestedRow]
@@ -91,7 +89,7 @@ extension SQLiteCandidates {
   }
 
   struct UniqueIndex {
-    /// Whether the index has only columns (no expressions), and covers all rows (no WHERE).
+    /// Whether the index has no expressions and no WHERE.
     var isPlain: Bool
     var terms: [(column: String, collation: String)]
   }

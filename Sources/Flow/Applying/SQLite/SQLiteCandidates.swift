@@ -6,7 +6,6 @@ import SystemKit
 /// The waiting rows of an SQLite target.
 struct SQLiteCandidates: CandidateStore {
   let database: Database
-  /// A cache of the columns and indexes of tables.
   final class Tables {
     var columns: [NameKey: [String]] = [:]
     var indexes: [NameKey: [UniqueIndex]] = [:]
@@ -24,12 +23,12 @@ struct SQLiteCandidates: CandidateStore {
     if try !hasSince() { try database.execute("ALTER TABLE cairn_candidate ADD COLUMN since INTEGER") }
   }
 
-  /// Returns whether `cairn_candidate` has the column `since`, which earlier versions of Cairn did not create.
+  /// Returns whether `cairn_candidate` has the column `since`, which old versions of Cairn did not create.
   private func hasSince() throws -> Bool {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }
 
-  /// Returns whether any table of the file has a unique index besides its key, so that there may be waiting rows.
+  /// Returns whether a table has a unique index besides its key, so that there may be waiting rows.
   func mayCome() throws -> Bool {
     try database.integer(
       """
@@ -117,7 +116,6 @@ struct SQLiteCandidates: CandidateStore {
     row.key.columns.map { "\($0.name.quotedName) = ?" }.joined(separator: " AND ")
   }
 
-  /// Returns the columns of a row's table, without generated ones.
   func columns(of row: ContestedRow) throws -> [String] {
     if let known = tables.columns[row.table] { return known }
     let found = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(row.table)])

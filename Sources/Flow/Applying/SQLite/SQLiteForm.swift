@@ -4,7 +4,7 @@ import Mapping
 import SQLiteKit
 import Versions
 
-/// Converts rows of any trail into the form of a table in SQLite: its columns, in their order.
+/// Converts rows of any trail into the columns of an SQLite table.
 struct SQLiteForm: RowForm {
   let table: TargetTable
   init(_ table: TargetTable) { self.table = table }
@@ -16,7 +16,9 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// Returns the key of the row that a version belongs to. Throws `trail-damaged` if the version has no key.
+  /// Returns the key of the row that a version belongs to.
+  ///
+  /// - Throws: `trail-damaged` if the version has no key.
   func key(_ stored: StoredVersion) throws -> [Value] {
     let columns = try columns(of: stored.schema)
     return try table.schema.key.map { position in
@@ -31,8 +33,7 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// Returns, for each column of the table, its index in rows of this schema and the conversion; nil if the schema
-  /// lacks the column.
+  /// Returns, for each column of the table, its index and its conversion for rows of this schema.
   private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
     if let form = table.lastForm, form.schema == schema { return form.columns }
     let columns = try madeColumns(of: schema)

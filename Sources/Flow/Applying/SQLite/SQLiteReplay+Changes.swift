@@ -76,7 +76,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether a row of the table may be missing or differ because a later copy in the trail corrects it.
+  /// Returns whether a later copy in the trail corrects a missing or different row of the table.
   func excuses(_ table: TargetTable) throws -> Bool {
     try LaterShape.excuses(
       table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
@@ -85,8 +85,7 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the first early change, an update or delete, of the row with this image, if there is one. A change is
-  /// early if it comes in the trail before the row itself (see ``EarlyUpdates``).
+  /// Applies the first update or delete that came in the trail before this row did (see ``EarlyUpdates``).
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
@@ -107,8 +106,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether the row in ``after`` is already deleted, because its delete came earlier in the trail. If so, the
-  /// row is not inserted, and its delete is removed from ``early``.
+  /// Returns whether the row in ``after`` is already deleted, because its delete came earlier in the trail.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }
@@ -118,8 +116,7 @@ extension SQLiteReplay {
     try settle(table, Self.image(zip(before, after).map { $1.isUnchanged ? $0 : $1 }))
   }
 
-  /// Runs `body`, which writes a row, and returns its result. If a constraint refuses the row, throws an error that
-  /// names the row.
+  /// Runs `body`, which writes a row. If a constraint refuses the row, throws an error that names the row.
   func write(_ table: TargetTable, _ body: () throws -> Int64) throws -> Int64 {
     do { return try body() } catch let error as SQLiteError where error.isConstraint {
       throw refused(table, error)

@@ -31,7 +31,6 @@ extension SQLiteReplay {
     return Array(image.bytes)
   }
 
-  /// Converts the values of a row from another engine into values that SQLite stores.
   func convert(
     _ columns: inout [ColumnView], _ converters: [SQLiteValue], _ made: inout ByteWriter, _ bytes: Int,
     _ table: TargetTable

@@ -6,8 +6,7 @@ import SQLiteKit
 extension SQLiteReplay {
   /// Applies a change of a PostgreSQL source.
   ///
-  /// Such a change may lack the row's former values, or large values that did not change. The source may check unique
-  /// constraints only at the end of the transaction.
+  /// Such a change may lack former values. The source may check unique constraints only at the end of the transaction.
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:
@@ -45,8 +44,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Runs `body`, which writes a row. If another row has the same unique value, keeps the new row, to write it at the
-  /// end of the transaction.
+  /// Runs `body`, which writes a row. If another row has the same unique value, the row is written at the end of the
+  /// transaction.
   @discardableResult
   func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64
@@ -58,7 +57,6 @@ extension SQLiteReplay {
     }
   }
 
-  /// Deletes from the target the row that an update changes, and returns the row with the update's new values.
   func takeOut(_ table: TargetTable) throws -> [Value] {
     guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
       throw unexpected(table, "updated")

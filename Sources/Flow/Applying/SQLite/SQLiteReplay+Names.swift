@@ -4,14 +4,12 @@ import SQLiteKit
 
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// The separator in a placeholder name. Apply's state uses such a name for a table if another table already has its
-  /// wanted name. An example is `Item`, the separator and `public.^Item`: the wanted name and the table's full name.
+  /// The separator between a table's wanted name and its full name in a placeholder name.
   private static let separator = "\u{1e}"
 
   /// Returns the name under which apply's state lists a table of the trail: its name at the target.
   ///
-  /// Returns a placeholder name if another source table already has that name there. Such tables differ only in case or
-  /// schema, for example `item` and `Item`.
+  /// If another source table has that name there, returns a placeholder. Such tables differ only in case or schema.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }
@@ -20,16 +18,12 @@ extension SQLiteReplay {
     return isAside || owner(besides: schema) != nil ? aside : name
   }
 
-  /// Returns a name with `^` before each capital letter, so that names that differ only in case stay different in
-  /// apply's state.
+  /// Returns a name with `^` before each capital letter, so that names stay different in apply's state.
   private static func told(_ name: String) -> String {
     name.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
   }
 
   /// Returns the name that a table with a placeholder name should have at the target. Returns any other name unchanged.
-  ///
-  /// A placeholder name is a wanted name, a separator and the table's full name. An ordinary name may contain the
-  /// separator too. It counts as a placeholder only if its two parts fit, as `Item` and `public.^Item` do.
   static func wanted(_ name: String) -> String {
     let bytes = Array(name.utf8)
     for place in bytes.indices where bytes[place] == 0x1e {
@@ -44,7 +38,6 @@ extension SQLiteReplay {
     return name
   }
 
-  /// Returns the other table of the source that already has this table's name at the target; nil if there is none.
   func owner(besides schema: TableSchema) -> String? {
     guard schema.engine == .postgres else { return nil }
     let name = TableMapping.targetName(of: schema, in: .sqlite).sqliteKey
@@ -54,8 +47,7 @@ extension SQLiteReplay {
     return owner.isEmpty || owner.hasSameBytes(as: schema.fullName) ? nil : owner
   }
 
-  /// Returns which rows of a table belong to the trail. Throws if some belong to another trail too. But if an older
-  /// version of Cairn allowed this and no copy begins, only gives a notice.
+  /// Returns which rows of a table belong to the trail. Throws if some of them also belong to another trail.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
     // Two-way applies resolve conflicts, so each of them may write all rows.
@@ -72,20 +64,17 @@ extension SQLiteReplay {
     return claim
   }
 
-  /// Returns whether the target can have a table with this schema.
   func fits(_ schema: TableSchema) -> Bool {
     (try? TableMapping(schema, to: .sqlite)) != nil && owner(besides: schema) == nil
   }
 
-  /// Returns the next schema of the table in the trail that the target can have; nil if there is none so far.
   func laterShape(of schema: TableSchema) throws -> LaterShape? {
     try LaterShape.find(
       of: schema, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
       to: .sqlite, fits: fits)
   }
 
-  /// Returns the columns of a schema that apply can write; nil if the source drops the table before the schema fits the
-  /// target.
+  /// Returns the columns of a schema that apply can write; nil if the source later drops the table.
   func part(of schema: TableSchema) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard case .catchUp = scope, !fits(schema), let later = try laterShape(of: schema) else { return .init(schema) }
@@ -94,8 +83,7 @@ extension SQLiteReplay {
     return part
   }
 
-  /// Returns the error for a target table that lacks columns, because the policy `ignore` did not add them, or a
-  /// program dropped them.
+  /// Returns the error for a target table that lacks columns of the source's table.
   func lacking(_ mapping: TableMapping, _ there: [Int]) throws -> Refusal {
     let schema = mapping.target
     let missing = schema.columns.indices.filter { !there.contains($0) }.map { schema.columns[$0] }

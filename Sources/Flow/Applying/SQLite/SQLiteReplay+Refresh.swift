@@ -78,7 +78,6 @@ extension SQLiteReplay {
 
   // MARK: Columns that only the target has
 
-  /// Deletes this trail's rows from a table, when a copy begins that cannot replace them range by range.
   private func empty(_ table: TargetTable) throws {
     if table.removal == .applied, let own = try table.ownValues() {
       target.progress.note(
@@ -93,14 +92,12 @@ extension SQLiteReplay {
     try table.remove(range, at: reader.commitTime)
   }
 
-  /// Deletes the rows in the key range of a chunk, which replaces them. First saves the values of columns that only the
-  /// target has.
   private func clear(_ range: Refresh.Range, _ table: TargetTable) throws {
     if table.removal == .applied, try table.setAside(range) { aside = table }
     try remove(range, table)
   }
 
-  /// Restores, after the rows of a chunk, the saved values of columns that only the target has.
+  /// Restores the saved values of columns that only the target has. Called after the rows of a chunk.
   func endChunk() throws {
     guard let table = aside else { return }
     aside = nil

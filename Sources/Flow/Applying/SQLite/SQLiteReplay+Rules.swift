@@ -4,8 +4,7 @@ import SQLiteKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// Alters the target table as a changed rule says, at the first record of the table. If the rows are copied again,
-  /// apply then skips the table's changes until that copy begins. In the mode `history`, it skips none.
+  /// Alters the target table as a changed rule says, at the first record of the table.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source
@@ -33,22 +32,20 @@ extension SQLiteReplay {
     if !rule.isCopied { changedRules.finish(given) }
   }
 
-  /// Before a schema change of a table, alters the target table as the table's new rule says. Does not alter a table
-  /// that the source drops.
+  /// Alters the target table as its changed rule says, before a schema change of the table.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given) else { return }
     if ddl.after == 0 { return changedRules.finish(given) }
     _ = try table(ddl.before)
   }
 
-  /// Removes apply's state of the target table to which a source table's rows went before its rule changed.
   private func leave(_ name: String, for other: String) throws {
     guard let known = target.tables[key(name)], key(name) != key(other), known.waiting == nil else { return }
     try forget(name)
   }
 
-  /// Alters the catch-up's table to the schema that it has when a later copy begins. Apply then skips the table's
-  /// records up to that copy.
+  /// Alters the catch-up's table to the schema with which a later copy begins. Apply skips the table's records before
+  /// that copy.
   func goOn(with copy: LaterCopy) throws {
     guard case .catchUp(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
@@ -84,8 +81,7 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table. False if the operator has set a
-  /// policy for rows that are already in that table.
+  /// Returns whether a changed rule sends a table's rows to another target table.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -94,8 +90,7 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins, to report it after the commit. If a changed rule of the table needed the
-  /// copy, the rule is now in effect. Ignores a copy of single rows, except in the mode `history`.
+  /// Notes that a copy of a table begins, to report it after the commit. A changed rule of the table is now in effect.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

@@ -4,8 +4,7 @@ import SQLiteKit
 
 // Schema changes.
 extension SQLiteReplay {
-  /// The error for a schema change that cannot be made at the target. The group is rolled back and applied again, and
-  /// the table is suspended at that record.
+  /// The error for a record that the target refuses, such as a schema change. The record's table is then suspended.
   struct Refusal: Error {
     let position: Position
     let error: CairnError
@@ -15,7 +14,6 @@ extension SQLiteReplay {
   struct Place {
     let from: Position
     let checkpoint: Checkpoint
-    /// The number of the last transaction before ``checkpoint``.
     let number: UInt64
   }
 
@@ -92,10 +90,9 @@ extension SQLiteReplay {
 
   // MARK: Tables that wait
 
-  /// Throws if the table's rule cannot be carried out for the present change, so that the table is suspended.
+  /// Throws if the table's rule cannot be carried out for the present change.
   ///
-  /// Does not throw in a catch-up if the trail has a later copy of the table. The table then continues with that copy,
-  /// and changes before the copy are skipped.
+  /// A catch-up does not throw if the trail has a later copy of the table.
   func refuse(_ table: TargetTable) throws {
     guard let error = reader.refusal else { return }
     guard case .catchUp = scope,
@@ -109,8 +106,7 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Called before each record is applied. Begins to apply the catch-up's table, or suspends a table, if that is due at
-  /// this record.
+  /// Begins to apply the catch-up's table, or suspends a table, if that is due. Called before each record.
   func reach(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
@@ -130,8 +126,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Suspends the present record's table, because the target refuses that record. Everything before the record is
-  /// applied.
+  /// Suspends the present record's table. Everything before the record is applied.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }
@@ -182,8 +177,7 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Throws `schema-stopped` if a suspended table uses the new name of a table. The name is free only after the
-  /// suspended table has caught up.
+  /// Throws `schema-stopped` if a suspended table uses the new name of a table.
   private func checkFree(_ names: Names) throws {
     guard let after = names.after, names.isMoved else { return }
     let own = key(names.before ?? after)
@@ -200,11 +194,9 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether to skip a schema change: it creates a table that this database already has, now under another
-  /// name.
+  /// Returns whether to skip the creation of a table that this database already has under another name.
   ///
-  /// - Throws: `schema-stopped` for any other schema change of the table, while apply's state still has the table's
-  ///   former name.
+  /// - Throws: `schema-stopped` for any other schema change of the table under its former name.
   private func isPassedBack(_ before: TableSchema?, _ after: TableSchema?, _ desk: Desk) throws -> Bool {
     guard let named = before ?? after, let move = desk.move(of: named) else { return false }
     if before == nil { return true }
@@ -217,7 +209,7 @@ extension SQLiteReplay {
 
   // MARK: Making it
 
-  /// Returns the mapping of a source table to the target, without foreign keys to tables that the apply may not write.
+  /// Returns the mapping of a source table to the target, without foreign keys to tables that apply may not write.
   func mapping(_ schema: TableSchema) throws -> TableMapping {
     try TableMapping(schema, to: .sqlite, reach: TargetReach(options.scope))
   }
@@ -286,12 +278,10 @@ extension SQLiteReplay {
       others: SchemaRight.others(try state.feeders(of: name)), goesBothWays: options.goesBothWays("", name))
   }
 
-  /// Returns whether apply has no state of a table because it skipped the record that created the table; a copy will
-  /// bring the rows.
+  /// Returns whether apply skipped the record that created the table. A copy then brings the rows.
   private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
-  /// Creates a table at its first record, if apply skipped the record that created it. Apply then skips the table's
-  /// changes until its copy begins.
+  /// Creates a table at its first record, if apply skipped the record that created it. A copy then brings the rows.
   func meet(_ mapping: TableMapping, _ key: NameKey) throws {
     guard options.expectsStrangers else { return }
     if let known = target.tables[key] {
@@ -322,7 +312,6 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Updates the table's name in apply's state, after a schema change that was already made in this database.
   private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
     guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
     // Tables that swap names have a name in between that no table can have here.
@@ -354,7 +343,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// If Cairn created the table here, stores the definition that the table has in PostgreSQL.
+  /// Stores the definition that the table has in PostgreSQL, if Cairn created the table here.
   private func saveOrigin(_ mapping: TableMapping) throws {
     guard target.tables[key(mapping.target.name)]?.isCreated ?? false else { return }
     let source = mapping.source

@@ -4,8 +4,8 @@ import Statements
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension SQLiteReplay {
-  /// Returns whether to skip a change, because apply executes the statement that made it instead of writing its rows.
-  /// At the statement's first change, executes the statement.
+  /// Returns whether to skip a change, because apply executes the statement that made it. Executes the statement at its
+  /// first change.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -71,8 +71,6 @@ extension SQLiteReplay {
     return judged
   }
 
-  /// Returns whether the target's table has exactly the source's rows and columns, so that a statement has the same
-  /// effect on it.
   private func isWhole(_ schema: TableSchema) throws -> Bool {
     guard schema.engine == .sqlite, let known = target.tables[schema.name.sqliteKey], known.waiting == nil,
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -81,7 +79,6 @@ extension SQLiteReplay {
     return there.map { $0[0].string.sqliteKey } == schema.columns.map { $0.name.sqliteKey }
   }
 
-  /// Executes a statement, and returns the digest of the rows that it wrote.
   private func execute(_ plan: ReplayPlan, _ schema: TableSchema?) throws -> StatementDigest {
     let areReal = schema?.columns.map { $0.affinity == "REAL" } ?? []
     let isTold = try !plan.deletes && WrittenRows.areTold && !hasHiddenColumns(plan.table)
@@ -90,7 +87,7 @@ extension SQLiteReplay {
     return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
   }
 
-  /// Executes a statement, and adds each row to the digest while SQLite writes the row.
+  /// Adds each row to the digest while SQLite writes the row.
   private func told(_ statement: Statement, _ name: String, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: name)
     var digest = StatementDigest()
@@ -105,7 +102,7 @@ extension SQLiteReplay {
     return digest
   }
 
-  /// Executes a statement, and adds its rows to the digest after all are written.
+  /// Adds the rows to the digest after all are written.
   ///
   /// In a REAL column, RETURNING gives whole numbers as integers (seen in SQLite 3.40); they are converted back.
   private func returned(_ statement: Statement, _ plan: ReplayPlan, _ areReal: [Bool]) throws -> StatementDigest {
@@ -133,6 +130,5 @@ extension SQLiteReplay {
 }
 
 extension SQLiteError {
-  /// Whether the error is about the statement or its rows, and not about the database file.
   fileprivate var isOfStatement: Bool { isConstraint || [1, 18, 20, 25].contains(primary) }
 }

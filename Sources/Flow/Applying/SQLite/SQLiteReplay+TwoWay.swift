@@ -9,11 +9,10 @@ import Versions
 // Two-way: rows that applications have written at the target too.
 extension SQLiteReplay {
   typealias Desk = TwoWayDesk<TargetTable>
-  /// The number of keys that are read at a time while rows of the target are deleted for a copy.
   private static let keysMax = 1000
 
-  /// Reads which rows applications have changed and committed: from this database's own trail, and from the part of the
-  /// journal that the trail lacks. Runs in the group's transaction.
+  /// Reads which rows applications have changed: from this database's own trail, and from the journal. Runs in the
+  /// group's transaction.
   func inform(_ desk: Desk) throws {
     let window = desk.shared.window
     try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
@@ -31,8 +30,7 @@ extension SQLiteReplay {
     desk.inform(uncaptured: uncaptured)
   }
 
-  /// Returns whether a change is resolved as a possible conflict when its transaction ends, instead of being written at
-  /// once.
+  /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
   func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     do { return try resolver.defers(change, schema, table) } catch let error as CairnError
@@ -46,8 +44,9 @@ extension SQLiteReplay {
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Deletes this trail's rows of a key range for a copy; if `range` is nil, all rows of this trail. Keeps rows that
-  /// were changed here without the copy's author having seen the change.
+  /// Deletes this trail's rows of a key range; all of its rows if `range` is nil.
+  ///
+  /// Keeps rows that were changed here without the copy's author knowing the change.
   func removeKnown(_ range: Refresh.Range?, _ table: TargetTable, _ resolver: RowResolver<SQLiteReplay>) throws {
     var last: [Value]?
     while true {

@@ -8,15 +8,13 @@ import Versions
 
 /// Reads a trail from one checkpoint on, and writes its transactions to an SQLite target, in groups.
 ///
-/// The transaction of a group is left open: the caller moves the checkpoint and commits. After an error, the replay
-/// cannot be used.
+/// The caller moves the checkpoint and commits. After an error, the replay cannot be used.
 final class SQLiteReplay {
-  /// The default number of rows after which a group is committed. Until then, applications cannot write to the target.
+  /// The default number of rows after which a group is committed. Applications cannot write to the target before.
   static let commitRowsUsual = 5000
   enum Scope: Equatable {
-    /// A replay of all tables except suspended ones.
     case main
-    /// A replay of one suspended table, given by its name in apply's state, in lower case.
+    /// A replay of one suspended table, given by its lower-case name in apply's state.
     case catchUp(NameKey)
   }
 
@@ -31,11 +29,10 @@ final class SQLiteReplay {
   let target: SQLiteTarget
   let scope: Scope
   let reader: ApplyReader
-  /// The checkpoint at which the present group begins.
   private(set) var groupStart: Checkpoint
-  /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
+  /// The records that the target refuses, by their places in the trail. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// In a catch-up: for each place where its table is suspended, the later copy with which the table continues.
+  /// The later copies with which the catch-up's table continues, by the places where it is suspended.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
@@ -43,63 +40,55 @@ final class SQLiteReplay {
   let name: TrailName
   let isUTF16: Bool
   let folder: String
-  /// The conflict handling of two-way replication; nil: one-way.
+  /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: Desk?
-  /// The resolution of conflicts of a two-way apply; nil: one-way.
+  /// The resolution of conflicts; nil if the apply is one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
-  /// The trail's transactions in quarantine; nil: this replay retries one of them.
+  /// The trail's transactions in quarantine; nil if this replay retries one of them.
   let shelf: QuarantineShelf?
-  /// The choice of statements that apply executes instead of writing their rows; nil: none, only rows are written.
+  /// The choice of statements that apply executes instead of writing rows; nil: only rows are written.
   let statements: StatementDesk?
-  /// A record that was already read while a statement was executed, and is handled next; nil: none.
+  /// A record that was read while a statement was executed, and is handled next.
   var ahead: Record?
 
-  /// The last transaction that the replay has begun to read.
   private(set) var current: UInt64 = 0
   private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
-  /// Whether the transaction that is being read is skipped.
   private var isAside = false
-  /// The last transaction that was applied.
   private(set) var number: UInt64
-  /// The last transaction that this replay may read.
   private(set) var limit = UInt64.max
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: TargetTable?] = [:]
-  /// The name that the catch-up's table has at this place of the trail; nil before the table was created.
+  /// The table's name at this place of the trail, in a catch-up; nil before the table was created.
   var catchUpName: String?
-  /// The place at which the catch-up's table is suspended again; nil: it is not.
   var halt: Place?
-  /// The number of changes of the group that were skipped.
   private var skipped = 0
 
-  /// The table that is being copied. ``copied`` counts its rows so far; ``estimated`` is the expected total.
   var copying: TargetTable?
-  /// The table whose target-only columns are saved while a chunk replaces its rows; nil: none.
+  /// The table whose target-only columns are saved while a chunk replaces its rows.
   var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for existing rows when a copy of them began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a copy began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
-  /// By the source table's ``TableSchema/plainName``: the transaction in which its copy began, since the last commit.
+  /// The transactions in which copies began since the last commit, by ``TableSchema/plainName``.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
-  /// The number of conflicts that were resolved in the group.
   var conflicts = 0
-  /// Whether apply itself makes the present schema change. False if an operator has already made it.
+  /// Whether apply itself makes the schema change. False if an operator has already made it.
   var isShapeMade = false
   var early = EarlyUpdates()
   var held = HeldRows()
   var before: [ColumnView] = []
   var after: [ColumnView] = []
-  /// A buffer for the converted values of a row before its change; ``madeAfter`` is for the row after it.
   var madeBefore = ByteWriter(capacity: 256)
   var madeAfter = ByteWriter(capacity: 256)
 
-  /// The schema id of the record that is being applied; nil: the record is not about a table.
   private var idAtHand: UInt64?
 
-  /// Opens the trail in `folder`. Throws `checkpoint-foreign` if the checkpoint is not in the trail.
+  /// Opens the trail in `folder`.
+  ///
+  /// - Throws: `checkpoint-foreign` if the checkpoint is not in the trail.
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
     refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil,
@@ -121,7 +110,7 @@ final class SQLiteReplay {
 
   // MARK: Groups
 
-  /// Applies transactions until a commit is due, none after transaction `limit`; nil: there was nothing to apply.
+  /// Applies transactions until a commit is due, none after transaction `limit`. Nil if there was nothing to apply.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     gate.beginGroup()
     guard number < limit else { return nil }
@@ -198,7 +187,6 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a header's clock is too far in the future. Only one-way, not in a catch-up.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)
@@ -278,14 +266,12 @@ final class SQLiteReplay {
     }
   }
 
-  /// Reads a record of a skipped transaction. A schema record removes the cached table that has the same schema id.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
 
   // MARK: Tables
 
-  /// Returns the table with a schema id in the present segment; nil if this replay does not apply the table.
   func table(_ id: UInt64) throws -> TargetTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
@@ -306,14 +292,14 @@ final class SQLiteReplay {
     }
   }
 
-  /// The error for a target table that cannot be opened, as it does not fit the trail's schema.
+  /// The error for a target table that does not fit the trail's schema.
   private struct Unopened: Error {
     let error: CairnError
     /// Whether the failed attempt left the target and apply's state unchanged.
     let isUndone: Bool
   }
 
-  /// Opens and returns a table; nil if apply skips it. If opening fails, undoes what it did and throws ``Unopened``.
+  /// Opens a table; nil if apply skips it. If opening fails, undoes its effects and throws ``Unopened``.
   private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")
@@ -391,7 +377,7 @@ final class SQLiteReplay {
     }
   }
 
-  /// Returns the mapping with the table's present name at the target: an operator may already have renamed it.
+  /// Returns the mapping with the table's present name at the target, which an operator may have changed.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
     guard case .catchUp(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
     let name = mapping.target.name
@@ -404,7 +390,6 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the key in apply's state for a table's name in the trail; in a catch-up, always its table's key.
   func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {
@@ -416,7 +401,9 @@ final class SQLiteReplay {
     return schema
   }
 
-  /// Stores which PostgreSQL table is replicated here. Throws `name-collision` if another table already has the name.
+  /// Stores which PostgreSQL table is replicated here.
+  ///
+  /// - Throws: `name-collision` if another table already has the name.
   func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
     guard mapping.source.engine == .postgres else { return }
     let name = mapping.source.fullName
@@ -439,7 +426,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Removes apply's state of a table. A suspended table stays listed as suspended until its catch-up is done.
+  /// Removes apply's state of a table. A suspended table stays listed as suspended.
   func forget(_ name: String) throws {
     let key = key(name)
     target.guardsAreDue = true
@@ -454,7 +441,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Drops the connection's TEMP triggers before a schema change. ``opened(_:)`` creates them again.
+  /// Drops the connection's TEMP triggers before a schema change.
   func releaseTriggers() throws {
     try target.fired.release()
     try target.releaseHooks()

@@ -26,7 +26,7 @@ struct SQLiteStateDatabase: StateDatabase {
     try database.query("SELECT name FROM pragma_table_info(?)", [.text(table(name))]).map { $0[0].string }
   }
 
-  /// Takes no lock for creating tables of Cairn: in SQLite, a transaction that writes excludes all others.
+  /// Does nothing: in SQLite, a transaction that writes excludes all others.
   func lockForInstall() {}
 
   func rows(_ sql: String, _ values: [String?]) throws -> [[String?]] {
@@ -41,8 +41,7 @@ struct SQLiteStateDatabase: StateDatabase {
     }
   }
 
-  /// Runs a statement, and returns the number of changed rows. Values are passed as texts. A numeric column stores a
-  /// text such as `7` as a number.
+  /// Runs a statement, and returns the number of changed rows. Values are passed as texts.
   @discardableResult func run(_ sql: String, _ values: [String?]) throws -> Int64 {
     try database.run(sql, values.map { $0.map { .text($0) } ?? .null })
     return database.changes
@@ -65,21 +64,17 @@ struct SQLiteStateDatabase: StateDatabase {
 }
 
 extension ConflictLog {
-  /// Opens the conflict log of an SQLite target.
   package init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }
 
 extension QuarantineLog {
-  /// Opens the quarantine log of an SQLite target.
   package init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }
 
 extension StoredReturns {
-  /// Opens the stored list of rows of an SQLite target that waited for a unique value and are back in their tables.
   init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }
 
 extension Decisions {
-  /// Opens the list of open decisions of an SQLite target.
   init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }

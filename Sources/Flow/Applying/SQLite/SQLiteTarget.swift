@@ -15,33 +15,27 @@ final class SQLiteTarget {
   let shape: TargetShape
   let notes: JournalNotes
   let fired: FiredTriggers
-  /// Whether the file's encoding is UTF-16. SQLite would then alter text that is not valid UTF-8.
+  /// Whether the file's encoding is UTF-16. If so, SQLite alters text that is not valid UTF-8.
   let isUTF16: Bool
   private let identity: FileIdentity?
-  /// SQLite's schema version at the start of the transaction.
   private var schemaVersion: Int64 = 0
   /// SQLite's schema version at the last check of Cairn's own tables; -1: not checked yet.
   private var provedSchema: Int64 = -1
-  /// Whether this database is captured too, and capture reads the rows that this transaction writes.
+  /// Whether the target's own trail gets the rows that this transaction writes.
   private var isRelaying = false
-  /// Whether this transaction has already written an entry into the journal about the origin of the rows that follow.
+  /// Whether this transaction has already written the rows' origin into the journal.
   private var hasBegunRelay = false
-  /// SQLite's schema version for which the connection's TEMP capture triggers were created; nil: none, or not known.
+  /// SQLite's schema version for which the TEMP capture triggers were created; nil if there may be none.
   private var hooked: Int64?
-  /// Whether the connection may have TEMP capture triggers. It may even after they were dropped, as a rollback restores
-  /// them.
+  /// Whether the connection may have TEMP capture triggers. A rollback can restore dropped ones.
   private var mayHaveHooks = false
-  /// Apply's state of the tables, including what the open transaction has stored; by table name in lower case.
+  /// Apply's state of the tables in the open transaction, by table name in lower case.
   var tables: [NameKey: TargetState.Table] = [:]
-  /// Whether tables were created, changed, renamed or dropped. If so, the triggers that refuse local writes are updated
-  /// before the commit.
+  /// Whether the triggers that refuse local writes must be updated before the commit.
   var guardsAreDue = false
-  /// The tables whose changed rule has taken effect in this run. If the rule needs a copy, the copy has begun.
+  /// The tables whose changed rule has taken effect in this run.
   var adopted: Set<NameKey> = []
 
-  /// Opens the target's file, and creates it if it does not exist.
-  ///
-  /// - Throws: ``SQLiteError``.
   init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {
     (self.trail, self.options, self.clock, self.progress) = (trail, options, clock, progress)
     database = try Self.open(path)
@@ -83,7 +77,6 @@ final class SQLiteTarget {
     try reload()
   }
 
-  /// Opens an SQLite file as apply does. Creates it in WAL mode if it does not exist.
   static func open(_ path: String) throws -> Database {
     let isNew = !Folder.exists(path)
     let database = try Database(path: path, mode: .create)
@@ -91,8 +84,7 @@ final class SQLiteTarget {
     return database
   }
 
-  /// Throws `database-missing` if the target's path is no longer the file that is open. Otherwise apply would write to
-  /// a deleted file, and then purge the trail.
+  /// Throws `database-missing` if the target's path is no longer the open file. Apply would write to a deleted file.
   func checkIdentity() throws {
     let found = FileIdentity(path: database.path)
     if found == identity { return }
@@ -107,7 +99,9 @@ final class SQLiteTarget {
       remedy: .retry)
   }
 
-  /// Commits the transaction. Throws `database-missing` if the target's path is no longer the file that is open.
+  /// Commits the transaction.
+  ///
+  /// - Throws: `database-missing` if the target's path is no longer the open file.
   func commit() throws {
     try checkIdentity()
     if guardsAreDue { try SQLiteGuards(database).reconcile() }
@@ -124,8 +118,7 @@ final class SQLiteTarget {
 
   // MARK: Rows that go on
 
-  /// Finds out whether this database is captured and capture reads what this transaction writes. Then creates or drops
-  /// the connection's TEMP capture triggers.
+  /// Finds out whether this database is captured. Then creates or drops the connection's TEMP capture triggers.
   private func lookForCapture() throws {
     guard let follower = options.schemaFollower else { return }
     (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)
@@ -144,8 +137,7 @@ final class SQLiteTarget {
     schemaVersion = hooked ?? schemaVersion
   }
 
-  /// Writes the origin of the rows that follow (trail and transaction) into the journal, before the first change of a
-  /// transaction.
+  /// Writes the origin of the rows that follow into the journal, before the first change of a transaction.
   func beginRelay(_ header: TransactionHeader, at position: Position) throws {
     guard isRelaying, !hasBegunRelay, let origin = options.origin(of: header, in: trail) else { return }
     hasBegunRelay = try notes.write(
@@ -160,20 +152,17 @@ final class SQLiteTarget {
     try options.schemaFollower?.unhook(database)
   }
 
-  /// Updates the file's capture triggers and the connection's TEMP capture triggers after a schema change, before the
-  /// next row.
+  /// Updates capture's triggers after a schema change, before the next row.
   func keepHooked() throws {
     guard isRelaying, hooked == nil, let follower = options.schemaFollower else { return }
     if try database.integer("PRAGMA schema_version") != schemaVersion { try follower.adopt(database, schemaVersion) }
     try hook(follower)
   }
 
-  /// If this database is captured too, drops Cairn's triggers on a table before its schema changes. SQLite cannot drop
-  /// a column that a trigger names.
+  /// Drops capture's triggers on a table before its schema changes. SQLite cannot drop a column that a trigger names.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
-  /// Checks that Cairn's own tables have the definitions that Cairn gives them. Done in a write transaction, once for
-  /// each schema version.
+  /// Checks Cairn's own tables, once for each schema version. Called in a write transaction.
   private func checkOwnTables() throws {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard version != provedSchema else { return }
@@ -181,7 +170,6 @@ final class SQLiteTarget {
     provedSchema = version
   }
 
-  /// Reads apply's state of the tables again, after a rollback.
   func reload() throws { tables = try state.tables() }
 
   func rollback() {
@@ -190,7 +178,6 @@ final class SQLiteTarget {
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
 
-  /// Returns the tables that are suspended in this trail, by name in lower case.
   func waiting(in trail: TrailID) -> [NameKey: TargetState.Waiting] {
     tables.compactMapValues { $0.waiting.flatMap { $0.table.checkpoint.trail == trail ? $0 : nil } }
   }

@@ -1,14 +1,13 @@
 import Changes
 import SQLiteKit
 
-/// The views and triggers of an SQLite target that work before a schema change, so that the change must not break them.
+/// The views and triggers of an SQLite target that work before a schema change. The change must not break them.
 ///
-/// SQLite parses the text of a view or trigger only when it is used. So this type prepares a statement that uses each
-/// view and trigger.
+/// SQLite parses a view or trigger only when it is used, so this type prepares a statement that uses it.
 struct TargetDependents {
   private let works: Set<NameKey>
 
-  /// Finds the views and triggers that work now, except Cairn's own triggers, which capture creates again.
+  /// Finds the views and triggers that work now, except Cairn's own triggers.
   init(_ database: Database) throws {
     var works: Set<NameKey> = []
     let objects = try database.query(
@@ -35,7 +34,7 @@ struct TargetDependents {
     }
   }
 
-  /// Returns statements that would fire every trigger of a table. The statements are prepared, never executed.
+  /// Returns statements that would fire every trigger of a table. They are prepared, never executed.
   private static func uses(of table: String, _ database: Database) throws -> [String] {
     let columns = try database.query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string }
     let set = columns.map { "\($0.quotedName) = \($0.quotedName)" }.joined(separator: ", ")
@@ -50,8 +49,7 @@ struct TargetDependents {
     return isView ? all.map(\.1).filter { (try? database.prepare($0)) != nil } : all.map(\.1)
   }
 
-  /// Returns the first view or trigger that worked before and no longer does, such as `view recent`; nil if there is
-  /// none. Ignores objects that were dropped with their table.
+  /// Returns the first view or trigger that worked before and no longer does, such as `view recent`.
   func broken(in database: Database) throws -> String? {
     guard !works.isEmpty else { return nil }
     let now = try TargetDependents(database).works

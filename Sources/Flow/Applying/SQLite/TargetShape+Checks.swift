@@ -4,8 +4,7 @@ import SQLiteKit
 
 // Checks whether an existing table can take the rows of the source's.
 extension TargetShape {
-  /// Throws `schema-stopped` unless the target's table has every column, stores the source's values unchanged, and
-  /// accepts NULL if the source does.
+  /// Throws `schema-stopped` unless the target's table can hold the source's rows.
   ///
   /// Under `ignore`, the table may lack columns that are not part of the key.
   func check(_ mapping: TableMapping, _ change: Change) throws {
@@ -36,8 +35,7 @@ extension TargetShape {
     try checkKeys(of: table, mapping, change)
   }
 
-  /// Throws `schema-stopped` if a column that only the target has is NOT NULL without a default, so that inserts would
-  /// fail.
+  /// Throws `schema-stopped` if a column that only the target has is NOT NULL without a default.
   private func checkOwnColumns(of table: SQLiteTable, _ schema: TableSchema, _ change: Change) throws {
     for column in table.schema.columns where column.isNotNull && column.defaultText == nil {
       let isKnown = schema.columns.contains { $0.name.sqliteKey == column.name.sqliteKey }
@@ -63,8 +61,7 @@ extension TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` for a unique key that only the target has, because a copied row could replace another row
-  /// with the same values in that key.
+  /// Throws `schema-stopped` for a unique key that only the target has. A copied row could replace another row there.
   private func checkUniqueKeys(
     of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<NameKey>, _ change: Change
   ) throws {
@@ -114,7 +111,7 @@ extension TargetShape {
 }
 
 extension TableSchema.Object {
-  /// Returns whether `other` creates the same index, apart from the names of index and table, blanks and case.
+  /// Returns whether `other` creates the same index, apart from names, blanks and case.
   fileprivate func isSameIndex(as other: String) -> Bool {
     let (own, theirs) = (Self.definition(text), Self.definition(other))
     return !own.isEmpty && own == theirs

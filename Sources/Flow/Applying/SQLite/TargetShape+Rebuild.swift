@@ -34,7 +34,6 @@ extension TargetShape {
     }
   }
 
-  /// Returns the columns whose affinity changes, so that SQLite converts their values when a rebuild copies the table.
   private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
     let (there, after) = (alteration.there, alteration.difference.after)
     return alteration.kept.compactMap { pair in
@@ -46,11 +45,9 @@ extension TargetShape {
     }
   }
 
-  /// Returns the number of values of each storage class in a column. Compared before and after a rebuild, the numbers
-  /// show whether values were converted.
+  /// Returns the number of values of each storage class in a column, to find values that a rebuild converted.
   ///
-  /// - Parameter isBefore: Whether -0.0 is counted separately, as a REAL column in the rebuilt table does not keep the
-  ///   sign.
+  /// - Parameter isBefore: Whether -0.0 is counted separately: a REAL column in the rebuilt table loses the sign.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
     let (table, name) = (table.quotedName, column.quotedName)
     var counts = try database.query("SELECT typeof(\(name)), count(*) FROM \(table) GROUP BY 1 ORDER BY 1")
@@ -66,8 +63,7 @@ extension TargetShape {
     return counts
   }
 
-  /// Returns the error for an index or trigger of the target's table, such as `index mine`, that cannot be created
-  /// again after the change.
+  /// Returns the error for an index or trigger, such as `index mine`, that cannot be created again after the change.
   private func refused(_ change: Change, _ error: SQLiteError, of object: String?) -> CairnError {
     guard let object else { return refused(change, error) }
     return refusal(change).error(
@@ -75,8 +71,7 @@ extension TargetShape {
       table: change.name)
   }
 
-  /// Returns the error for rows that prevent a schema change and are not deleted, as they have values in columns that
-  /// only the target has.
+  /// Returns the error for rows that prevent a schema change and have values in columns that only the target has.
   private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
     guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
     let names = alteration.extras.map(\.name).joined(separator: ", ")
@@ -110,8 +105,7 @@ extension TargetShape {
     }
   }
 
-  /// Runs a body that creates an index. First drops an index with the same name on a table that Cairn created, as the
-  /// source has dropped that index already.
+  /// Runs a body that creates an index. First drops a stale index with the same name on a table that Cairn created.
   func free(index text: String, _ body: () throws -> Void) throws {
     let stale = try database.query(
       """

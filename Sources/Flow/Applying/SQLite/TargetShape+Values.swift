@@ -4,10 +4,9 @@ import SQLiteKit
 
 // New NOT NULL columns for which present rows have no value.
 extension TargetShape {
-  /// Returns the NOT NULL columns without a default that a change adds, if the table has rows. SQLite cannot add such
-  /// columns to a table with rows.
+  /// Returns the NOT NULL columns without a default that a change adds to a table with rows. SQLite cannot add them.
   ///
-  /// In the result, `definition` is the column's text after ADD COLUMN.
+  /// `definition` is the column's text after ADD COLUMN.
   func unfilled(_ difference: TableDifference, _ change: Change) throws -> [(name: String, definition: String)] {
     guard !change.isRefreshed, let after = change.after?.target, let table = try table(change.name) ?? table(after.name)
     else { return [] }
@@ -26,8 +25,7 @@ extension TargetShape {
     return added
   }
 
-  /// Throws `schema-stopped` if a change adds a NOT NULL column for which present rows have no value. The error names
-  /// the column, which SQLite's would not.
+  /// Throws `schema-stopped` if a change adds a NOT NULL column for which present rows have no value.
   func checkValues(_ difference: TableDifference, _ change: Change) throws {
     let added = try unfilled(difference, change)
     guard let first = added.first, let after = change.after?.target else { return }

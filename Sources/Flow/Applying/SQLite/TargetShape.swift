@@ -4,8 +4,7 @@ import SQLiteKit
 
 /// Makes schema changes at an SQLite target, as far as the policy allows.
 ///
-/// Throws `schema-stopped` for a change that is not made, and the table is then suspended. The caller rolls back what
-/// was done before the error.
+/// Throws `schema-stopped` for a change that is not made; the table is then suspended. The caller rolls back.
 struct TargetShape {
   let database: Database
   let progress: ApplyProgress
@@ -16,15 +15,12 @@ struct TargetShape {
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
-    /// Whether only the table's name and perhaps indexes change. If so, the target's CREATE TABLE statement may stay
-    /// different from the source's.
+    /// Whether only the table's name and perhaps indexes change.
     var isRename = false
     var right = SchemaRight(isCreated: false)
-    /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end takes the other end's default for a column that both ends of a two-way table have added.
+    /// Whether this database takes the other one's default for a column that both have added (two-way).
     var yieldsDefaults = false
-    /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
 
@@ -33,12 +29,10 @@ struct TargetShape {
     var isMovingAside: Bool { after?.target.name.hasPrefix("cairn_moving_") ?? false }
   }
 
-  /// Reads a table's schema from the target; nil if there is no such table.
   func table(_ name: String) throws -> SQLiteTable? {
     try database.userTables().first { $0.name.isSameInSQLite(as: name) }
   }
 
-  /// Returns the CREATE TABLE statement of the target's table; nil if there is no such table.
   func text(_ name: String) throws -> String? {
     try database.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(name)])
   }
@@ -122,8 +116,7 @@ struct TargetShape {
     }
   }
 
-  /// Returns whether a change is not yet made at the target: the table and its columns have their former names, and the
-  /// new names are free.
+  /// Returns whether a change is not yet made at the target: the table and its columns have their former names.
   func isOpen(_ change: Change) throws -> Bool {
     guard let before = change.before?.target, let after = change.after?.target else { return false }
     guard let there = try table(before.name)?.schema.columns else { return false }
@@ -131,8 +124,9 @@ struct TargetShape {
     return TableDifference(before, after, origins: change.origins).isOpen(in: Set(there.map(\.name.sqliteKey)))
   }
 
-  /// Throws `schema-stopped` if columns take each other's names. Then the target's table does not show whether the
-  /// change was already made. Does nothing if the rows are copied again.
+  /// Throws `schema-stopped` if columns take each other's names: the table then looks the same before and after.
+  ///
+  /// Does nothing if the rows are copied again.
   private func checkReusedNames(_ change: Change, _ why: String) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after,
       TableDifference(before.target, after.target, origins: change.origins).reusesNames
@@ -140,7 +134,7 @@ struct TargetShape {
     throw refusal(change).error(reusedNames: why, table: change.name)
   }
 
-  /// Throws `schema-stopped` if a renamed column's new name is already used by a column that only the target has.
+  /// Throws `schema-stopped` if a column that only the target has already uses a renamed column's new name.
   private func checkOwnNames(_ change: Change, _ before: TableSchema, _ after: TableSchema) throws {
     guard let there = try table(before.name) ?? table(after.name) else { return }
     let difference = TableDifference(before, after, origins: change.origins)
@@ -176,8 +170,7 @@ struct TargetShape {
     if !change.isCreated { try check(after, change) }
   }
 
-  /// Throws `schema-stopped` if rows at the target need the source's default in a new column, and SQLite cannot express
-  /// that default.
+  /// Throws `schema-stopped` if rows at the target need a default of the source that SQLite cannot express.
   private func checkDefaults(_ difference: TableDifference, _ change: Change) throws {
     guard !change.isRefreshed, let after = change.after, after.source.engine == .postgres else { return }
     for case .addColumn(let index) in difference.changes {
@@ -197,11 +190,7 @@ struct TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` if an operator has already added a column that the source adds, and rows have wrong values
-  /// in it. A value is wrong if it is not the source's default.
-  ///
-  /// If other trails or applications write to the table too, other values may be theirs. Then only two values are
-  /// wrong: NULL, if the source has a default, and the target's own default, if ``Change/yieldsDefaults``.
+  /// Throws `schema-stopped` if an operator has already added a column that the source adds, with wrong values.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {
@@ -225,8 +214,7 @@ struct TargetShape {
     }
   }
 
-  /// Alters a table that already has its new name: by ALTER TABLE if that results in the wanted CREATE TABLE statement,
-  /// else by a rebuild.
+  /// Alters a table that already has its new name: by ALTER TABLE if possible, else by a rebuild.
   private func alter(_ difference: TableDifference, _ change: Change) throws {
     let name = difference.after.name
     guard let found = try table(name), !found.schema.columns.isEmpty else {
@@ -331,8 +319,6 @@ struct TargetShape {
 }
 
 extension SQLiteError {
-  /// Whether SQLite refuses a statement because it does not fit the schema or the present rows.
   var isSchemaRefusal: Bool { primary == 1 }
-  /// Whether SQLite refuses a value because a STRICT table or a rowid needs another type.
   var isMismatch: Bool { primary == 20 }
 }

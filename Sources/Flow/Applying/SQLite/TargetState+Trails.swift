@@ -2,8 +2,7 @@ import Changes
 import SQLiteKit
 
 extension TargetState {
-  /// Deletes apply's state of the trail at the target: its checkpoint and the state of its tables. Returns false if
-  /// there was none.
+  /// Deletes apply's state of the trail at the target: its checkpoint and tables. Returns false if there was none.
   package func forgetTrail() throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     return try database.transaction {

@@ -2,16 +2,13 @@ import Changes
 import SQLiteKit
 
 extension TargetState {
-  /// The stored state of a suspended table.
   struct Waiting: Equatable {
     var table: WaitingTable
-    /// The names that the suspended table has had since its checkpoint. The first is its present name at the target.
-    /// The last is its present name at the source.
+    /// The names of the table since its checkpoint. The first is its name at the target, the last its name at the
+    /// source.
     @ByBytes var names: [String]
-    /// The record at which the table is suspended: everything before it in the same transaction is applied. Nil if
-    /// nothing of that transaction is applied.
+    /// The record at which the table is suspended. Nil if nothing of the record's transaction is applied to the table.
     var from: Position?
-    /// Whether the source has dropped the table since the table was suspended.
     var isGone = false
 
     static let columns: [(name: String, declaration: String)] = [
@@ -26,8 +23,7 @@ extension TargetState {
 
     /// Reads the state of a suspended table; nil for a table that is not suspended.
     ///
-    /// - Throws: `database-damaged` if the stored state is invalid. Otherwise a suspended table would count as one that
-    ///   is not suspended.
+    /// - Throws: `database-damaged` if the stored state is invalid.
     init?(_ name: String, _ row: [Value]) throws {
       if row[0] == .null { return nil }
       guard case .blob(let id) = row[0], let trail = TrailID(id), case .integer(let segment) = row[1],
@@ -61,11 +57,9 @@ extension TargetState {
       ]
     }
 
-    /// Returns whether the suspended table has this name at the target, or will have it.
     func holds(_ name: String) -> Bool { names.contains { $0.sqliteKey == name.sqliteKey } }
   }
 
-  /// Throws `checkpoint-moved` unless the stored state says that the table `name` is suspended at this place.
   func checkWaiting(_ name: String, at expected: Checkpoint, _ from: Position?) throws {
     let columns = Waiting.columns.map(\.name).joined(separator: ", ")
     let row = try database.query(
@@ -76,7 +70,6 @@ extension TargetState {
     else { throw moved("the place where table \(name) waits in \(database.path)") }
   }
 
-  /// Throws `checkpoint-moved` unless the trail's checkpoint is `expected`.
   func check(_ trail: TrailName, at expected: Checkpoint?) throws {
     guard try checkpoint(of: trail)?.checkpoint == expected else {
       throw moved("the checkpoint of trail \(trail) in \(database.path)")
@@ -89,7 +82,6 @@ extension TargetState {
       hint: "run only one apply of this trail to this target, then start again; nothing was applied twice")
   }
 
-  /// Returns how far a trail has been applied to this target; nil if nothing of the trail has been applied.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try TargetState(database, of: trail).tables().values.compactMap(\.waiting?.table)
@@ -114,8 +106,7 @@ extension TargetState {
     }
   }
 
-  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins. The tables keep
-  /// their present names at the target.
+  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins.
   package func replace(_ held: [HeldTable]) throws {
     let tables = try tables()
     try database.transaction {
@@ -131,8 +122,7 @@ extension TargetState {
     }
   }
 
-  /// Ends the suspension of tables in a trail that no longer exists. The tables then continue with the records of the
-  /// new trail.
+  /// Ends the suspension of tables in a trail that no longer exists.
   func forgetWaiting(in trail: TrailID) throws {
     try upgrade()
     let columns = Waiting.columns.map { "\($0.name) = NULL" }.joined(separator: ", ")

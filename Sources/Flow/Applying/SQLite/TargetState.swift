@@ -4,39 +4,35 @@ import SQLiteKit
 
 /// Cairn's own tables in an SQLite target: the checkpoint of each trail, and the state of each table.
 ///
+/// They are written in the transaction that applies the changes. `cairn_origin` has a table's definition in PostgreSQL.
+///
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
 /// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): TargetState+Waiting.swift
 /// cairn_origin(name, shape): the definition that a table from PostgreSQL has there
 /// ```
-/// They are written in the transaction that applies the changes, so they are correct after any crash.
 package struct TargetState {
   static let version: Int64 = 1
 
-  /// The state that apply stores for one table of a trail.
   struct Table {
     /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
-    /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
-    /// Whether a copy of the table was requested and has not begun. Until then, its changes are skipped, as the copy
-    /// has them. In two-way tables, only some are: see ``ApplyOptions/leavesOut(_:in:isAwaited:goesBothWays:)``.
+    /// Whether a copy of the table was requested and has not begun. Until then, apply skips changes that the copy will
+    /// have.
     var isAwaited = false
-    /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite
-    /// The full name of the PostgreSQL table that is replicated to this one; empty for an SQLite source, which has the
-    /// same names.
+    /// The full name of the PostgreSQL table that is replicated to this one; empty for an SQLite source.
     var source = ""
-    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older Cairn did not store it.
+    /// The part of the table's rows that belongs to the trail; nil: not known.
     var claim: TableClaim?
     /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
-    /// The state of the table's suspension; nil: the table is not suspended.
     var waiting: Waiting?
   }
 
   let database: Database
-  /// The trail whose table state is read and written; nil if only functions for all trails are called.
+  /// The trail whose state is read and written; nil if only functions for all trails are called.
   let trail: TrailName?
   package init(_ database: Database, of trail: TrailName? = nil) { (self.database, self.trail) = (database, trail) }
 
@@ -61,7 +57,7 @@ package struct TargetState {
 
   private static let added = [("claim", "TEXT"), ("guarded", "INTEGER DEFAULT 0")]
 
-  /// Adds the columns that Cairn's tables lack because an older version created them.
+  /// Adds the columns that an older version of Cairn did not create.
   func upgrade() throws {
     let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
     for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Self.added + Waiting.columns
@@ -108,7 +104,7 @@ package struct TargetState {
     return (Checkpoint(trail: trailID, position: position, chain: chain), number)
   }
 
-  /// Moves the checkpoint of a trail from one place to another (compare-and-swap).
+  /// Moves the checkpoint of a trail.
   ///
   /// - Throws: `checkpoint-moved` if the stored checkpoint is not `from`.
   func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
@@ -186,7 +182,6 @@ package struct TargetState {
     ).map { ($0[0].string, $0[1] == .null ? nil : TableClaim(text: $0[1].string)) }
   }
 
-  /// Returns whether a table was created by the apply of another trail.
   func isCreatedElsewhere(_ name: String) throws -> Bool {
     try !database.query(
       "SELECT 1 FROM cairn_table WHERE name = ? AND created = 1 AND trail NOT IN (?, '') LIMIT 1", [.text(name), owner]
@@ -203,8 +198,7 @@ package struct TargetState {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil
   }
 
-  /// Stores the definition that a table has in the other engine, so that the table can be recreated there. If `shape`
-  /// is nil, removes the stored definition.
+  /// Stores the definition that a table has in the other engine; removes it if `shape` is nil.
   func saveOrigin(_ name: String, _ shape: TableSchema?) throws {
     guard let shape else {
       if try hasOrigins() { try database.run("DELETE FROM cairn_origin WHERE name = ?", [.text(name)]) }
@@ -226,8 +220,7 @@ package struct TargetState {
       "SELECT 1 FROM cairn_table \(hasTrail ? "WHERE trail = ?" : "WHERE '' <> ?") LIMIT 1", [owner]) != nil
   }
 
-  /// Returns the names of the trail's tables in apply's state, as changed by the rules that were in force when their
-  /// rows were applied.
+  /// Returns the names of the trail's tables in apply's state.
   package func tableNames() throws -> [String] {
     guard try isInstalled() else { return [] }
     try upgrade()

@@ -8,14 +8,13 @@ extension TargetTable {
   private var columnNames: [String] { schema.columns.map(\.name.quotedName) }
   private var keyed: String { " WHERE " + schema.key.map { "\(columnNames[$0]) = ?" }.joined(separator: " AND ") }
 
-  /// Returns the row with this key; nil if there is none.
   func row(_ key: [Value]) throws -> [Value]? {
     try database.query(
       "SELECT \(columnNames.joined(separator: ",")) FROM \(schema.name.quotedName)\(keyed)", key
     ).first
   }
 
-  /// Writes the row with this key. If `row` is nil, deletes the row. Columns that are nil keep their values.
+  /// Writes the row with this key; deletes it if `row` is nil. Columns that are nil keep their values.
   func put(_ row: RowVersion.Row?, _ key: [Value]) throws {
     let table = schema.name.quotedName
     guard let row else { return try database.run("DELETE FROM \(table)\(keyed)", key) }
@@ -28,7 +27,7 @@ extension TargetTable {
       given.compactMap { row[$0] })
   }
 
-  /// Returns whether the target has a unique index over the table's key columns, and another unique index.
+  /// Returns whether the target has a unique index over the key columns, and another unique index.
   func hasOtherUniqueValues() throws -> Bool {
     let rows = try database.query(
       """
@@ -44,7 +43,7 @@ extension TargetTable {
     return areOfKey.contains(true) && areOfKey.contains(false)
   }
 
-  /// Returns the table extended by the columns that only the target has; nil if there are no such columns.
+  /// Returns the table extended by the columns that only the target has; nil if there are none.
   func wide() throws -> TargetTable? {
     let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
@@ -67,8 +66,8 @@ extension TargetTable {
     try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
-  /// Returns all foreign keys of the database (`own`), the unique columns that they reference besides keys
-  /// (`alternates`), and the tables whose rows the version window lists (`holders`).
+  /// Returns the foreign keys, the unique columns that they reference, and the tables whose rows the version window
+  /// lists.
   static func foreignKeys(_ database: Database) throws -> RowNames.Catalog {
     let references = try references(database)
     var found: RowNames.Alternates = [:]
@@ -81,8 +80,7 @@ extension TargetTable {
     return (found, Set(own), TableHolders(sources: try sources(database)))
   }
 
-  /// Returns the PostgreSQL tables whose rows are replicated to each table here, by the name of the table here in lower
-  /// case.
+  /// Returns the PostgreSQL tables whose rows are replicated to each table here, by lower-case name.
   private static func sources(_ database: Database) throws -> [NameKey: Set<NameKey>] {
     // Applications can write this table, too.
     let rows = try database.query(

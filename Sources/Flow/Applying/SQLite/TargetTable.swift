@@ -3,23 +3,22 @@ import Conflicts
 import Mapping
 import SQLiteKit
 
-/// The prepared statements that write rows of one SQLite table, for as long as its schema does not change. Parameters
-/// are numbered by column: `?1…?n` are the row before the change, `?n+1…?2n` the row after it.
+/// The prepared statements that write rows of one SQLite table, for as long as its schema does not change.
+///
+/// Parameters `?1…?n` are the row before the change, `?n+1…?2n` the row after it.
 final class TargetTable {
   enum Insertion: Hashable {
     case strict
     /// An insert that first deletes all rows with one of the new row's unique values.
     case replacing
-    /// An insert that does nothing if the table has a row with the same key.
     case keeping
-    /// An insert that updates a row with the same key if there is one. Columns that only the target has keep their
-    /// values.
+    /// An insert that updates a row with the same key if there is one.
     case merging
   }
 
   private enum Shape: Hashable {
     case insert(Insertion)
-    /// A delete by key; if `isChecked`, only of a row that equals the before image in every value.
+    /// A delete by key. If `isChecked`, the row must equal the before image.
     case delete(isChecked: Bool)
     case update(columns: ColumnMask, isChecked: Bool, replaces: Bool)
     case probe
@@ -27,49 +26,44 @@ final class TargetTable {
     case twins
   }
 
-  /// The source's table, with only the columns that are written.
   let source: TableSchema
-  /// The table as the target has it.
   let schema: TableSchema
   /// The source's table with all columns of the trail's row images.
   let imageSchema: TableSchema
-  /// The indexes, in the trail's row images, of the columns that the target has; nil: the target has all columns.
+  /// The positions, in the trail's row images, of the columns that the target has; nil: all.
   let kept: [Int]?
-  /// The conversion of each column of a row image from another engine; nil for a trail of SQLite.
+  /// The conversion of each column of a row from PostgreSQL; nil for a trail of SQLite.
   let converters: [SQLiteValue]?
-  /// Whether both ends sort keys alike, so that a range of keys has the same rows at both ends.
+  /// Whether source and target sort keys alike, so that a range of keys has the same rows in both.
   let sortsAsSource: Bool
   var state: TargetState.Table
-  /// The settings of the table's rule about deletes, shared rows and history; nil: none.
+  /// The settings of the table's rule about deletes, shared rows and history.
   let treatment: TableTreatment?
-  /// The policy for rows that applications write to the target's table.
   let localWrites: LocalWrites
   /// Whether rows that applications write to the target's table are replicated back.
   let goesBothWays: Bool
   let database: Database
   private var statements: [Shape: Statement] = [:]
-  /// Two-way: whether the rule `insert-only` lets this direction only add rows; nil: not looked up yet.
   var takesRowsIn: Bool?
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
-  /// Two-way: whether two rows may have the same unique value besides the key. ``RowResolver`` then decides which one
-  /// becomes a waiting row.
+  /// Two-way: whether two rows may have the same unique value besides the key, so that one becomes a waiting row.
   var mayCollide = false
-  /// The foreign keys that reference this table.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
-  /// A cache of ``SQLiteForm`` for one trail schema: for each target column, the index there and the conversion.
+  /// A cache for ``SQLiteForm``: the last schema, with the index and the conversion of each target column.
   var lastForm: (schema: TableSchema, columns: [(Int, SQLiteValue?)?])?
-  /// The table extended by the columns that only the target has, as ``wide()`` last returned it; nil: none.
+  /// A cache: the table extended by the columns that only the target has.
   var wider: TargetTable?
   private let names: [String]
   private let table: String
-  /// The columns that have one constant value in this trail's rows, and another value in rows of other trails.
+  /// The columns that have one constant value in this trail's rows.
   private let shares: [(name: String, value: Value)]
-  /// The quoted name of the delete mark, which gets the time of a delete; nil: none.
   private let mark: String?
 
-  /// Creates the object for a target table. `there`: the mapping's columns that the target has; nil: all. `image`: the
-  /// schema of row images, and the index there of each column of the mapping; nil: same columns.
+  /// Creates the object for a target table.
+  ///
+  /// - Parameter there: The columns of the mapped table that the target has; nil: all.
+  /// - Parameter image: The schema of row images, and the index there of each column; nil: same columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
@@ -116,10 +110,10 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows from before the first copy; after a copy, `overwrite` if local writes are resolved row by row.
+  /// The policy for rows that the table already has.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
-  /// Returns whether a row can only be identified by all its values: the table has no key, or the key has NULL.
+  /// Returns whether all values are needed to identify a row: the table has no key, or the key has NULL.
   func isWholeRow(_ before: [ColumnView]) -> Bool {
     if schema.flags.contains(.wholeRow) { return true }
     guard schema.flags.contains(.nullableKey) else { return false }
@@ -138,7 +132,6 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Inserts a row that was held until its unique value was free. Returns the number of inserted rows.
   func insert(_ row: [Value]) throws -> Int64 {
     let statement = try prepared(.insert(.strict), isWholeRow: false)
     for (index, value) in row.enumerated() { try statement.bind(value, at: names.count + index + 1) }
@@ -159,8 +152,7 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Updates the row `before`. `after` has values only for the columns to set. Returns the number of updated rows: 0 if
-  /// the row does not exist.
+  /// Updates the row `before`, and returns the number of updated rows. `after` has values only for the columns to set.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
     var mask = ColumnMask()
@@ -184,8 +176,7 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Returns the rowid of one row that equals `before` in every value and storage class; nil if there is none. SQL
-  /// itself treats 1 and 1.0 as equal, and 0.0 and -0.0.
+  /// Returns the rowid of one row that equals `before` in every value and storage class. SQL treats 1 and 1.0 as equal.
   private func twin(of before: [ColumnView]) throws -> Int64? {
     let statement = try prepared(.twins, isWholeRow: true)
     try bind(before, to: statement, all: true)
@@ -202,7 +193,7 @@ final class TargetTable {
     return nil
   }
 
-  /// Returns the target's row with the key of `before`; nil if there is none, or if `before` has no key.
+  /// Returns the target's row with the key of `before`; nil if there is none.
   func probe(_ before: [ColumnView]) throws -> [Value]? {
     guard !isWholeRow(before) else { return nil }
     let statement = try prepared(.probe, isWholeRow: false)
@@ -227,13 +218,12 @@ final class TargetTable {
 
   // MARK: Columns that only the target has
 
-  /// A cache for ``ownColumns``, the columns that only the target has. Each chunk of a copy reads these columns again.
+  /// A cache of the columns that only the target has.
   private var foundOwn: [String]?
   var ownColumns: [String] {
     get throws { try foundOwn ?? lookAtOwnColumns() }
   }
 
-  /// Reads the quoted names of the columns that only the target has, without generated columns.
   private func lookAtOwnColumns() throws -> [String] {
     let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
@@ -242,7 +232,7 @@ final class TargetTable {
     return own
   }
 
-  /// Returns the columns that only the target has, for messages. Nil unless some row has a value in one of them.
+  /// Returns the columns that only the target has, for messages. Nil unless a row has a value in one.
   func ownValues() throws -> String? {
     let own = try lookAtOwnColumns()
     guard !own.isEmpty else { return nil }
@@ -251,8 +241,8 @@ final class TargetTable {
     return own.joined(separator: ", ")
   }
 
-  /// Saves the values of columns that only the target has, for the rows that a chunk of a copy is about to replace.
-  /// Returns whether any were saved.
+  /// Saves the values of columns that only the target has, before a chunk replaces the rows. Returns whether any were
+  /// saved.
   func setAside(_ range: Refresh.Range) throws -> Bool {
     let own = try lookAtOwnColumns()
     guard !own.isEmpty, !schema.key.isEmpty, !schema.flags.contains(.wholeRow), let rows = rows(in: range) else {
@@ -266,7 +256,6 @@ final class TargetTable {
     return true
   }
 
-  /// Restores the values saved by ``setAside(_:)`` in the rows with the same key.
   func giveBack() throws {
     let own = try ownColumns
     let set = own.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
@@ -277,7 +266,6 @@ final class TargetTable {
 
   private func imageIndex(_ index: Int) -> Int { kept?[index] ?? index }
 
-  /// Returns a key column's value, converted for the target, from a row image with only the key.
   private func value(_ image: [Value?], _ column: Int) -> Value {
     let index = imageIndex(column)
     let value = image[index] ?? .null
@@ -300,8 +288,8 @@ final class TargetTable {
     return statement
   }
 
-  /// The clause that makes a statement fail if its row violates a constraint. Without it, a constraint's own ON
-  /// CONFLICT clause could silently skip the row or delete another one.
+  /// The clause that makes a statement fail if its row violates a constraint. A constraint's own ON CONFLICT clause
+  /// could skip the row.
   ///
   /// Source: https://sqlite.org/lang_conflict.html
   static let orAbort = " OR ABORT"
@@ -358,7 +346,7 @@ final class TargetTable {
 
   var removal: TableTreatment.Removal { treatment?.removal ?? .applied }
 
-  /// Deletes this trail's rows of a key range; nil: all of them. A rule can keep them instead, or set the delete mark.
+  /// Deletes this trail's rows of a key range; all of its rows if `range` is nil. A rule can keep or mark them instead.
   func remove(_ range: Refresh.Range?, at time: String) throws {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return }
     switch removal {
@@ -372,7 +360,7 @@ final class TargetTable {
     }
   }
 
-  /// Returns, in order, at most `limit` keys of a range (nil: all rows) that come after `last`; no keys with NULL.
+  /// Returns at most `limit` keys of a range (nil: all rows) after `last`, in order. Leaves out keys with NULL.
   func keys(in range: Refresh.Range?, after last: [Value]?, limit: Int) throws -> [[Value]] {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return [] }
     let ordered = ordered(schema.key)
@@ -400,13 +388,13 @@ final class TargetTable {
     return (terms.isEmpty ? "" : " WHERE \(terms)", shares.map(\.value))
   }
 
-  /// The key columns by which chunks are ordered, without columns that have one constant value in this trail's rows.
+  /// The key columns by which chunks are ordered. Columns with one constant value are left out.
   private var rangeKey: [Int] {
     guard !shares.isEmpty else { return schema.key }
     return schema.key.filter { index in !shares.contains { $0.name.hasSameBytes(as: schema.columns[index].name) } }
   }
 
-  /// Returns the SQL terms that sort key columns as the source does, with collations.
+  /// Returns the SQL terms, with collations, that sort key columns as the source does.
   private func ordered(_ key: [Int]) -> [String] {
     key.map { index in
       let collation = schema.columns[index].collation
@@ -414,7 +402,7 @@ final class TargetTable {
     }
   }
 
-  /// Returns the WHERE clause for the rows of a key range, with its parameter values; nil if the range has no bounds.
+  /// Returns the WHERE clause for the rows of a key range, with its values; nil without bounds.
   private func rows(in range: Refresh.Range) -> (condition: String, values: [Value])? {
     switch range {
     case .unkeyed, .some: return nil

@@ -2,10 +2,7 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// Skips a statement's changes in the trail, on a thread of its own, while the target executes the statement.
-///
-/// So reading and checking a million rows of the trail takes no extra time. Only this thread uses the trail in the
-/// meantime.
+/// Skips a statement's changes in the trail on a separate thread, while the target executes the statement.
 final class RowsPassed: @unchecked Sendable {
   private let reader: ApplyReader
   private let statements: StatementDesk
@@ -16,8 +13,8 @@ final class RowsPassed: @unchecked Sendable {
     (self.reader, self.statements) = (reader, statements)
   }
 
-  /// Calls `execute` while another thread reads and skips the statement's changes. Returns the result of `execute`, and
-  /// the first record after these changes if it was read.
+  /// Calls `execute` while another thread skips the statement's changes. Returns the result, and the next record if it
+  /// was read.
   static func passing<T>(
     _ reader: ApplyReader, _ statements: StatementDesk, while execute: () throws -> T
   ) throws -> (T, next: Record?) {

@@ -1,12 +1,9 @@
 /// The number of the source's statements that were executed again at the target, and the reasons why others were not.
 package struct StatementCounts: Equatable, Sendable {
-  /// The highest number of different reasons that are counted one by one; all further reasons are counted together.
   private static let reasonsMax = 50
   private static let otherReasons = "other reasons"
 
-  /// The number of statements that were executed again at the target.
   package private(set) var replayed: UInt64 = 0
-  /// The number of statements that were not executed again: apply wrote their rows instead.
   package private(set) var asRows: UInt64 = 0
   package private(set) var reasons: [String: UInt64] = [:]
 
@@ -29,7 +26,7 @@ package struct StatementCounts: Equatable, Sendable {
     }
   }
 
-  /// The counts as one line for operators, the most frequent reasons first; nil if there were no statements.
+  /// The counts as one line for operators; nil if there were no statements.
   package var summary: String? {
     guard replayed + asRows > 0 else { return nil }
     let head = "\(replayed) of \(replayed + asRows) statements were executed as such"
@@ -38,7 +35,7 @@ package struct StatementCounts: Equatable, Sendable {
       "\(head); for the rest the rows were applied: \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
   }
 
-  /// The reasons why statements were not executed again, with their counts, the most frequent first.
+  /// The reasons why statements were not executed again, the most frequent first.
   package var ordered: [(reason: String, count: UInt64)] {
     reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { (reason: $0.key, count: $0.value) }
   }

@@ -3,12 +3,12 @@ import Mapping
 import Statements
 import SystemKit
 
-/// The error for a statement that had another effect when it was executed again at the target than at the source. Its
-/// group is rolled back and applied again with the statement's rows.
+/// The error for a statement whose effect at the target differs from that at the source.
+///
+/// The group is rolled back and applied again with the statement's rows.
 struct StatementDiffers: Error {
   let position: Position
   let text: String
-  /// The reason why apply writes the statement's rows instead of executing it.
   let reason: String
 
   init(_ running: StatementDesk.Running, _ reason: String = StatementDesk.different) {
@@ -16,14 +16,12 @@ struct StatementDiffers: Error {
   }
 }
 
-/// Decides which statements of the source apply executes at the target instead of writing their rows. Checks that such
-/// a statement has the same effect as at the source.
+/// Decides which statements of the source apply executes at the target, instead of writing their rows.
 ///
-/// An apply has one instance, also when it starts to read the trail again after an error.
+/// Checks that such a statement has the same effect as at the source.
 final class StatementDesk {
-  /// The least number of rows for which a statement is executed again. Fewer rows can be written just as fast.
+  /// The minimum number of rows for which a statement is executed again. Fewer rows can be written just as fast.
   static let rowsMin: UInt64 = 1000
-  /// The most statements that are kept in memory because their effects at source and target differed.
   private static let differingMax = 1000
 
   /// A statement that is executed at the target, while its changes in the trail are skipped.
@@ -36,7 +34,7 @@ final class StatementDesk {
 
   private enum State {
     case none
-    /// The statement was read from the trail. Its first change, which shows the statement's table, was not read yet.
+    /// The statement was read from the trail, but not yet its first change, which shows the table.
     case offered(ExecutedStatement, Position)
     case running(Running)
   }
@@ -44,21 +42,18 @@ final class StatementDesk {
   let policy: ReplayPolicy
   private let progress: ApplyProgress
   private var state = State.none
-  /// The number of changes of the running statement that were skipped. ``passedSchema`` is the schema id of the last
-  /// skipped change.
   private var passed: UInt64 = 0
   private var passedSchema: UInt64 = 0
   private var isRunning = false
-  /// The places in the trail of statements that are not executed again, with the reasons.
+  /// The statements that are not executed again, by their places in the trail, with the reasons.
   private var refused: [Position: String] = [:]
-  /// The texts of statements that the target refused, or whose effects at source and target differed, with the reasons.
+  /// The texts of statements that the target refused or whose effects differed, with the reasons.
   private var differing: [NameKey: String] = [:]
-  /// The counts of statements in the open group.
   private var counts = StatementCounts()
   private var tables = SourceTables()
   private var time: StatementTime
 
-  /// Creates an instance. Nil if the options exclude executing statements, or if replication is two-way.
+  /// Creates the object. Nil if the options exclude executing statements, or if replication is two-way.
   init?(_ options: ApplyOptions, _ progress: ApplyProgress) {
     guard options.replay != .rows, options.twoWay == nil else { return nil }
     (policy, self.progress) = (options.replay, progress)
@@ -67,15 +62,13 @@ final class StatementDesk {
 
   // MARK: Along the trail
 
-  /// Clears the state of the open group, when apply starts to read again between two transactions.
   func begin() {
     forget()
     counts = StatementCounts()
     tables.begin()
   }
 
-  /// Receives a statement from the trail. Decides whether to execute the statement at its first change, or to write its
-  /// rows.
+  /// Receives a statement from the trail, and decides whether it may be executed.
   func offer(_ statement: StatementView, at position: Position) throws {
     try checkIdle()
     forget()
@@ -94,20 +87,18 @@ final class StatementDesk {
     state = .offered(executed, position)
   }
 
-  /// Removes and returns the statement passed to ``offer(_:at:)``, at its first change; nil if there is none.
+  /// Removes and returns the offered statement, at its first change; nil if there is none.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
     state = .none
     return (statement, position)
   }
 
-  /// Starts skipping the changes of a statement that is executed.
   func run(_ running: Running) {
     (state, isRunning) = (.running(running), true)
     (passed, passedSchema) = (0, 0)
   }
 
-  /// Stores the digest of the rows that the executed statement wrote, while its changes are being skipped.
   func ran(_ digest: StatementDigest) {
     guard case .running(var running) = state else { return }
     running.digest = digest
@@ -116,10 +107,9 @@ final class StatementDesk {
 
   func refuse(_ reason: String) { counts.addRows(reason) }
 
-  /// Returns the time limit for executing a statement, in ms.
   func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
 
-  /// Notes that a statement exceeded its time limit and was undone, so that its rows are written instead.
+  /// Notes that a statement exceeded its time limit, so that its rows are written instead.
   func ranOut(_ statement: ExecutedStatement) {
     let limit = millisecondsMax(statement)
     time.ranOut(after: limit, now: Clock.monotonicMilliseconds)
@@ -129,7 +119,7 @@ final class StatementDesk {
     )
   }
 
-  /// Returns whether to skip a change because it belongs to the statement that is being executed.
+  /// Returns whether to skip a change because it belongs to the executed statement.
   ///
   /// - Throws: ``StatementDiffers`` if the change is of another table.
   func passes(_ change: ChangeView, _ reader: ApplyReader) throws -> Bool {
@@ -145,15 +135,14 @@ final class StatementDesk {
     return true
   }
 
-  /// Throws ``StatementDiffers`` if a statement's changes are still being skipped. Called for a record that is not one
-  /// of them.
+  /// Throws ``StatementDiffers`` if a statement's changes are still being skipped.
   func checkIdle() throws {
     if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
-  /// Ends the last statement at its end record in the trail, and compares its effects at source and target.
+  /// Ends the last statement, and compares its effects at source and target.
   ///
-  /// - Throws: ``StatementDiffers`` if the statement had another effect here.
+  /// - Throws: ``StatementDiffers`` if the effects differ.
   func end(_ end: StatementEnd) throws {
     defer { forget() }
     switch state {
@@ -177,16 +166,15 @@ final class StatementDesk {
   private static let pause = "a statement took too long shortly before"
   static let different = "they did something else at the target"
 
-  /// Notes that a statement had another effect at the target than at the source. When its group is applied again, the
-  /// statement's rows are written instead.
+  /// Notes that a statement had another effect at the target, so that its rows are written instead.
   func note(_ differs: StatementDiffers) {
     refused[differs.position] = differs.reason
     if differing.count >= Self.differingMax { differing.removeAll() }
     differing[differs.text] = differs.reason
   }
 
-  /// Removes the stored reasons about statements before `position`, and reports the group's counts. Called after the
-  /// commit of a group that ends there, as apply reads nothing before `position` again.
+  /// Forgets statements before `position`, and reports the group's counts. Called after the commit of a group that ends
+  /// there.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }
@@ -197,8 +185,9 @@ final class StatementDesk {
 
   // MARK: Tables
 
-  /// Returns the source's schema of a table, given by its name in lower case, at the present place in the trail. Nil if
-  /// there is no such table, or if a rule changes the table.
+  /// Returns the source's schema of a table at the present place of the trail, by lower-case name.
+  ///
+  /// Nil if there is no such table, or if a rule changes it.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
       reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }

@@ -2,10 +2,9 @@ import Changes
 import Mapping
 import Versions
 
-/// Gives rows of a table the name and columns that the table has here now. The rows' author did not know yet that the
-/// table or a column was renamed, or a column dropped.
+/// Gives rows the present names of their table and columns, if their author did not know a rename here.
 ///
-/// Such rows get the present names, and lose the dropped columns:
+/// Rows also lose columns that were dropped here:
 ///
 ///     here:  ALTER TABLE item RENAME COLUMN name TO title, transaction 7 of this database's trail
 ///     comes: item(id, name), by a node that knows this trail through transaction 6
@@ -13,18 +12,16 @@ import Versions
 struct ColumnsNow {
   let engine: Engine
   let names: NamePolicy
-  /// The renames of tables and columns, and the drops of columns: first those in this database's own trail, in that
-  /// trail's order; then those from applied trails.
+  /// The renames and drops: first those in this database's own trail, then those from applied trails.
   var steps: [ColumnStep] = []
 
-  /// The two names of a table that was renamed here: the former name, which the trail uses, and the present name.
+  /// The former and the present name of a table that was renamed here. The trail uses the former name.
   struct Move {
     let former: ColumnStep.Table
     let now: ColumnStep.Table
   }
 
-  /// Returns the columns of a trail's table that still exist here, under present names; nil if nothing was renamed or
-  /// dropped.
+  /// Returns the columns of a trail's table that still exist here, under present names; nil if nothing has changed.
   ///
   /// - Parameter known: Takes a rename or drop; returns the last transaction of its trail that the rows' author knew.
   /// - Parameter origin: The name of the trail that has the rows.
@@ -43,12 +40,12 @@ struct ColumnsNow {
     return LaterShape.Part(part, kept)
   }
 
-  /// Returns the former and the present name of a trail's table that was renamed here; nil if it was not.
+  /// Returns both names of a trail's table that was renamed here; nil if it was not.
   func move(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> Move? {
     changed(table, knowing: known, of: origin)?.move
   }
 
-  /// Converts a table of a trail to this database's engine; nil if it cannot be converted with all of its columns.
+  /// Converts a table of a trail to this database's engine; nil if that loses a column.
   func mapped(_ table: TableSchema) -> TableSchema? {
     guard let mapped = try? TableMapping(table, to: engine, names: names).target,
       mapped.columns.count == table.columns.count
@@ -56,7 +53,6 @@ struct ColumnsNow {
     return mapped
   }
 
-  /// Returns a table of a trail, with its name replaced by the name in `now`.
   func named(_ table: TableSchema, _ now: ColumnStep.Table) -> TableSchema {
     var copy = table
     let isPostgres = engine == .postgres
@@ -72,8 +68,7 @@ struct ColumnsNow {
     return copy
   }
 
-  /// Returns the present names of a table (nil: unchanged) and of its columns (nil: dropped). Nil if nothing was
-  /// renamed or dropped.
+  /// Returns the present names of a table and its columns (nil: dropped). Nil if nothing was renamed or dropped.
   private func changed(
     _ table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String
   ) -> (names: [String?], move: Move?)? {
@@ -102,7 +97,7 @@ struct ColumnsNow {
     return isChanged || move != nil ? (now, move) : nil
   }
 
-  /// Returns a version of a row as it would be if its author had known the present columns.
+  /// Returns a version of a row in the present columns.
   ///
   /// - Parameter own: The name of this database's own trail.
   func version(_ version: StoredVersion, own: String) -> StoredVersion {
@@ -136,7 +131,7 @@ extension ColumnsNow.Move {
       context: ["table": table.fullName])
   }
 
-  /// Returns the error for a schema change that cannot be made yet, because it is for a table under its former name.
+  /// Returns the error for a schema change of a table under its former name, which cannot be made yet.
   func unmade(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,

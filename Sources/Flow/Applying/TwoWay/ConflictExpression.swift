@@ -5,9 +5,9 @@ import SQLiteKit
 
 /// The SQL expression of a conflict rule `sql:`.
 ///
-/// A rule for a column can use the column's two values, `local` and `incoming`, and the value before both, `before`.
-/// For other columns, these names are `local_COLUMN` and so on. A rule for whole rows can use only names of the second
-/// form. SQLite evaluates the expression at every node, also for PostgreSQL, so that all nodes get the same result.
+/// A rule for a column can use `local`, `incoming` and `before`. For other columns, these are `local_COLUMN` and so on.
+///
+/// SQLite evaluates the expression at every node, so that all nodes get the same result.
 package struct ConflictExpression {
   private enum Side: String, CaseIterable {
     case local, incoming, before
@@ -23,7 +23,6 @@ package struct ConflictExpression {
 
   private struct Operand {
     var side: Side
-    /// The column of the operand; nil: the column about which the rule decides.
     var column: (index: Int, name: String)?
 
     var name: String { column.map { "\(side)_\($0.name)" } ?? side.rawValue }
@@ -34,9 +33,9 @@ package struct ConflictExpression {
   private let calculator: Calculator
 
   /// Parses the expression of a rule.
+  ///
+  /// - Parameter isOfRows: Whether the rule is for whole rows. The later row then wins if the expression is true.
   /// - Parameter columns: The columns of the table.
-  /// - Parameter isOfRows: Whether the rule is for whole rows. Its expression is then the condition under which the
-  ///   later row wins.
   /// - Throws: `rule-refused`, with SQLite's message.
   init(_ text: String, columns: [String], isOfRows: Bool = false) throws {
     self.text = text
@@ -53,8 +52,9 @@ package struct ConflictExpression {
     } catch let error as SQLiteError { throw Self.refused(text, error.message) }
   }
 
-  /// Evaluates the expression. Unknown operands are NULL. For a rule about whole rows, the result is 1, 0 or NULL. For
-  /// a rule about a column, it is a value of the column, as a text of PostgreSQL if the later row has such a text.
+  /// Evaluates the expression; unknown operands are NULL.
+  ///
+  /// For a rule about whole rows, the result is 1, 0 or NULL. For a column, it is a value.
   func value(_ rows: MetRows) throws -> Value {
     let row = operands.map { operand in
       (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null
@@ -70,8 +70,7 @@ package struct ConflictExpression {
     return found
   }
 
-  /// Returns the reason why a rule's expression is invalid whatever columns the table has; nil if it may be valid for
-  /// some table.
+  /// Returns the reason why an expression is invalid for every table; nil if it may be valid.
   package static func fault(_ text: String, isOfRows: Bool) -> String? {
     ExpressionFault.reason(of: text, isColumn: false) { name in
       let name = name.asciiLowercased
@@ -98,8 +97,7 @@ package struct ConflictExpression {
 }
 
 extension Value {
-  /// The value as an operand in SQLite. An exact number of PostgreSQL becomes a number if SQLite can represent it
-  /// without loss, else a text. Any other value is unchanged.
+  /// The value as an operand in SQLite. An exact number of PostgreSQL becomes a number if nothing is lost, else a text.
   fileprivate var counted: Value {
     guard case .exact(let bytes) = self else { return self }
     let text = String(decoding: bytes, as: UTF8.self)
@@ -109,7 +107,7 @@ extension Value {
     return .text(bytes)
   }
 
-  /// The value as a text in PostgreSQL's form, as a trail of a PostgreSQL source has it; NULL stays NULL.
+  /// The value as a text in PostgreSQL's form; NULL stays NULL.
   fileprivate var printed: Value {
     switch self {
     case .null, .exact: self

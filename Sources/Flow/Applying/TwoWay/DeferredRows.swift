@@ -2,9 +2,9 @@ import Changes
 import Versions
 
 /// The rows of the present transaction that are resolved at its end, in trail order. All changes of one row are
-/// combined into one.
+/// combined.
 ///
-/// Above a limit, all rows move to a temporary file, so that memory stays bounded however large the transaction is.
+/// Above a limit, the rows move to a temporary file.
 ///
 ///     let rows = DeferredRows<TargetTable>(bytesMax: 16 << 20)
 ///     try rows.fold(name, table, schema, step)
@@ -19,14 +19,11 @@ final class DeferredRows<Table: AnyObject> {
   private let bytesMax: Int
   private var byteCount = 0
   private var rows: [Row] = []
-  /// For each row name, the index in ``rows`` of the last row with that name.
   private var indexes: [RowName: Int] = [:]
-  /// For each row in ``rows``, the index of the previous row with the same name; nil: none.
   private var namesakes: [Int?] = []
   private var file: SpillFile?
   private let writer = SpillWriter()
-  /// The tables of the rows in the file. The file has only their indexes in this list. ``schemas`` is used in the same
-  /// way.
+  /// The tables of the rows in the file, which has only their indexes in this list.
   private var tables: [Table] = []
   private var schemas: [TableSchema] = []
 
@@ -35,7 +32,6 @@ final class DeferredRows<Table: AnyObject> {
   var count: Int { file?.count ?? rows.count }
   var isEmpty: Bool { count == 0 }
 
-  /// Returns whether the list has a row with this row name, see ``RowNames``.
   func holds(_ name: RowName) throws -> Bool { try file?.holds(hash: name.hash) ?? (indexes[name] != nil) }
 
   subscript(index: Int) -> Row {
@@ -45,7 +41,7 @@ final class DeferredRows<Table: AnyObject> {
     }
   }
 
-  /// Returns the last row with this row name whose combined changes pass the test `isIt`; nil if there is none.
+  /// Returns the last row with this row name that passes the test `isIt`; nil if there is none.
   func last(of name: RowName, where isIt: (VersionFold) throws -> Bool) throws -> (index: Int, row: Row)? {
     if let file {
       return try file.last(hash: name.hash) { number, reader in
@@ -61,7 +57,6 @@ final class DeferredRows<Table: AnyObject> {
     return nil
   }
 
-  /// Combines a change with the earlier changes of its row, or adds the row to the list.
   func fold(_ name: RowName, _ table: Table, _ schema: TableSchema, _ step: VersionFold.Step) throws {
     guard let found = try last(of: name, where: { $0.isSameRow(step, schema) }) else {
       return try append(Row(name: name, table: table, fold: VersionFold(step, schema)))

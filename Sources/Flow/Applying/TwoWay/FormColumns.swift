@@ -2,10 +2,9 @@ import Changes
 
 /// Matches the columns of a target table with the columns of the trail's rows.
 enum FormColumns {
-  /// Returns for each column of the target its index in the trail's table; nil if the trail's table lacks the column.
+  /// Returns for each column of the target its index in the trail's table; nil if the trail's table lacks it.
   ///
-  /// Columns are matched by name. If names of key columns differ, one end has renamed them while rows of the other end
-  /// were still on their way. The unmatched columns of both keys are then matched in key order.
+  /// Columns are matched by name. Key columns that a rename left without a match are matched in key order.
   ///
   ///     places(["nr", "stock"], [0], in: item(id, stock), .sqlite)     [0, 1]
   ///

@@ -3,14 +3,11 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// Throws errors for tables that cannot be replicated two-way.
 extension KeyCheck {
-  /// Throws `table-refused` for a table in which two nodes would not agree which keys are equal. The table is then
-  /// suspended.
+  /// Throws `table-refused` for a table in which two nodes would not agree which keys are equal.
   ///
-  /// - Parameters:
-  ///   - source: The table's schema in the trail.
-  ///   - target: The table's schema in the target.
+  /// - Parameter source: The table's schema in the trail.
+  /// - Parameter target: The table's schema in the target.
   static func check(
     _ source: TableSchema, _ target: TableSchema, in place: Place, includes: (String, String) -> Bool
   ) throws {
@@ -46,8 +43,7 @@ extension KeyCheck {
       context: ["table": source.fullName])
   }
 
-  /// Throws `table-refused` if the server has another, older table whose name differs from this one's only in the case
-  /// of ASCII letters.
+  /// Throws `table-refused` if the server has an older table whose name differs only in the case of letters.
   private static func refuseLookAlike(
     _ source: TableSchema, _ target: TableSchema, _ server: PostgresConnection
   ) throws {
@@ -58,7 +54,7 @@ extension KeyCheck {
       hint: "rename one of them at both nodes: ALTER TABLE \(source.qualifiedName) RENAME TO ...")
   }
 
-  /// Returns the key columns of type `numeric` without a scale, if the SQLite target stores their values as text.
+  /// Returns the key columns of type `numeric` without a scale, if the SQLite target stores them as text.
   private static func numericTexts(
     _ source: TableSchema, _ target: TableSchema, _ place: Place
   ) throws -> [NameKey] {

@@ -12,11 +12,9 @@ package enum KeyCheck {
 
   /// Returns the reason why a table cannot be replicated two-way; nil if it can.
   ///
-  /// - Parameters:
-  ///   - table: The table's schema in the database. A table without a key passes.
-  ///   - texts: The key columns, in lower case, whose values an SQLite database at the other end stores as text.
-  ///   - includes: Returns whether a table, by its schema and name, is replicated two-way. Foreign keys to other tables
-  ///     do not matter.
+  /// - Parameter table: The table's schema in the database. A table without a key passes.
+  /// - Parameter texts: The key columns, in lower case, that the SQLite database of the pair stores as text.
+  /// - Parameter includes: Returns whether a table, by schema and name, is replicated two-way.
   package static func problem(
     of table: TableSchema, in place: Place, texts: Set<NameKey> = [], includes: (String, String) -> Bool
   ) throws -> String? {
@@ -54,8 +52,7 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns a problem of a key column, or of columns whose names SQLite treats as equal; nil if there is none. Finds
-  /// only problems that the table's schema shows.
+  /// Returns a problem of a key column, or of column names that SQLite treats as equal. Nil if there is none.
   static func declared(_ table: TableSchema) -> String? {
     if table.engine == .postgres, let (one, other) = table.likeColumns {
       return TableSchema.likeColumnsReason(one, other)
@@ -80,7 +77,7 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns, by column, the collations other than BINARY that the unique indexes over exactly these columns use.
+  /// Returns the collations of the unique indexes over exactly these columns, by column, except BINARY.
   private static func parts(_ table: String, _ columns: [String], _ database: Database) throws -> [NameKey: [KeyPart]] {
     let rows = try database.query(
       """

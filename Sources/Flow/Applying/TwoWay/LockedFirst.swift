@@ -1,17 +1,15 @@
-/// The transactions whose rows apply locks before it checks whether applications have committed changes of these rows.
+/// The transactions whose rows apply locks before it checks whether applications have changed them.
 ///
-/// For other transactions, apply checks only after it has written the rows. If an application writes to the same rows
-/// all the time, such a check would fail again and again.
+/// Other rows are checked after they are written, which could fail again and again under constant writes.
 struct LockedFirst {
   private static let aheadMax: UInt64 = 256
   private var through: UInt64 = 0
-  /// The number of further transactions whose rows are locked first, once applications have changed rows of a group
-  /// before its commit. Doubles if this soon happens again.
+  /// The number of further transactions whose rows are locked first. Doubles after each failure.
   private var ahead: UInt64 = 1
 
   func contains(_ number: UInt64) -> Bool { number <= through }
 
-  /// Notes that a group through transaction `number` failed because applications had committed changes of its rows.
+  /// Notes that a group through transaction `number` failed because applications had changed its rows.
   ///
   /// - Parameter isAgain: Whether this is the second failure without a commit in between.
   mutating func note(_ number: UInt64, isAgain: Bool) {

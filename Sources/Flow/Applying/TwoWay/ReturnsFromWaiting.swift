@@ -2,33 +2,30 @@ import Changes
 import Trails
 import Versions
 
-/// The rows that waited for a unique value and are back in their tables. Each has the list of transactions that this
-/// node knew when the row came back.
+/// The rows that were waiting rows and are back in their tables, with the transactions that this node knew then.
 ///
-/// At a node that does not know all of these transactions, the row may still be a waiting row. So if a copy from that
-/// node lacks the row, that does not mean that the row was deleted.
+/// At a node that does not know all of these transactions, the row may still wait.
 struct ReturnsFromWaiting {
   private struct Return {
     let row: KeyedRow
-    /// For each trail, the last transaction that this node knew when the row came back to its table.
+    /// The last transaction of each trail that this node knew when the row came back to its table.
     var numbers: [String: UInt64]
-    /// Whether the row came back to its table because of a change that this database's own trail may not have yet.
+    /// Whether this database's own trail may lack the change that brought the row back.
     var isOpen: Bool
   }
 
-  /// The highest number of rows in the list. A full list is emptied, and ``ofForgotten`` is used for its rows.
+  /// The maximum number of rows in the list. A full list is emptied, and ``ofForgotten`` is used for its rows.
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
-  /// For each trail, the last transaction that this node knew when the last of the removed entries was added. This is
-  /// used for every row that is not listed.
+  /// The last transaction of each trail that this node knew when the last removed entry was added.
   private var ofForgotten: [String: UInt64] = [:]
 
-  /// Whether any row came back to its table because of a change that this database's own trail may not have yet.
+  /// Whether this database's own trail may lack a change that brought a row back.
   var hasOpen: Bool { !open.isEmpty }
 
-  /// Loads the entries that earlier runs have stored. Leaves out numbers of a former trail that was replaced by a new
-  /// one with the same name.
+  /// Loads the entries that earlier runs have stored.
+  ///
   /// - Parameter ids: The ids of the trails that exist now.
   /// - Parameter reached: The last transaction of this database's own trail.
   mutating func load(
@@ -44,11 +41,10 @@ struct ReturnsFromWaiting {
     }
   }
 
-  /// Adds a row that waited for a unique value and is back in its table.
+  /// Adds a row that is back in its table.
   ///
   /// - Parameter row: The row; nil: `numbers` is for all rows that are not listed.
-  /// - Parameter numbers: For each trail, the last transaction that this node knows. If `isOpen`, this database's own
-  ///   trail is left out.
+  /// - Parameter numbers: The last transaction of each trail that this node knows.
   /// - Returns: Whether the list was full, so that all earlier entries were removed.
   @discardableResult
   mutating func note(_ row: KeyedRow?, behind numbers: [String: UInt64], isOpen: Bool = true) -> Bool {
@@ -64,7 +60,6 @@ struct ReturnsFromWaiting {
     return isFull
   }
 
-  /// Notes that this database's own trail has, through transaction `number`, everything that was written here so far.
   mutating func noteCaptured(_ own: String, through number: UInt64) {
     for name in open {
       for index in known[name, default: []].indices where known[name]?[index].isOpen == true {
@@ -75,10 +70,9 @@ struct ReturnsFromWaiting {
     open.removeAll()
   }
 
-  /// Returns whether a row that is back in its table here may still wait for a unique value at the author of a
-  /// transaction.
+  /// Returns whether a row that is back in its table here may still wait at the author of a transaction.
   ///
-  /// - Parameter seen: For each trail, the last transaction that the author knew.
+  /// - Parameter seen: The last transaction of each trail that the author knew.
   func mayWait(_ row: KeyedRow, at author: String, seen: [String: UInt64]) -> Bool {
     func lacks(_ numbers: [String: UInt64]) -> Bool {
       numbers.contains { $0.key != author && $0.value > seen[$0.key] ?? 0 }

@@ -2,26 +2,21 @@ import Changes
 import Mapping
 import Versions
 
-/// Computes the names by which ``VersionWindow`` finds the versions of a row. A row has the same name in every trail,
-/// whatever its engine.
+/// Computes the names by which ``VersionWindow`` finds the versions of a row. A row has the same name in every trail.
 final class RowNames {
-  /// Computes the row names of a table with one schema.
   private final class Naming {
     private(set) var schema: TableSchema
     let begun: RowNaming
     let copied: RowNaming
-    /// For each column, whether its values are numbers that a PostgreSQL trail has as exact texts.
+    /// Whether a column's values are numbers that a PostgreSQL trail has as exact texts, for each column.
     private let areNumbers: [Bool]
-    /// For each column, whether it is a `char(n)` of PostgreSQL, whose values are padded with spaces that other nodes
-    /// do not write.
+    /// Whether a column is a PostgreSQL `char(n)`, which is padded with spaces, for each column.
     private let arePadded: [Bool]
-    /// The columns of the key, in the order of their names.
     let key: [Int]
-    /// The sets of unique columns, other than the key, that foreign keys reference. Each gives the row a further name.
+    /// The sets of unique columns besides the key that foreign keys reference. Each gives the row a further name.
     let alternates: [Part]
-    /// The table's foreign keys, for computing the names of the rows that a row references.
     let references: [Reference]
-    /// The number of columns up to and including the last key column.
+    /// The number of columns up to the last key column.
     let width: Int
 
     /// A recipe for a row name: the table, and the columns whose values identify the row.
@@ -29,7 +24,7 @@ final class RowNames {
       let begun: RowNaming
       let columns: [Int]
 
-      /// Returns the name of a row from its values in these columns; nil if one of them is NULL or not given.
+      /// Returns the name of a row from its values in these columns. Nil if one of them is NULL or missing.
       func name(_ value: (Int) -> ColumnView) -> RowName? {
         var row = begun
         for index in columns {
@@ -50,8 +45,8 @@ final class RowNames {
       }
     }
 
-    /// A foreign key. `isByKey`: whether it references the key. `isOwn`: whether it references its own table.
-    /// `isOfDatabase`: whether the target has it too. `table`: the referenced table, as named in the trail.
+    /// A foreign key of the table. `isOwn`: the key references its own table. `isOfDatabase`: the target has the key
+    /// too.
     typealias Reference = (parent: Part, isByKey: Bool, isOwn: Bool, isOfDatabase: Bool, table: TableSchema)
 
     init(_ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part], references: [Reference]) {
@@ -69,8 +64,7 @@ final class RowNames {
       width = (key.max() ?? -1) + 1
     }
 
-    /// Returns whether this instance is for tables with this schema. Compares addresses first, as most rows have the
-    /// same schema object as the row before.
+    /// Returns whether this instance is for tables with this schema.
     func isOf(_ other: TableSchema) -> Bool {
       if isSame(other) { return true }
       guard schema == other else { return false }
@@ -78,7 +72,6 @@ final class RowNames {
       return true
     }
 
-    /// Returns a value of a row without the padding of `char(n)`.
     func plain(_ index: Int, _ view: ColumnView) -> ColumnView {
       guard arePadded[index] else { return view }
       return switch view {
@@ -87,12 +80,10 @@ final class RowNames {
       }
     }
 
-    /// Calls `body` with a value of a row without the padding of `char(n)`.
     func withPlain(_ index: Int, _ value: Value, _ body: (ColumnView) -> Void) {
       value.withView { body(plain(index, $0)) }
     }
 
-    /// Returns a key value in the form of ``keyValue(_:_:)``. `view`: the column's value, without padding.
     func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
       if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
       return view
@@ -121,7 +112,7 @@ final class RowNames {
     }
   }
 
-  /// The unique columns of the target's tables, other than keys, that foreign keys reference.
+  /// The unique columns besides keys that foreign keys of the target reference.
   var alternates: Alternates = [:] {
     didSet {
       guard alternates != oldValue else { return }
@@ -129,7 +120,6 @@ final class RowNames {
     }
   }
 
-  /// The foreign keys of the target. They are used for rows of every trail.
   var ownKeys: Set<OwnKey> = [] {
     didSet {
       guard ownKeys != oldValue else { return }
@@ -137,14 +127,13 @@ final class RowNames {
     }
   }
 
-  /// The tables whose rows the version window lists, among the target's tables whose names differ only in case.
+  /// The tables whose rows the version window lists, if names of tables differ only in case.
   var holders = TableHolders() {
     didSet { if holders != oldValue { (known, last) = ([:], nil) } }
   }
 
-  /// The first names of renamed tables. All instances for one database share this object.
+  /// The first names of renamed tables, which all apply workers of one database share.
   var roots = TableRoots()
-  /// The number of changes of ``roots`` when the cache ``known`` was filled.
   private var rootsCount = 0
 
   private let engine: Engine
@@ -156,11 +145,12 @@ final class RowNames {
 
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
-  /// An empty list of renames and drops (``ColumnsNow``) with this object's engine and naming policy.
+  /// An empty list of renames and drops for this database.
   var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
 
-  /// Returns the names of the rows that a change touches. Empty if the row has no key, or a key with NULL. If the
-  /// change gives the row another key, returns two names, the old one first.
+  /// Returns the names of the rows that a change touches; empty if the row has no key.
+  ///
+  /// If the change gives the row another key, returns two names, the old one first.
   func names(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     guard change.operation != .truncate else { return [] }
     let naming = naming(of: schema)
@@ -179,7 +169,6 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change replaces a text in a row's key by other bytes, even if both keys give the same row name.
   private func movesText(_ naming: Naming) -> Bool {
     naming.key.contains { index in
       guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
@@ -189,7 +178,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the names of the rows that a change touches (``names(_:_:)``), each with the row's key as in the trail.
+  /// Returns the names of the rows that a change touches, each with the row's key as in the trail.
   func keyed(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let rows = try names(schema, change)
     let naming = naming(of: schema)
@@ -204,7 +193,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the name and key of a copied row or target row, given as values; nil if it has no key.
+  /// Returns the name and key of a row, given as values; nil if it has no key.
   func keyed(_ schema: TableSchema, _ row: [Value]) -> KeyedRow? {
     guard let name = name(schema, row) else { return nil }
     let naming = naming(of: schema)
@@ -218,7 +207,6 @@ final class RowNames {
     return KeyedRow(name, naming.key.map { naming.keyValue($0, after[$0].value ?? .null) })
   }
 
-  /// Returns the key of the row to which a version belongs, in the form of ``KeyedRow/key``.
   func key(of version: StoredVersion) -> [Value] {
     let naming = naming(of: version.schema)
     return naming.key.map { index in
@@ -226,7 +214,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a foreign key value references a row that a change touches, by columns other than the row's key.
+  /// Returns whether a foreign key references a row that a change touches, by columns other than the row's key.
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
@@ -244,10 +232,9 @@ final class RowNames {
 
   /// Returns the rows that a row references after a change, except itself.
   ///
-  /// - Parameters:
-  ///   - admitted: The rows that the change's trail may write. A foreign key to other rows counts only if the target
-  ///     has it too. Nil: all foreign keys count, as for this database's own trail.
-  ///   - withKeys: Whether the result includes the values of the referenced columns.
+  /// - Parameter admitted: The rows that the change's trail may write; nil: all. A foreign key to other rows counts
+  ///   only if the target has it too.
+  /// - Parameter withKeys: Whether the result includes the values of the referenced columns.
   func parents(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?, withKeys: Bool = false
   ) throws -> [Parent] {
@@ -270,7 +257,7 @@ final class RowNames {
     return admitted.includes(referenced: reference.table)
   }
 
-  /// Returns the rows that a row referenced before a change, if the change deletes the row or changes its key.
+  /// Returns the rows that a row referenced before a change that deletes it or changes its key.
   func left(_ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.before != nil, !naming.references.isEmpty else { return [] }
@@ -282,8 +269,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a change's rows, computed from unique columns, other than the key, that foreign keys
-  /// reference.
+  /// Returns the further names of a change's rows, from unique columns besides the key that foreign keys reference.
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -297,8 +283,8 @@ final class RowNames {
     return names
   }
 
-  /// Returns all names that ``VersionWindow`` stores for a change: the names of the rows that the change touches, and
-  /// the names of the rows that those rows reference.
+  /// Returns all names that ``VersionWindow`` stores for a change: of the changed rows, and of the rows that they
+  /// reference.
   func namesAndReferences(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
   ) throws -> ChangedRows {
@@ -317,24 +303,19 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// Returns a column's value after the change that was read last. A value that the change left unchanged is taken from
-  /// the row before the change.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
 
-  /// Returns the table name from which the row names of copies are computed, such as `item copied`.
   static func copied(_ table: String) -> String { "\(table) copied" }
 
-  /// Returns the name of a row given as an image; nil if it has no key.
   func name(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.begun }
   }
 
-  /// Returns the name under which ``VersionWindow`` lists the copies of a row, apart from its versions; nil if the row
-  /// has no key.
+  /// Returns the name under which ``VersionWindow`` lists the copies of a row; nil if the row has no key.
   ///
-  /// By this name, concurrent copies of a row from two nodes are found.
+  /// With this name, concurrent copies of a row from two nodes are found.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }
@@ -346,7 +327,6 @@ final class RowNames {
     return name(naming, begun(naming)) { after[$0] }
   }
 
-  /// Returns the name of a row, given with all of its values; nil if it has no key.
   func name(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.begun } }
 
   func copied(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.copied } }
@@ -361,7 +341,6 @@ final class RowNames {
     return name.name
   }
 
-  /// Returns the rows that a row references. Ignores foreign keys for which the row lacks a value.
   func parents(_ schema: TableSchema, _ row: [Value?], from admitted: AdmittedRows?) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in
@@ -374,14 +353,15 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row, computed from unique columns other than its key. Leaves out names for which
-  /// the row lacks a value.
+  /// Returns the further names of a row, from unique columns besides the key.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { $0.name(of: row, naming) }
   }
 
-  /// Updates ``roots`` after a schema change that renames or creates a table. `before` is nil for a new table.
+  /// Updates ``roots`` after a schema change that renames or creates a table.
+  ///
+  /// - Parameter before: The table before the change; nil for a new table.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
     let name = TableMapping.targetName(of: after, in: engine, names: names)
     guard let before else {
@@ -418,8 +398,9 @@ final class RowNames {
     roots.root(of: TableMapping.targetName(of: schema, in: engine, names: names))
   }
 
-  /// Returns the unique columns, other than the key, that foreign keys reference in a table. `target`: the table's
-  /// first name, see ``TableRoots``.
+  /// Returns the unique columns besides the key that foreign keys reference in a table.
+  ///
+  /// - Parameter target: The table's first name, see ``TableRoots``.
   private func otherKeys(of target: String) -> Set<[NameKey]> {
     let key = target.sqliteKey
     return alternates.first { roots.root(of: $0.key.text).sqliteKey == key }?.value ?? []
@@ -434,7 +415,7 @@ final class RowNames {
     return columns.count == names.count ? .init(begun: begun(target(schema), names), columns: columns) : nil
   }
 
-  /// Returns a foreign key in the form for computing names of referenced rows; nil if it lists no referenced columns.
+  /// Returns a foreign key in the form for computing names of referenced rows; nil if that is not possible.
   private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> Naming.Reference? {
     guard key.columns.count == 1 || key.columns.count == key.references.count else { return nil }
     var parent = schema
@@ -463,7 +444,6 @@ final class RowNames {
     return row.name
   }
 
-  /// Reads the first `width` columns of a row image, without the padding of `char(n)`.
   private func read(_ image: ImageView, _ naming: Naming, _ width: Int, into columns: inout [ColumnView]) throws {
     var reader = ByteReader(image.bytes)
     let width = min(width, naming.schema.columns.count)

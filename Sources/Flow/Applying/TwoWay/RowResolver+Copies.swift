@@ -3,19 +3,19 @@ import Conflicts
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides which rows are waiting rows, before a chunk of a copy deletes rows that the chunk lacks. A row that waits
-  /// at the copy's source must wait here too, instead of being deleted.
+  /// Decides which rows are waiting rows. Called before a chunk of a copy deletes rows.
+  ///
+  /// A row that waits at the copy's source must wait here too, and not be deleted.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
   }
 
-  /// Handles a copied row that cannot be written because another row has the same unique value. Deletes the other row
-  /// if the copy's source no longer has it. Otherwise the copied row becomes a waiting row, and ``judge()`` decides
-  /// between the two rows before the commit.
+  /// Handles a copied row that cannot be written because another row has the same unique value.
   ///
-  /// - Parameter isInPlace: Whether the copied row replaces the row with its key, and rows with its unique values that
-  ///   the copy's source no longer has.
+  /// One of the two rows is deleted or becomes a waiting row.
+  ///
+  /// - Parameter isInPlace: Whether the copied row replaces the row with its key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
     let key = table.shape.key.map { row[$0] }
     let replaces = isInPlace || table.existing == .overwrite
@@ -34,8 +34,7 @@ extension RowResolver {
     hasCandidates = true
   }
 
-  /// Handles a row that was a waiting row at the copy's source when the copy was read. The row waits here too, unless
-  /// its unique values are free.
+  /// Handles a row that was a waiting row at the copy's source. It waits here too, unless its unique values are free.
   ///
   /// - Parameter schema: The table's schema in the trail.
   func takeWaiting(_ waiting: WaitingRow, _ schema: TableSchema, _ narrow: Table) throws {

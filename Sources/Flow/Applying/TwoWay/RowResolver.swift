@@ -3,8 +3,8 @@ import Conflicts
 import SystemKit
 import Versions
 
-/// Resolves conflicts in two-way replication. A row that several nodes have written then becomes equal at all nodes, in
-/// whatever order the writes arrive.
+/// Resolves conflicts in two-way replication. A row then becomes equal at all nodes, in whatever order its writes
+/// arrive.
 final class RowResolver<Target: ApplyTarget> {
   typealias Table = Target.Table
   typealias Desk = TwoWayDesk<Target.Table>
@@ -16,11 +16,11 @@ final class RowResolver<Target: ApplyTarget> {
   private var resolvedBefore = SettledBefore<Target.Table>()
   /// The copied rows that have the same unique value as another row. ``judge()`` decides about them before the commit.
   var displacedCopies: [ContestedRow] = []
-  /// The rows that could not be written since the last ``judge()`` because other rows have the same unique values.
+  /// The rows that could not be written because other rows have the same unique values.
   private var displaced: [ContestedRow] = []
-  /// The rows that a copy brought since the last ``judge()`` as waiting rows: they waited at the copy's source.
+  /// The waiting rows that a copy brought since ``judge()`` last decided about waiting rows.
   var met: [ContestedRow] = []
-  /// The trails that the waiting rows name which a copy brought or renewed since the last ``judge()``.
+  /// The trails of the waiting rows that a copy brought since ``judge()`` last decided about waiting rows.
   var metTrails: Set<NameKey> = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -29,11 +29,10 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: Classification
 
-  /// Returns whether a change is resolved as a possible conflict when its transaction ends, instead of being written at
-  /// once.
+  /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
   ///
   /// - Parameter schema: The table's schema in the trail.
-  /// - Throws: `table-refused` if the change lacks the former value of a column with the rule `delta`.
+  /// - Throws: `table-refused` if a column with the rule `delta` has no former value.
   func defers(_ change: ChangeView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays, change.operation != .truncate else { return false }
     let (name, columns) = (table.shape.plainName, table.columnNames)
@@ -46,9 +45,6 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
-  /// Returns whether a copied row is skipped because the target's own version of the row must stay.
-  ///
-  /// - Parameter schema: The table's schema in the trail.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays else { return false }
     guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
@@ -57,8 +53,7 @@ final class RowResolver<Target: ApplyTarget> {
     return try desk.keeps(row, copied: copied)
   }
 
-  /// Returns whether the row is deleted because a copy lacks it. This is so if the copy's author knew all changes of
-  /// the row that this node knows.
+  /// Returns whether the row is deleted because a copy lacks it.
   ///
   /// - Parameter row: A row of which only the key columns are used.
   func mayRemove(_ row: [Value], of table: Table) throws -> Bool {
@@ -70,7 +65,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: The end of a transaction
 
-  /// Resolves and writes, at the end of a transaction, the rows that were deferred until then.
+  /// Resolves and writes the rows that were deferred to the end of the transaction because of possible conflicts.
   func resolve(_ stop: StopSignal) throws {
     guard desk.isToSettle else { return }
     let (gone, puts) = try resolveRows(stop)
@@ -82,8 +77,7 @@ final class RowResolver<Target: ApplyTarget> {
     desk.endTransaction()
   }
 
-  /// Resolves each deferred row, and deletes the rows whose result is a delete. This frees their unique values for the
-  /// rows that are written afterwards.
+  /// Resolves each deferred row, and deletes the rows that are not to exist. This frees their unique values.
   private func resolveRows(_ stop: StopSignal) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
     var gone: SpilledList<GoneRow> = desk.list()
     var puts: SpilledList<SettledPut> = desk.list()
@@ -137,8 +131,8 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Writes a row, or makes it a waiting row if another row has the same unique value.
   ///
-  /// - Parameter outcome: The whole row, with all columns.
-  /// - Parameter stamp: The stamp (clock, origin and number) of the last write to the row.
+  /// - Parameter outcome: The row with all columns.
+  /// - Parameter stamp: The stamp of the last write to the row.
   private func write(
     _ put: RowVersion.Row?, _ key: [Value], in table: Table, outcome: [Value?], stamp: () throws -> Stamp
   ) throws {
@@ -151,7 +145,6 @@ final class RowResolver<Target: ApplyTarget> {
 
   private func wide(_ row: Desk.Row) throws -> Desk.Row { try row.with(target.wide(row.table)) }
 
-  /// Returns the row with all changes of the present transaction, read from the trail.
   private func whole(_ row: Desk.Row, _ key: [Value]) throws -> Desk.Row {
     let form = target.form(of: row.table)
     return try desk.whole(row) { try form.isSame(key, form.key($0)) }
@@ -159,7 +152,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Computes the resolved row from all known versions of the row.
   ///
-  /// - Parameter waiting: The row's content if it waits for a unique value outside its table; nil if it does not wait.
+  /// - Parameter waiting: The row's content if it is a waiting row; else nil.
   private func resolved(_ row: Desk.Row, _ key: [Value], waiting: [Value]?) throws -> SettledRow {
     let table = row.table
     let form = target.form(of: table)
@@ -175,8 +168,7 @@ final class RowResolver<Target: ApplyTarget> {
     ) { try desk.counts($0, of: row.name, in: table.shape) }
   }
 
-  /// Stores this node's decision about a row. After the commit, the decided row is written as a separate change, so
-  /// that it becomes the row's latest version.
+  /// Stores this node's decision about a row, which is written as a separate change after the commit.
   private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
     let decisions = target.decisions
     if let decision = row.openDecision(table.shape, key: key) {
@@ -189,8 +181,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: Referenced rows
 
-  /// Restores deleted rows that existing rows reference, directly or through other deleted rows. All other rows stay
-  /// deleted.
+  /// Restores deleted rows that existing rows reference, directly or through other deleted rows.
   private func keepReferred(_ gone: SpilledList<GoneRow>) throws {
     guard !gone.isEmpty else { return }
     try putBackReferred(gone).forEach { one in
@@ -203,8 +194,7 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Puts deleted rows that other rows reference back into their tables, and returns them. Repeats this, as each may
-  /// reference further deleted rows.
+  /// Restores the deleted rows that other rows reference, and returns them.
   private func putBackReferred(_ gone: SpilledList<GoneRow>) throws -> SpilledList<GoneRow> {
     var (gone, back): (SpilledList<GoneRow>, SpilledList<GoneRow>) = (gone, desk.list())
     var isMoving = true
@@ -226,8 +216,7 @@ final class RowResolver<Target: ApplyTarget> {
     return back
   }
 
-  /// Restores deleted rows that the present transaction references, as their deletes have no effect. Also restores
-  /// deleted rows that the restored rows reference.
+  /// Restores deleted rows that the present transaction references, and deleted rows that these reference.
   private func bringBackNeeded() throws {
     // A row that waits for a unique value is not in its table afterwards, and rows may reference each other in a ring.
     var met: Set<KeyedRow> = []
@@ -240,11 +229,10 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
-  /// if nothing was written.
+  /// Writes a deleted row again because a row references it. Returns the rows that the restored row references.
   ///
-  /// - Parameter isReferred: True for a row from ``TwoWayDesk/neededRows()``; false for a row that only a restored row
-  ///   references. If false, an existing row is not written.
+  /// - Parameter isReferred: Whether the present transaction references the row. If not, an existing row is not
+  ///   written.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)
@@ -273,7 +261,7 @@ final class RowResolver<Target: ApplyTarget> {
     set { desk.shared.mayHaveCandidates = newValue }
   }
 
-  /// Removes the waiting row with this key from the stored waiting rows, and returns it; nil if there is none.
+  /// Removes and returns the waiting row with this key; nil if there is none.
   private func takeCandidate(_ table: Table, _ key: [Value]) throws -> [Value]? {
     guard hasCandidates else { return nil }
     try target.flush()
@@ -318,8 +306,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Throws `constraint-failed` if the trail's waiting rows take too many bytes.
   ///
-  /// A copy can bring waiting rows that name any trail. They may fill half of the room of another trail, so that the
-  /// other half is left for that trail's own rows. All trails that this node does not apply have one room together.
+  /// Rows from copies may take only half of another trail's limit.
   private func checkRoom() throws {
     let (bytes, most) = (try target.candidates.byteCounts(), desk.shared.waitingBytesMax)
     try checkRoom("of trail \(trail)", bytes[trail.description] ?? 0, most)
@@ -349,7 +336,6 @@ final class RowResolver<Target: ApplyTarget> {
     try target.flush()
   }
 
-  /// Returns how a waiting row has changed since it began to wait: an application may have written or deleted the row.
   private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
     guard let stored = try desk.versions(of: candidate) else { return .open }
     guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }

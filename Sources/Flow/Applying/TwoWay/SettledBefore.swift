@@ -2,10 +2,8 @@ import Changes
 import Conflicts
 import Versions
 
-/// A cache of row versions for conflict resolution. Without it, a row that is written all the time would be read in all
-/// of its versions again and again.
+/// A cache of row versions. Without it, a row that is written often would be read in all its versions each time.
 struct SettledBefore<Table: AnyObject> {
-  /// The row versions that were read at one place of a trail, converted for the table, with their keys.
   typealias Read = [(key: [Value], version: RowVersion)]
 
   private struct Row: Hashable {
@@ -24,21 +22,20 @@ struct SettledBefore<Table: AnyObject> {
     let key: [Value]
     var fingerprint: VersionFingerprint
     var versions: CondensedVersions
-    /// The incoming version when the row was last resolved.
     var last: RowVersion
     var byteCount: Int
   }
 
-  /// The size limit, in bytes, of each of the caches ``known`` and ``condensed``. A cache that exceeds it is emptied.
+  /// The size limit of each cache, in bytes. A cache that exceeds it is emptied.
   private static var bytesMax: Int { 4 << 20 }
   private var known: [Place: Read] = [:]
   private var byteCount = 0
   private var condensed: [Row: Condensed] = [:]
   private var condensedByteCount = 0
-  /// The table objects that the entries name by identifier. Kept here so that no other object gets the same identifier.
+  /// The tables of the entries, kept so that no other object gets the same identifier.
   private var tables: [ObjectIdentifier: Table] = [:]
 
-  /// Returns the versions of a row except `incoming`, condensed to as few as the resolution needs.
+  /// Returns the versions of a row except `incoming`, as few as the resolution needs.
   mutating func others(
     _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWayDesk<Table>,
     isSame: ([Value], [Value]) -> Bool, _ read: (VersionPlace) throws -> Read
@@ -62,8 +59,7 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// Returns the cached versions of a row, with the last incoming version added. Nil if they cannot be used, for
-  /// example because the row has got other versions too.
+  /// Returns the cached versions of a row; nil if they cannot be used, as after other writes.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {
@@ -103,7 +99,6 @@ struct SettledBefore<Table: AnyObject> {
 }
 
 extension RowVersion {
-  /// The approximate memory of the version, in bytes.
   fileprivate var byteCount: Int { Self.byteCount(before) + Self.byteCount(after) + 200 }
 
   private static func byteCount(_ row: Row?) -> Int { row?.reduce(0) { $0 + ($1?.byteCount ?? 16) } ?? 0 }

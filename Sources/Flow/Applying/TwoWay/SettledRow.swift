@@ -5,33 +5,29 @@ import Versions
 
 /// The resolved row: the result of all versions of a row, converted for the target.
 struct SettledRow {
-  /// The version of the row that the present transaction wrote.
   let incoming: RowVersion
-  /// All known versions of the row, with the incoming one.
   let history: RowHistory
   /// The resolved row; nil: deleted. Columns that no version gives are nil.
   let row: RowVersion.Row?
-  /// The row at the target before the resolution; nil: the row did not exist.
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides for all nodes. Nil if this node is not the decider, or if the decision is equal to
-  /// ``row``.
+  /// The row that this node decides for all nodes; nil if it decides nothing.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the target's row stays unchanged because the table's rule lets no other node change it.
+  /// Whether the target's row stays unchanged because the rule lets no other node change it.
   let isKept: Bool
-  /// Whether the incoming version has no effect, because the row's rule does not let its author change the row.
+  /// Whether the incoming version has no effect, because the rule does not let its author change the row.
   private let isLeftOut: Bool
 
   struct Decision: Equatable {
-    /// The row after the decision; nil: the row is deleted.
     let row: RowVersion.Row?
   }
 
   /// Resolves a row from its versions, by conflict rules.
-  /// - Parameter versions: All known versions of the row. The last one is the incoming version.
+  ///
+  /// - Parameter versions: All known versions of the row, the incoming one last.
   /// - Parameter deciding: The rules by which this node decides for all nodes; nil: it is not the decider.
   /// - Parameter columns: The columns of the table at the target.
   /// - Parameter function: Calls the database function of a rule `function:` with two rows.
@@ -60,8 +56,9 @@ struct SettledRow {
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
 
-  /// Resolves a row that the target does not have, and returns its known values; nil: deleted. Leaves out deletes
-  /// without effect, for which `counts` returns false.
+  /// Resolves a row that the target does not have, and returns its known values; nil: deleted.
+  ///
+  /// - Parameter counts: Returns whether a delete has effect.
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
@@ -85,7 +82,7 @@ struct SettledRow {
     return nil
   }
 
-  /// Throws `constraint-failed` if a deleted row must be restored, and not all of its columns are known.
+  /// Throws `constraint-failed` if a deleted row must be restored and some of its columns are not known.
   static func checkWhole(_ row: RowVersion.Row, _ deleted: Stamp?, _ table: TableSchema, _ key: [Value]) throws {
     guard let missing = row.firstIndex(of: nil) else { return }
     let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
@@ -97,8 +94,6 @@ struct SettledRow {
       context: ["table": table.fullName, "key": shown])
   }
 
-  /// Returns the expressions and functions of the rules. For a column that no version has, they are called with the
-  /// row's present value.
   private static func code(
     _ rules: ConflictRules, _ columns: [String], local: [Value]?, _ function: @escaping RuleCode.Function
   ) -> RuleCode {
@@ -116,7 +111,7 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Throws `rule-refused`. Used for a rule `function:` if the target is SQLite, which has no such functions.
+  /// Throws `rule-refused`: SQLite has no functions for a rule `function:`.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,
@@ -124,27 +119,26 @@ struct SettledRow {
       hint: "name a PostgreSQL node with 'decides', or write the rule as an expression, sql:")
   }
 
-  /// Resolves the row without its deletes, because a restored row references it; nil if no values of the row are known.
+  /// Resolves the row without its deletes, because a restored row references it. Nil if no values are known.
   func living() throws -> RowVersion.Row? {
     try Self.row(history, rules, columns: columns) { !$0.isDelete }
   }
 
-  /// The stamp (clock, origin and number) of the last write to the row, by which it competes for unique values. Nil:
-  /// all known versions are deletes.
+  /// The stamp of the last write to the row; nil if all known versions are deletes.
   var stamp: Stamp? { history.versions.last { !$0.isDelete }?.stamp }
 
-  /// Whether the target lacks the row, and the known versions do not give all of its columns.
+  /// Whether the target lacks the row, and the versions do not give all of its columns.
   var isPartial: Bool {
     guard local == nil, let row else { return false }
     return row.indices.contains { row[$0] == nil && !incoming.lacks.contains($0) }
   }
 
-  /// The resolved row, with the target's present values in columns that no version gives; nil: deleted.
+  /// The resolved row, with the target's values in columns that no version gives; nil: deleted.
   var outcome: [Value?]? {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row after this node's decision; if there is none, the resolved row (``outcome``).
+  /// The row after this node's decision; without one, ``outcome``.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
@@ -156,8 +150,7 @@ struct SettledRow {
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
 
-  /// The kind of conflict if the incoming version is the only known one, and the row that its author changed differs
-  /// from the table's; nil: no conflict.
+  /// The kind of conflict if the table's row differs from the row that the author changed. Nil: no conflict.
   private var strangeness: Conflict.Kind? {
     guard history.versions.count == 1 else { return nil }
     switch (incoming.write, local) {
@@ -173,8 +166,8 @@ struct SettledRow {
 
   /// Returns the entries for the conflict log about this row; empty if there was no conflict.
   ///
-  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, it is no conflict if the
-  ///   table's row differs from the row that the author saw.
+  /// - Parameter isAhead: Whether the author knew changes that have not arrived here, so that differences are no
+  ///   conflict.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {
@@ -194,7 +187,7 @@ struct SettledRow {
     return [record(kind, rules.rule.text, nil)]
   }
 
-  /// Returns this node's decision about the row, to be stored and then written; nil: none.
+  /// Returns this node's decision about the row, which is to be written; nil: none.
   func openDecision(_ table: TableSchema, key: [Value]) -> OpenDecision? {
     guard decision != nil else { return nil }
     let names = table.columns.map(\.name)
@@ -203,8 +196,7 @@ struct SettledRow {
       settled: outcome.map { ConflictRow(names, $0) }, decided: standing.map { ConflictRow(names, $0) })
   }
 
-  /// Returns the entry for the conflict log about a row that is restored, or is not deleted, because another row
-  /// references it.
+  /// Returns the log entry about a row that is not deleted because another row references it.
   static func returned(
     _ row: [Value?], local: [Value]? = nil, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], now: Int64
@@ -216,7 +208,7 @@ struct SettledRow {
 }
 
 extension ConflictRecord {
-  /// Creates the log entry of a conflict. Rows have their values in the order of the table's columns.
+  /// Creates the log entry of a conflict. Values of rows are in the order of the table's columns.
   init(
     _ kind: Conflict.Kind, _ rule: String, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], local: [Value?]?, incoming: [Value?]?, before: [Value?]?, settled: [Value?]?, winner: Winner,
@@ -250,6 +242,5 @@ extension RowVersion {
 }
 
 extension [Value?] {
-  /// Returns whether the row `local` already has all given values of this row. Values that are nil are not compared.
   func isAll(of local: [Value]?) -> Bool { local.map { zip(self, $0).allSatisfy { $0 == nil || $0 == $1 } } ?? false }
 }

@@ -4,7 +4,6 @@ import Versions
 
 /// An element of a ``SpilledList``, which can be written to a temporary file and read back.
 protocol Spillable {
-  /// The approximate memory of the element, in bytes.
   var byteCount: Int { get }
   init(from reader: inout ByteReader) throws
   func append(to writer: inout ByteWriter)
@@ -38,14 +37,13 @@ struct SpilledList<Element: Spillable> {
     (elements, byteCount) = ([], 0)
   }
 
-  /// Passes all elements to `body` in their order. `body` may append to another list, not to this one.
+  /// Passes all elements to `body` in their order. `body` may append only to another list.
   func forEach(_ body: (Element) throws -> Void) throws {
     guard let file else { return try elements.forEach(body) }
     for number in 0..<file.count { try body(file.read(number) { try Element(from: &$0) }) }
   }
 }
 
-/// A buffer that is reused for each record that is written to a temporary file.
 final class SpillWriter {
   private var bytes = ByteWriter(capacity: 4096)
 
@@ -58,15 +56,14 @@ final class SpillWriter {
   }
 }
 
-/// A resolved row that apply writes after it has deleted all deleted rows of the same transaction.
+/// A resolved row that apply writes after it has deleted other rows of the same transaction.
 struct SettledPut: Spillable, Equatable {
-  /// The row's index among the transaction's rows to resolve, for ``TwoWayDesk/row(_:)``.
+  /// The row's index for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var put: [Value?]?
-  /// The whole resulting row, including columns that are not written.
   var outcome: [Value?]
-  /// The stamp (clock, origin and number) of the last write to the row; nil if no version of the row is known.
+  /// The stamp of the last write to the row; nil if no version of the row is known.
   var stamp: Stamp?
 
   init(index: Int, key: [Value], put: [Value?]?, outcome: [Value?], stamp: Stamp?) {
@@ -101,7 +98,7 @@ struct SettledPut: Spillable, Equatable {
 
 /// A row that apply has deleted and that other rows may reference, with its former values.
 struct GoneRow: Spillable {
-  /// The row's index among the transaction's rows to resolve, for ``TwoWayDesk/row(_:)``.
+  /// The row's index for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var there: [Value]
@@ -124,11 +121,9 @@ struct GoneRow: Spillable {
 }
 
 extension [Value] {
-  /// The approximate memory of the values, in bytes.
   fileprivate var byteCount: Int { reduce(32) { $0 + $1.byteCount } }
 }
 
 extension [Value?] {
-  /// The approximate memory of the values, in bytes.
   fileprivate var byteCount: Int { reduce(32) { $0 + ($1?.byteCount ?? 16) } }
 }

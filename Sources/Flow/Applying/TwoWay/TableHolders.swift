@@ -1,26 +1,26 @@
 import Changes
 
-/// For several tables whose rows would have the same row names: the table whose rows the version window lists.
+/// The tables whose rows the version window lists, if names of tables differ only in case.
 ///
-/// In PostgreSQL, `item` and `ITEM` can be two tables. Row names ignore the case of ASCII letters in table names. So at
-/// a PostgreSQL target, the version window lists only rows of the oldest such table. At an SQLite target, only one such
-/// table of a trail is replicated.
+/// In PostgreSQL, `item` and `ITEM` can be two tables, but their rows would have the same row names. So only the oldest
+/// such table is listed.
 ///
 ///     let holders = try TableHolders(connection.oldestNames)  // of tables public.item and public."ITEM"
 ///     holders.areOther(schema, "public.ITEM", roots)          // true
 struct TableHolders: Equatable {
-  /// For PostgreSQL: by name in lower case, the oldest of the tables that have this name in any case.
+  /// PostgreSQL: the oldest table of each name, by name in lower case.
   private var oldest: [NameKey: String] = [:]
-  /// For SQLite: by table name in lower case, the PostgreSQL tables whose rows are replicated to the table.
+  /// SQLite: the PostgreSQL tables whose rows are replicated to a table, by name in lower case.
   private var sources: [NameKey: Set<NameKey>] = [:]
   private let look: (() throws -> [NameKey: String])?
 
-  /// Creates the value for an SQLite target.
   init(sources: [NameKey: Set<NameKey>]) { (self.sources, look) = (sources, nil) }
 
   init() { self.init(sources: [:]) }
 
-  /// Creates the value for a PostgreSQL target. `look` reads, by name in lower case, the oldest table of each name.
+  /// Creates the value for a PostgreSQL target.
+  ///
+  /// - Parameter look: Reads the oldest table of each name, by name in lower case.
   init(_ look: @escaping () throws -> [NameKey: String]) throws {
     self.look = look
     oldest = try look()
@@ -32,7 +32,7 @@ struct TableHolders: Equatable {
 
   /// Returns whether another table already has the row names that the rows of this table would get.
   ///
-  /// - Parameter name: The name that the table has, or would have, at the target.
+  /// - Parameter name: The name of the table at the target.
   func areOther(_ table: TableSchema, _ name: String, _ roots: TableRoots) -> Bool {
     if let holder = oldest[name.sqliteKey] { return !holder.hasSameBytes(as: name) && !roots.isSpelling(name) }
     guard table.engine == .postgres, let sources = sources[name.sqliteKey] else { return false }
@@ -40,6 +40,5 @@ struct TableHolders: Equatable {
     return isLike && !sources.contains(table.fullName.nameKey) && !roots.isSpelling(name)
   }
 
-  /// Reads again which table is the oldest of each name, as a new table may have replaced a dropped one.
   mutating func lookAgain() { if let found = try? look?() { oldest = found } }
 }

@@ -3,31 +3,26 @@ import Synchronization
 
 /// The first names of renamed tables. ``VersionWindow`` lists the rows of a table under its first name.
 ///
-/// One node may write a row under the former name of a table, and another one under its present name. Both writes are
-/// versions of one row.
+/// Two nodes may write one row under the former and the present name of its table.
 ///
 ///     roots.rename("item", to: "goods")
 ///     roots.root(of: "goods")  // "item"
 final class TableRoots: Sendable {
   private let names = Mutex<[NameKey: String]>([:])
-  /// The former and the new names of tables that were renamed only in the case of ASCII letters.
   private let spellings = Mutex<Set<NameKey>>([])
   private let changes = Atomic<Int>(0)
 
-  /// The number of changes of these names so far. Row names computed before the last change must be computed again.
+  /// The number of changes of these names so far. After a change, row names must be computed again.
   var count: Int { changes.load(ordering: .acquiring) }
 
-  /// Returns the first name of a table; its own name if it was not renamed.
   func root(of name: String) -> String {
     guard count > 0 else { return name }
     return names.withLock { $0[name.sqliteKey] ?? name }
   }
 
-  /// Returns whether a table was renamed from or to this name, and the other name differs only in the case of ASCII
-  /// letters.
+  /// Returns whether a table was renamed from or to this name by a change of case only.
   func isSpelling(_ name: String) -> Bool { spellings.withLock { $0.contains(name.nameKey) } }
 
-  /// Stores that a table was renamed.
   func rename(_ old: String, to new: String) {
     spell(root(of: old), new)
     spell(old, new)
@@ -53,8 +48,8 @@ final class TableRoots: Sendable {
     if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Notes that a new table gets a name. If this is the first name of a renamed table, the renamed table is listed
-  /// under its present name from now on.
+  /// Notes that a new table gets a name. A renamed table that is listed under this name is now listed under its present
+  /// one.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

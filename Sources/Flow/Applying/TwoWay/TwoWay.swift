@@ -7,46 +7,43 @@ import SystemKit
 import Trails
 import Versions
 
-/// The state that all apply workers of a database share, if it is captured too and replication is two-way.
+/// The state that all apply workers of a two-way database share.
 package final class TwoWay: Sendable {
-  /// Returns the rules for conflicts in a table, for changes of a trail. The table is given by its plain name at the
-  /// target, with its columns in order.
+  /// Returns the conflict rules of a table for changes of a trail. The table has its plain name at the target.
   package typealias RuleBook =
     @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes journal rows after a source position to a function, in apply's transaction; false: too many rows.
+    /// SQLite: passes rows of the journal after a source position to a function; false: there are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)
   }
 
-  /// The trail into which the database is captured.
   package let own: TrailName
   /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// By trail name, the tables that the trail's apply writes. Only their rows are versions of this database's rows.
+  /// The tables that each trail's apply writes, by trail name. Only their rows are versions of this database's rows.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
-  /// Whether capture copies, into this database's trail, rows that tables held before capture began.
+  /// Whether capture copies rows that tables held before capture began.
   private let copiesRows: Bool
   package let window: VersionWindow
-  /// The first names of tables that were renamed.
   let roots = TableRoots()
-  /// The last schema changes by which apply renamed or dropped tables or columns here.
+  /// The last schema changes by which apply renamed or dropped tables or columns.
   let arrivedSteps = Mutex(ColumnSteps())
   let rules: RuleBook
   let local: LocalCommits
   /// The time by which a peer's clock may be ahead of this node's clock, in µs.
   let skewMicrosecondsMax: Int64
-  /// The memory limit, in bytes, for rows to be resolved at the end of a transaction. Above it, a file is used.
+  /// The memory limit for rows that are resolved at the end of a transaction, in bytes. Above it, a file is used.
   let deferredBytesMax: Int
-  /// The size limit for the waiting rows of one trail, in bytes. Each ``RowResolver/judge()`` reads these rows.
+  /// The size limit for the waiting rows of one trail, in bytes.
   let waitingBytesMax: Int64
   private let turn: ApplyTurn
-  /// The lock that keeps apply workers from writing while capture reads rows for a copy. Nil: no capture runs.
+  /// The lock that keeps apply from writing while capture reads rows for a copy. Nil: no capture runs.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])
@@ -61,9 +58,10 @@ package final class TwoWay: Sendable {
   private let isSpoilt = Mutex(false)
   private let isRetired = Mutex(false)
 
-  /// Creates the shared state. `captured`: the tables captured into this database's trail. `copiesRows`: see the
-  /// property. `before`: the shared state that this one replaces. Its lock can no longer be taken, and
-  /// ``prepare(_:hasUniqueValues:candidates:returned:reach:)`` reads the last commits made under that lock.
+  /// Creates the shared state.
+  ///
+  /// - Parameter captured: The tables captured into this database's trail.
+  /// - Parameter before: The shared state that this one replaces, whose lock can no longer be taken.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns,
@@ -85,15 +83,14 @@ package final class TwoWay: Sendable {
     before?.isRetired.withLock { $0 = true }
   }
 
-  /// Returns whether capture reads changes of a table of this database, so that the table is two-way.
   func captures(_ namespace: String, _ name: String) -> Bool {
     namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
 
-  /// Returns whether a table may have rows that capture still has to copy, so that no other node has them.
+  /// Returns whether a table may have rows that only this node has, because capture has not copied them.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter for a trail's rows that are versions of this database's rows; nil for trail ``own``: no filter.
+  /// Returns the filter for a trail's rows that are versions of this database's rows; nil for trail ``own``.
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -107,7 +104,7 @@ package final class TwoWay: Sendable {
       hint: "put the [apply.NAME] of that trail back into the conf: a row that both ends wrote needs all trails")
   }
 
-  /// Whether the shared state can be used. False after an error that may have left ``window`` incomplete.
+  /// Whether the shared state can be used. False after an error that may have left the version window incomplete.
   package var isSound: Bool {
     guard isSpoilt.withLock({ !$0 }) else { return false }
     return (try? window.check()) != nil
@@ -121,11 +118,12 @@ package final class TwoWay: Sendable {
     if doubtful.contains(error.code) { isSpoilt.withLock { $0 = true } }
   }
 
-  /// Throws `busy` if a trail with the same name but another id was read before.
   func check(_ trail: TrailName, _ id: TrailID) throws { try window.identify(trail, id) }
 
-  /// Reads the trails into ``window``; only the first call does anything. `hasUniqueValues`: whether any table has
-  /// unique values besides its key. `reach`: returns how far a trail has been applied.
+  /// Reads the trails into the version window. Only the first call does anything.
+  ///
+  /// - Parameter hasUniqueValues: Whether a table has unique values besides its key.
+  /// - Parameter reach: Returns how far a trail has been applied.
   func prepare(
     _ names: RowNames, hasUniqueValues: () throws -> Bool, candidates: () throws -> [String: Int],
     returned: () throws -> [StoredReturns.Entry], reach: (TrailName) throws -> Reach
@@ -186,16 +184,16 @@ package final class TwoWay: Sendable {
     return ids
   }
 
-  /// Whether apply must read this database's trail before it changes anything. It must if rows may compete for unique
-  /// values, or if ``window`` has versions of other nodes. It also must if much of the trail is unread.
+  /// Whether apply must read this database's trail before it changes anything.
   var readsOwn: Bool {
     get throws { try !window.isOwnOnly || window.keepsLasts || mayHaveCandidates || window.hasMuchUnread }
   }
 
   // MARK: One apply decides at a time
 
-  /// Takes the lock under which only one apply of the database at a time writes a group, and no copy is read. Returns
-  /// false if `stop` was set first.
+  /// Takes the lock under which only one apply of the database at a time writes a group.
+  ///
+  /// Returns false if `stop` was set first.
   func enter(_ stop: StopSignal) throws -> Bool {
     while !stop.isSet {
       try window.check()
@@ -228,16 +226,19 @@ package final class TwoWay: Sendable {
     turn.end()
   }
 
-  /// Runs `body` under the lock of ``enter(_:)``; returns nil if `stop` was set first. `body` must not wait for
-  /// anything, as all apply workers of the database wait for the lock.
+  /// Runs `body` under the lock of ``enter(_:)``; returns nil if `stop` was set first.
+  ///
+  /// `body` must not wait, because all apply workers of the database wait for the lock.
   func inTurn<T>(_ stop: StopSignal, _ body: () throws -> T) throws -> T? {
     guard try enter(stop) else { return nil }
     defer { leave() }
     return try body()
   }
 
-  /// Repeats `attempt` until it returns true; returns false if `stop` was set first. Two-way, each attempt runs under
-  /// the lock of ``enter(_:)``. An attempt can set a function that waits, which is called after the lock is released.
+  /// Repeats `attempt` until it returns true; returns false if `stop` was set first.
+  ///
+  /// Two-way, each attempt runs under the lock of ``enter(_:)``. It may set a function that waits after the lock is
+  /// released.
   static func retryInTurns(
     _ shared: TwoWay?, _ stop: StopSignal, _ attempt: (inout (() throws -> Void)?) throws -> Bool
   ) throws -> Bool {
@@ -252,7 +253,9 @@ package final class TwoWay: Sendable {
     return false
   }
 
-  /// Waits for capture to read commits of applications, while apply holds no lock. `count`: the waits in a row so far.
+  /// Waits for capture to read commits of applications, while apply holds no lock.
+  ///
+  /// - Parameter count: The number of waits in a row so far.
   func waitForCapture(_ stop: StopSignal, _ count: Int) throws {
     switch local {
     case .stream(let stream): _ = try stream.pass(stop, false)
@@ -260,7 +263,7 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether an error says that a row differs from the trail, so that it must be resolved from its versions.
+  /// Returns whether an error says that a row differs from the trail. The row must then be resolved from its versions.
   static func isOfRow(_ error: CairnError) -> Bool { [.rowMissing, .rowDiffers, .rowExists].contains(error.code) }
 
   /// Whether there may be waiting rows. Used only under the lock of ``enter(_:)``.
@@ -269,16 +272,15 @@ package final class TwoWay: Sendable {
     set { candidates.withLock { $0 = newValue } }
   }
 
-  /// The number of waiting rows, by table, as of the last commit.
   package var waitingRows: [String: Int] { waiting.withLock { $0 } }
 
-  /// Stores, by table, the number of waiting rows that are committed. Called under the lock of ``enter(_:)``.
+  /// Stores the number of waiting rows by table. Called under the lock of ``enter(_:)``.
   func note(waiting counts: [String: Int]) {
     waiting.withLock { $0 = counts }
     mayHaveCandidates = !counts.isEmpty
   }
 
-  /// Whether there may be open decisions (``OpenDecision``), which this node still has to write.
+  /// Whether there may be open decisions, which this node still has to write.
   var mayHaveDecisions: Bool {
     get { decisions.withLock { $0 } }
     set { decisions.withLock { $0 = newValue } }
@@ -290,50 +292,46 @@ package final class TwoWay: Sendable {
 
   // MARK: What has been applied
 
-  /// Stores committed schema changes by which tables or columns were renamed or dropped.
   func note(arrived steps: [ColumnStep]) {
     guard !steps.isEmpty else { return }
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether the database already has a schema change, from a trail of ``isApplied(_:)``: it is not made again.
+  /// Returns whether the database already has a schema change from its own trail or an applied one.
   func isEcho(_ ddl: DDL) -> Bool { isApplied(ddl.applied) }
 
-  /// Returns whether a trail is this database's own or one that is applied here.
   func isApplied(_ trail: String) -> Bool { folders[trail] != nil }
 
-  /// By trail name, the last transaction of each trail that has been applied to the database.
+  /// The last transaction of each trail that has been applied to the database, by trail name.
   var appliedNumbers: [String: UInt64] { applied.withLock { $0 } }
 
   func note(applied number: UInt64, of trail: TrailName) {
     applied.withLock { $0[trail.description] = number }
   }
 
-  /// How far a trail has been applied to the database.
   struct Reach {
     /// The id of the trail; nil: nothing of the trail has been applied.
     var id: TrailID?
-    /// The number of the last transaction of this trail that the database has applied.
     var number: UInt64 = 0
-    /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: no
-    /// transaction is missing.
+    /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if none is
+    /// missing.
     var held: UInt64?
   }
 
-  /// Stores that suspended tables may lack transactions after `number` that other tables have; nil: they lack none. See
-  /// ``VersionWindow/hold(_:through:)``.
+  /// Stores that suspended tables may lack transactions after `number`; nil: they lack none.
   func hold(_ trail: TrailName, through number: UInt64?) {
     window.hold(trail, through: number)
     held.withLock { $0[trail.description] = number }
   }
 
-  /// Returns whether a transaction's author knew changes that suspended tables lack here. `seen`: by trail, the last
-  /// transaction that the author knew.
+  /// Returns whether a transaction's author knew changes that suspended tables lack here.
+  ///
+  /// - Parameter seen: The last transaction of each trail that the author knew.
   func knowsHeld(_ seen: [String: UInt64]) -> Bool {
     held.withLock { held in seen.contains { known in held[known.key].map { $0 < known.value } ?? false } }
   }
 
-  /// Notes that a row that waited for a unique value is back in its table, since transaction `number` of a trail.
+  /// Notes that a waiting row is back in its table, since transaction `number` of a trail.
   ///
   /// - Returns: The entries to store in the target.
   func noteReturn(of row: ContestedRow, by trail: TrailName, _ number: UInt64) -> [StoredReturns.Entry] {
@@ -346,7 +344,7 @@ package final class TwoWay: Sendable {
     return isFull ? [.init(row: nil, known: ids), entry] : [entry]
   }
 
-  /// Notes that apply has read, in this database's trail, everything that applications wrote here so far.
+  /// Notes that apply has read everything in this database's trail that applications wrote so far.
   ///
   /// - Returns: The transaction to store with ``StoredReturns/close(by:)``; nil if no entry needs it.
   func noteCaptured() -> UInt64? {
@@ -357,14 +355,16 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether a row that is back in its table here may still be a waiting row at a node. `seen`: by trail, the
-  /// last transaction that the node knew.
+  /// Returns whether a row that is back in its table here may still be a waiting row at a node.
+  ///
+  /// - Parameter seen: The last transaction of each trail that the node knew.
   func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }
 
-  /// Returns whether a transaction's author knew changes of an applied trail that have not arrived here yet. `seen`: by
-  /// trail, the last transaction that the author knew.
+  /// Returns whether a transaction's author knew changes of an applied trail that have not arrived here.
+  ///
+  /// - Parameter seen: The last transaction of each trail that the author knew.
   func isAhead(_ header: TransactionHeader, seen: [String: UInt64]) -> Bool {
     applied.withLock { applied in
       header.dependencies.contains { known in
@@ -374,11 +374,10 @@ package final class TwoWay: Sendable {
   }
 }
 
-/// A lock shared by the apply workers of one database, so that only one at a time writes a group.
+/// A lock that lets only one apply worker of a database at a time write a group.
 final class ApplyTurn: Sendable {
   private let isTaken = Mutex(false)
 
-  /// Takes the lock without waiting. Returns false if another apply holds it.
   func take() -> Bool {
     isTaken.withLock { isTaken in
       defer { isTaken = true }
@@ -389,16 +388,17 @@ final class ApplyTurn: Sendable {
   func end() { isTaken.withLock { $0 = false } }
 }
 
-/// The result of an apply's work under the lock of ``TwoWay/enter(_:)``: what the apply must wait for afterwards.
+/// The result of an apply's work under the lock of ``TwoWay/enter(_:)``.
 enum TurnEnd {
-  /// The apply must wait for nothing. The value is false if there was nothing to apply.
+  /// The apply need not wait. The value is false if there was nothing to apply.
   case moved(Bool)
-  /// The apply must wait until the timestamp of this transaction is no longer ahead of this node's clock.
+  /// The apply must wait until the clock of this transaction is no longer too far ahead.
   case heldBack(TransactionHeader)
   /// The apply must wait until capture has read commits of applications to the same rows.
   case overtaken
 }
 
-/// The error if an application has committed a change of one of the group's rows, and this database's trail does not
-/// have that change yet. The group is rolled back, and applied again after capture has read the commit.
+/// The error if an application has committed a change of a group's row that this database's trail lacks.
+///
+/// The group is rolled back, and applied again after capture has read the commit.
 struct LocalAhead: Error {}

@@ -2,8 +2,9 @@ import Changes
 
 // Changes that cannot go both ways.
 extension TwoWayDesk {
-  /// Throws `table-refused` for an update that lacks the former value of a column with the rule `delta`. PostgreSQL
-  /// logs that value only with REPLICA IDENTITY FULL.
+  /// Throws `table-refused` for an update that lacks the former value of a column with the rule `delta`.
+  ///
+  /// PostgreSQL logs that value only with REPLICA IDENTITY FULL.
   static func checkSums(_ change: ChangeView, _ schema: TableSchema, _ summed: [Int]) throws {
     guard !summed.isEmpty, change.operation == .update, schema.engine == .postgres else { return }
     let before = try change.before?.values() ?? []
@@ -16,7 +17,7 @@ extension TwoWayDesk {
       context: ["table": schema.fullName])
   }
 
-  /// Returns the error for a table whose rows have no keys: rows of two databases cannot be matched.
+  /// Returns the error for a table without keys: rows of two databases cannot be matched.
   static func keyless(_ schema: TableSchema) -> CairnError {
     let what =
       schema.key.isEmpty || schema.flags.contains(.wholeRow) ? "the table has no key" : "a row has NULL in its key"

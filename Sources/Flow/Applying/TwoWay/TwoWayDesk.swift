@@ -4,10 +4,11 @@ import SystemKit
 import Trails
 import Versions
 
-/// The conflict handling of one two-way apply. It selects the rows of the present transaction that must be resolved
-/// from all their versions when the transaction ends. All other rows are written at once.
+/// The conflict handling of one two-way apply. It selects the rows that are resolved from all their versions.
+///
+/// These rows are resolved at the end of their transaction. All other rows are written at once.
 final class TwoWayDesk<Table: AnyObject> {
-  /// A row to be resolved when its transaction ends, with the version that the transaction makes of it.
+  /// A row that is resolved at the end of its transaction, with the version that the transaction makes of it.
   struct Row {
     let name: RowName
     let table: Table
@@ -15,7 +16,6 @@ final class TwoWayDesk<Table: AnyObject> {
     /// Whether the transaction makes a version of the row. False if it inserted the row and deleted it again.
     var isVersion: Bool { version.before != nil || version.after != nil }
 
-    /// Returns the row with another object for its table; if `table` is nil, returns the row unchanged.
     func with(_ table: Table?) -> Row { table.map { Row(name: name, table: $0, version: version) } ?? self }
   }
 
@@ -26,39 +26,33 @@ final class TwoWayDesk<Table: AnyObject> {
   private let reader: VersionReader
   /// The last transaction whose rows are all resolved from versions, after a row differed from the trail; 0: none.
   private var settlesThrough: UInt64 = 0
-  /// The transactions whose rows are locked before commits of applications are checked.
   private var lockedFirst = LockedFirst()
   private var locksFirst = false
-  /// Whether the rows of the present transaction are locked until its group ends.
   private(set) var hasLocked = false
-  /// The number of rollbacks because of commits of applications, since apply's last commit.
   private var waits = 0
   let gate: ClockGate
   private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   private(set) var seen: [String: UInt64] = [:]
   private var met: MetTransaction?
-  /// By trail, the last transaction that the database has, including the present group.
+  /// The last transaction of each trail that the database has, including the present group.
   private var reached: [String: UInt64] = [:]
-  /// Whether the author of the present transaction knew changes that have not arrived here yet.
+  /// Whether the author of the present transaction knew changes that have not arrived here.
   private(set) var isAhead = false
-  /// Whether the author knew changes that have not arrived here or that suspended tables lack, so rows here may differ.
+  /// Whether the author knew changes that the target lacks, so that rows here may differ.
   private(set) var mayDiffer = false
   private var settlesAll = false
   /// The rows that applications have changed in commits that capture has not read yet.
   private var uncaptured: Set<RowName> = []
-  /// The rows to be resolved when the present transaction ends.
   private let deferred: DeferredRows<Table>
-  /// The rows that the present transaction inserted into tables with the rule `insert-only`, by name.
+  /// The rows that the present transaction inserted into tables with the rule `insert-only`.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// For each transaction, the rows that it wrote, if other rows may have the same row names.
+  /// The rows that each transaction wrote, if other rows may have the same row names.
   private var spelled: [Stamp: Set<Spelled>] = [:]
-  /// The rows that the group writes, to check whether applications have committed changes of them too.
   private var written: [RowName] = []
   private var watchesRows = false
-  /// A cache of ``leavers(at:)``, the rows that a transaction deleted, for at most 16 transactions.
+  /// A cache of the rows that transactions deleted, for at most 16 transactions.
   private var leavers: [Stamp: [RowName: [RowName]]] = [:]
 
-  /// The renames and drops of tables and columns here.
   private var columns: ColumnsNow
 
   init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
@@ -79,14 +73,11 @@ final class TwoWayDesk<Table: AnyObject> {
     return true
   }
 
-  /// The number of changes of renamed tables (``TableRoots/count``) when ``columns`` was last updated.
   private var rootsCount = 0
 
-  /// The schema changes of the present group that renamed or dropped tables or columns.
   private var arriving: [ColumnStep] = []
 
-  /// Adds the renames and drops of a schema change that apply has made, as this database's own trail does not have them
-  /// yet. Ignores a change that this database already had.
+  /// Adds the renames and drops of a schema change that apply has made.
   ///
   /// Must not be called for a change that apply did not make: two tables could then count as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
@@ -102,16 +93,14 @@ final class TwoWayDesk<Table: AnyObject> {
     columns.steps.append(step)
   }
 
-  /// Returns the former and present name of a table that was renamed here. Nil if it was not renamed, or if the present
-  /// transaction's author knew the rename.
+  /// Returns both names of a table that was renamed here. Nil if the present transaction's author knew the rename.
   func move(of table: TableSchema) -> ColumnsNow.Move? {
     columns.move(of: table, knowing: known, of: trail.description)
   }
 
-  /// Returns a table of the trail under the name that it has here now.
   func named(_ table: TableSchema, _ move: ColumnsNow.Move) -> TableSchema { columns.named(table, move.now) }
 
-  /// Returns the columns of a table of the present transaction that still exist, under present names; nil: no change.
+  /// Returns the columns of a table that still exist here, under present names; nil: no change.
   func part(of table: TableSchema) -> LaterShape.Part? {
     columns.part(of: table, knowing: known, of: trail.description)
   }
@@ -130,7 +119,6 @@ final class TwoWayDesk<Table: AnyObject> {
     }.map { columns.version($0, own: shared.own.description) }
   }
 
-  /// By trail name, the filter for those rows of the trail that are versions of this database's rows.
   private var admitted: [String: AdmittedRows] = [:]
 
   private func admittedRows(of origin: String) -> AdmittedRows? {
@@ -139,13 +127,14 @@ final class TwoWayDesk<Table: AnyObject> {
     return admitted[origin]
   }
 
-  /// Returns the names of the rows that a change in this database's trail touches, and of their referenced rows.
+  /// Returns the names of the rows that a change in this database's trail touches or references.
   func ownNames(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     try names.namesAndReferences(schema, change, from: nil)
   }
 
-  /// Returns the rows that a row version references, by those foreign keys of the trail that the target has or whose
-  /// tables the trail may write.
+  /// Returns the rows that a row version references.
+  ///
+  /// A foreign key counts if the target has it, or if the trail may write the referenced table.
   func parents(of version: StoredVersion, _ row: [Value?]) -> [RowNames.Parent] {
     names.parents(version.schema, row, from: admittedRows(of: version.stamp.origin))
   }
@@ -159,10 +148,9 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// The number of schema changes (``TwoWay/shapeCount``) when the target's foreign keys were last read; -1: never.
   private var shapeCount = -1
 
-  /// Reads the foreign keys of the target again if tables have changed. Called before row names are computed.
+  /// Reads the foreign keys of the target again if tables have changed.
   func lookAtKeys(_ keys: () throws -> RowNames.Catalog) throws {
     let count = shared.shapeCount
     guard count != shapeCount else { return }
@@ -173,9 +161,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Groups
 
-  /// Whether apply has already read, for this group, which rows applications have changed and committed.
   private(set) var isInformed = false
-  /// Whether apply must read which rows applications have changed, even if the group itself changes nothing.
+  /// Whether apply must read which rows applications have changed, even if the group changes nothing.
   var informsEarly: Bool { get throws { try shared.readsOwn } }
 
   func beginGroup() {
@@ -186,38 +173,39 @@ final class TwoWayDesk<Table: AnyObject> {
     endTransaction()
   }
 
-  /// Stores, before a group's first change, the rows that applications have changed in commits that this database's
-  /// trail lacks (`uncaptured`). `watchesRows`: whether the group's rows are checked for such commits at its end.
+  /// Stores the rows that applications have changed in commits that this database's trail lacks. Called before the
+  /// group's first change.
+  ///
+  /// - Parameter watchesRows: Whether the group's rows are checked for such commits at its end.
   func inform(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests that all rows of transactions through `number` are resolved from versions. False if requested before.
+  /// Requests that all rows of transactions through `number` are resolved from versions. Returns false if requested
+  /// before.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
     return true
   }
 
-  /// Whether the rows of the present transaction must be locked before its next change.
   var isToLock: Bool { locksFirst && !hasLocked }
 
-  /// Notes that the rows of the present transaction are locked, and that commits of applications to them were read.
   func noteLocks() { hasLocked = true }
 
-  /// Passes all changes of the present transaction, except TRUNCATE, to `body`. Reads the trail separately for this.
+  /// Passes all changes of the present transaction, except TRUNCATE, to `body`. Reads the trail separately.
   func forEachChange(_ body: (TableSchema, ChangeView) throws -> Void) throws {
     try forEachRow(at: place) { schema, change, isCopied in
       if !isCopied { try body(schema, change) }
     }
   }
 
-  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have changed and committed.
+  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have changed.
   func check(committed rows: Set<RowName>) throws {
     if !rows.isEmpty, written.contains(where: rows.contains) { throw LocalAhead() }
   }
 
-  /// Notes that a group through transaction `number` failed because applications committed changes of its rows.
+  /// Notes that a group through transaction `number` failed because applications changed its rows.
   func overtaken(at number: UInt64) { lockedFirst.note(number, isAgain: waits > 0) }
 
   func waitForCapture(_ stop: StopSignal) throws {
@@ -225,7 +213,7 @@ final class TwoWayDesk<Table: AnyObject> {
     waits += 1
   }
 
-  /// Updates the state after a commit through transaction `number`; nil: a commit of a catch-up, or from quarantine.
+  /// Updates the state after a commit through transaction `number`; nil: a commit of a catch-up or from quarantine.
   func committed(_ number: UInt64?) throws {
     waits = 0
     noteCandidates()
@@ -237,8 +225,10 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Transactions
 
-  /// Begins a transaction. Throws ``ClockGate/Ahead`` if its clock is too far in the future. Throws `trail-forked` if
-  /// its author states that it knew transactions that this database's trail does not have.
+  /// Begins a transaction.
+  ///
+  /// - Throws: ``ClockGate/Ahead`` if its clock is too far in the future. `trail-forked` if its author knew
+  ///   transactions that this database's trail lacks.
   func begin(_ told: TransactionHeader, at begin: Position) throws {
     try gate.check(told)
     let header = try shared.window.believed(told, of: trail)
@@ -255,10 +245,10 @@ final class TwoWayDesk<Table: AnyObject> {
     met = shared.window.meet(header, of: trail, at: begin)
   }
 
-  /// Returns the row with this index among those to be resolved when the present transaction ends.
+  /// Returns the row with this index among those that are resolved at the end of the transaction.
   func row(_ index: Int) throws -> Row { try row(deferred[index]) }
 
-  /// Calls `body` with each row that must be resolved when the present transaction ends, and with the row's index.
+  /// Calls `body` with each row that is resolved at the end of the transaction, and the row's index.
   func forEachRow(_ body: (Int, Row) throws -> Void) throws {
     for index in 0..<deferred.count { try body(index, row(index)) }
   }
@@ -269,7 +259,6 @@ final class TwoWayDesk<Table: AnyObject> {
     return Row(name: row.name, table: row.table, version: version)
   }
 
-  /// Returns an empty list with this apply's memory limit, for results of a transaction's rows.
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
 
   /// The rows that the present transaction references and that have versions unknown to its author.
@@ -284,14 +273,15 @@ final class TwoWayDesk<Table: AnyObject> {
 
   private func isDeferred(_ row: KeyedRow) throws -> Bool { try deferredRow(row) != nil }
 
-  /// Returns the row with this key among those to be resolved when the transaction ends; nil if there is none.
   private func deferredRow(_ row: KeyedRow) throws -> Row? {
     try deferred.last(of: row.name) { row.isSameKey(names.key(of: version($0))) }.map { self.row($0.row) }
   }
 
-  /// Returns whether a change is resolved as a possible conflict when its transaction ends, instead of being written at
-  /// once. `schema`: the table in the trail. `isReferenced`: whether foreign keys reference the table. `takesRowsIn`:
-  /// see ``takesRowsIn(_:_:)``. `mayWait`: whether a row that the table lacks may wait for a unique value.
+  /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
+  ///
+  /// - Parameter schema: The table in the trail.
+  /// - Parameter isReferenced: Whether foreign keys reference the table.
+  /// - Parameter mayWait: Whether a row that the table lacks may be a waiting row.
   func defers(
     _ change: ChangeView, _ schema: TableSchema, _ table: Table, isReferenced: Bool, takesRowsIn: Bool, mayWait: Bool
   ) throws -> Bool {
@@ -322,14 +312,14 @@ final class TwoWayDesk<Table: AnyObject> {
     return true
   }
 
-  /// Returns whether a table's rule is `insert-only`, so that this direction adds rows and changes none.
+  /// Returns whether a table's rule is `insert-only`, so that apply adds rows and changes none.
   func takesRowsIn(_ table: String, _ columns: [String]) throws -> Bool {
     let rules = try shared.rules(trail, table, columns)
     guard rules.rule == .insertOnly else { return false }
     return rules.decider == nil || rules.deciding(source: trail.description, target: shared.own.description) != nil
   }
 
-  /// Returns the columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
+  /// Returns the columns with the rule `delta`, as indexes in the trail's table.
   func summed(_ table: String, _ columns: [String], in schema: TableSchema) throws -> [Int] {
     try shared.rules(trail, table, columns).columns.filter { $0.value == .delta }.keys.sorted().compactMap { index in
       schema.columns.firstIndex { $0.name.sqliteKey == columns[index].sqliteKey }
@@ -362,8 +352,9 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// Returns, with their known versions, the rows that may have to be restored: ``needed``, and the rows that these
-  /// referenced before they were deleted, directly or indirectly. Leaves out rows that the present transaction writes.
+  /// Returns the deleted rows that may have to be restored, with their known versions.
+  ///
+  /// These are rows that the present transaction references, and rows that those referenced.
   func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
     for name in needed where met.insert(name).inserted { open.append(name) }
@@ -385,7 +376,6 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows
   }
 
-  /// Returns the versions with one row name, grouped by the keys of their rows.
   private func apart(_ name: RowName, _ versions: [StoredVersion]) -> [(row: KeyedRow, versions: [StoredVersion])] {
     var rows: [(row: KeyedRow, versions: [StoredVersion])] = []
     for version in versions {
@@ -399,7 +389,6 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows
   }
 
-  /// Returns the rows that a foreign key value references, with their keys.
   func rows(of parent: RowNames.Parent) throws -> [KeyedRow] {
     if parent.isByKey { return [KeyedRow(parent.name, parent.key)] }
     var rows: [KeyedRow] = []
@@ -418,7 +407,7 @@ final class TwoWayDesk<Table: AnyObject> {
     if watchesRows { written += rows }
   }
 
-  /// Returns the author's last version, under present names, of a row that waits for a unique value at the author.
+  /// Returns the author's last version of a waiting row, in the present columns.
   func version(_ row: WaitingRow, _ schema: TableSchema) throws -> StoredVersion {
     let version = StoredVersion(
       stamp: place.stamp, seen: seen, schema: schema, before: nil, after: try row.image.values())
@@ -429,8 +418,9 @@ final class TwoWayDesk<Table: AnyObject> {
     StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
-  /// Returns whether the target's row stays although a copy brings the row. It stays if the copy's author did not know
-  /// a write of the row here, or if a later copy has brought the row.
+  /// Returns whether the target's row stays although a copy brings the row.
+  ///
+  /// It stays if the copy's author did not know one of its writes, or if a later copy brought it.
   func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
@@ -457,7 +447,7 @@ final class TwoWayDesk<Table: AnyObject> {
     let isCopied: Bool
   }
 
-  /// Returns whether the transaction at a place wrote (or copied) this row, and not another row with the same name.
+  /// Returns whether the transaction at a place wrote or copied this row, and not another row with the same name.
   private func made(_ row: KeyedRow, at place: VersionPlace, isCopied: Bool) throws -> Bool {
     // All other names are hashes of their keys alone, which no other row shares.
     guard row.isLoose else { return true }
@@ -484,7 +474,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return isFound
   }
 
-  /// Returns whether a row that a copy lacks must stay, as the copy's author did not know all changes of the row here.
+  /// Returns whether a row that a copy lacks must stay, because the copy's author did not know all its changes.
   ///
   /// - Parameter isContested: Whether two rows of the table may have the same unique value besides the key.
   func keepsUnmentioned(_ row: KeyedRow, copied: RowName, isContested: Bool) throws -> Bool {
@@ -496,33 +486,30 @@ final class TwoWayDesk<Table: AnyObject> {
       }
   }
 
-  /// Returns the known versions of a row, read from their trails, without the present transaction's version.
   private func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
 
   func others(_ row: KeyedRow) throws -> [StoredVersion] {
     try others(row.name).filter { row.isSameKey(names.key(of: $0)) }
   }
 
-  /// Returns the places of a row's versions, except the place of the present transaction's version.
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
 
-  /// Returns the places of a row's versions in the order of their stamps, without versions that the database lacks.
+  /// Returns the places of a row's versions in the order of their stamps.
   ///
-  /// ``VersionWindow`` also has versions of a group that was rolled back, which must not affect the row until applied
-  /// again.
+  /// Leaves out versions of a group that was rolled back.
   private func places(_ row: RowName) throws -> [VersionPlace] {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
-  /// Returns the fingerprint of a row's versions, without the versions of the present transaction and of `other`.
+  /// Returns the fingerprint of a row's versions, without those of the present transaction and of `other`.
   func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
     try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
 
   func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] { try readVersions(row, at: place) }
 
-  /// Returns a row with all changes of the present transaction, read from the trail: ``deferred`` may lack changes that
-  /// were written at once.
+  /// Returns a row with all changes of the present transaction. ``deferred`` may lack changes that were written at
+  /// once.
   func whole(_ row: Row, isSame: (StoredVersion) throws -> Bool) throws -> Row {
     let versions = try readVersions(row.name, at: place)
     guard let version = try versions.first(where: isSame) else { return row }
@@ -531,13 +518,11 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Rows that wait for a unique value
 
-  /// By table, the number of waiting rows after the present group; nil if not counted.
   var candidatesLeft: [String: Int]?
 
-  /// Passes the numbers of waiting rows on to ``TwoWay``, which all apply workers of the database share.
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
-  /// Returns the stamp of a row's last write (no delete); nil if all nodes know the write, or `copy` is later.
+  /// Returns the stamp of a row's last write that is no delete. Nil if all nodes know the write, or `copy` is later.
   private func lastWrite(_ row: KeyedRow, behind copy: Stamp? = nil) throws -> Stamp? {
     for place in try places(row.name).reversed() {
       if let copy, place.stamp < copy { return nil }
@@ -547,32 +532,32 @@ final class TwoWayDesk<Table: AnyObject> {
     return shared.window.lastForgotten(row.name)
   }
 
-  /// Returns the stamp by which a row competes for a unique value. It is earlier than any other stamp if all nodes know
-  /// the row's writes.
+  /// Returns the stamp that decides the row's rank. It is the earliest of all if every node knows the row's writes.
   func lastStamp(_ row: KeyedRow) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
 
-  /// Returns the stamp by which a row of the present transaction competes for a unique value.
+  /// Returns the stamp that decides the rank of a row of the present transaction.
   func lastStamp(_ row: Row) throws -> Stamp { try lastStamp(KeyedRow(row.name, names.key(of: row.version))) }
 
-  /// Adds to the version window the version of a resolved row that the present transaction makes.
+  /// Adds the present transaction's version of a resolved row to the version window.
   func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
-  /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy. This stamp is later than
-  /// the stamps of all changes that the copy includes.
+  /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy.
   private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
     try places(row.copied).last { try made(row.keyed, at: $0, isCopied: true) }?.stamp
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row. If a later copy brought the row, the result has the stamp of the last such copy.
+  /// Returns a waiting row. If a later copy brought the row, the result has the stamp of that copy.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns a row's rank; nil if all nodes know its last write. If capture has not read that write, returns the
-  /// highest rank, or throws ``LocalAhead`` if `isNew`: the row that needs the value is from this group. Also returns
-  /// the highest rank if `isMerged` (copies merge with present rows) and capture has not copied the row.
+  /// Returns a row's rank; nil if all nodes know its last write. Returns the highest rank if capture has not read the
+  /// write.
+  ///
+  /// - Parameter isNew: Whether the row that needs the value is from this group. Then ``LocalAhead`` is thrown instead.
+  /// - Parameter isMerged: Whether copies merge with the rows that the table has.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
@@ -588,13 +573,13 @@ final class TwoWayDesk<Table: AnyObject> {
   }
 
   /// Returns whether a row that has a unique value of a copied row stays until ``RowResolver/judge()`` decides about
-  /// both. False if the copy's source no longer has the row.
+  /// both.
   func contests(_ row: ContestedRow) throws -> Bool {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
 
-  /// Returns all versions of a waiting row if it was written since it began to wait; empty if it was not; nil if
-  /// capture has not read its last write yet.
+  /// Returns all versions of a waiting row; empty if it was not written while it waited. Nil if capture has not read
+  /// its last write.
   func versions(of candidate: Candidate) throws -> [StoredVersion]? {
     let name = candidate.row.name
     if watchesRows { written.append(name) }
@@ -604,20 +589,20 @@ final class TwoWayDesk<Table: AnyObject> {
     return try places.flatMap { try readVersions(name, at: $0) }
   }
 
-  /// Notes that a row that waited for a unique value is back in its table. Returns the entries to store in the target.
+  /// Notes that a waiting row is back in its table. Returns the entries to store in the target.
   func noteReturn(of row: ContestedRow) -> [StoredReturns.Entry] {
     shared.noteReturn(of: row, by: trail, place.stamp.number)
   }
 
-  /// Returns whether a delete of a row has effect. It has none if another node referenced the row, directly or through
-  /// deleted rows, and neither author knew the other's transaction.
+  /// Returns whether a delete of a row has effect.
+  ///
+  /// It has none if another node referenced the row, and neither author knew the other's transaction.
   func counts(_ version: RowVersion, of row: RowName, in table: TableSchema) throws -> Bool {
     guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
     return try !isNeeded([row] + names.alternates(table, version.before ?? []), beside: version)
   }
 
-  /// Returns whether another node referenced one of these rows, directly or through deleted rows, while neither author
-  /// knew the other's transaction.
+  /// Returns whether another node referenced one of these rows, and neither author knew the other's transaction.
   private func isNeeded(_ rows: [RowName], beside delete: RowVersion) throws -> Bool {
     var (open, met) = (rows, Set(rows))
     while let row = open.popLast() {
@@ -644,17 +629,16 @@ final class TwoWayDesk<Table: AnyObject> {
     return found
   }
 
-  /// Returns the conflict rules of a table for changes from this trail to this database.
   func rules(_ table: String, _ columns: [String]) throws -> ConflictRules {
     try shared.rules(trail, table, columns).between(source: trail.description, target: shared.own.description)
   }
 
-  /// Returns the rules by which this node decides conflicts of a table for all nodes; nil: it does not decide them.
+  /// Returns the rules by which this node decides conflicts of a table for all nodes; nil if it does not.
   func decidingRules(_ table: String, _ columns: [String]) throws -> ConflictRules? {
     try shared.rules(trail, table, columns).deciding(source: trail.description, target: shared.own.description)
   }
 
-  /// Throws `conflict-stopped` if the row has a conflict for which its rule says that apply stops.
+  /// Throws `conflict-stopped` if the row has a conflict at which its rule stops apply.
   func checkStops(_ row: SettledRow, _ table: TableSchema, _ key: [Value]) throws {
     guard let conflict = row.conflicts.first(where: row.rules.stops) else { return }
     let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
