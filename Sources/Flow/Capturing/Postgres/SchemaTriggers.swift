@@ -1,32 +1,22 @@
 import Changes
 import PostgresKit
 
-/// The event triggers that report changes of tables in the stream, each at its exact place. For each table and command
-/// they write one transactional message, with the whole shape that the catalog has at that moment.
-///
-/// All captures of a database share the triggers. The triggers never make an application's command fail or wait. If one
-/// of them has an error, it writes a message that makes capture read the catalog. They write nothing if no slot of
-/// Cairn exists.
-///
-/// The triggers' functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`,
-/// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message is signed
-/// (``MessageKey``) with the key in the table `cairn_ddl.key`.
-///
-/// Source: https://www.postgresql.org/docs/15/event-triggers.html
+/// The event triggers that report changes of tables in the stream, with the shape of the table at that moment. They
+/// never make a command of the application fail or wait, and are owned by a superuser. Source:
+/// https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
-  /// The prefix of the messages that Cairn's event triggers write into the stream.
   static let prefix = "cairn.schema"
-  /// The prefix of the messages that event triggers of earlier builds of Cairn write. These messages are not signed.
+  /// The prefix of messages from event triggers of older builds, which are not signed.
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
-  /// The version of the triggers' functions; a newer version replaces an older one.
+  /// The version of the triggers' functions.
   private static let version = 5
 
   let connection: PostgresConnection
 
-  /// Returns whether all triggers exist, belong to a trusted role, and also fire in sessions with
-  /// `session_replication_role = replica`.
+  /// Returns whether all triggers exist, belong to a trusted role, and also fire with `session_replication_role =
+  /// replica`.
   func isComplete() throws -> Bool {
     let there = try connection.first(
       """
@@ -38,8 +28,10 @@ struct SchemaTriggers {
     return try there == String(Self.names.count) && OwnSchema.foreign(Self.schema, connection) == nil
   }
 
-  /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the connection's role is
-  /// no superuser. Throws `privilege-missing` if schema `cairn_ddl`, or an object in it, belongs to an untrusted role.
+  /// Creates missing triggers.
+  ///
+  /// - Throws: ``PostgresError`` with `isPrivilege` if the role is no superuser; `privilege-missing` if an untrusted
+  ///   role owns schema `cairn_ddl` or an object in it.
   func install() throws {
     // Two captures may begin at the same time.
     try connection.makingOnce { if try !isComplete() { try connection.transaction { try make() } } }
@@ -55,7 +47,7 @@ struct SchemaTriggers {
     try removeEarlier()
   }
 
-  /// Removes the functions that earlier builds kept in schema `cairn`.
+  /// Removes the functions that older builds kept in schema `cairn`.
   private func removeEarlier() throws {
     let functions = try connection.query(
       """
@@ -67,7 +59,7 @@ struct SchemaTriggers {
 
   private static let earlierNames = ["ddl_document", "ddl_write", "ddl_users", "ddl_shape"]
 
-  /// Removes the triggers and their schema `cairn_ddl`. Returns false if the database had neither.
+  /// Removes the triggers and their schema `cairn_ddl`; returns false if there were none.
   func remove() throws -> Bool {
     let there = try connection.query("SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_'")
     let hasSchema = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) != nil
@@ -93,7 +85,6 @@ struct SchemaTriggers {
     return true
   }
 
-  /// Removes schema `cairn` if an earlier build created it only for its functions.
   private func removeEmptySchema() throws {
     let isEmpty = try connection.first(
       """
@@ -187,7 +178,6 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns an SQL query for the tables with a column of this type, or of a type that depends on it.
   private static func users(of type: String) -> String {
     """
 
@@ -204,7 +194,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// The SQL that reports the shape of table `v_item.oid`. For a partition, it reports the root table.
+  /// The SQL that reports the shape of table `v_item.oid`, or of a partition's root table.
   private static let shape = """
 
     v_root := coalesce(pg_partition_root(v_item.oid)::oid, v_item.oid);
@@ -223,8 +213,8 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns the SQL of a trigger's body with two additions: the trigger writes nothing if no slot of Cairn exists, and
-  /// its errors never reach the application.
+  /// Returns the SQL of a trigger that does nothing without a slot of Cairn, and whose errors never reach the
+  /// application.
   ///
   /// - Parameter isOurs: The SQL condition that selects the commands to report.
   private static func guarded(_ body: String, where isOurs: String) -> String {
@@ -262,8 +252,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// The SQL condition that selects the commands to report. Temporary tables are left out: applications create and drop
-  /// many.
+  /// The SQL condition for the commands to report. Temporary tables are left out.
   private static let isCommandOurs = """
     EXISTS (SELECT FROM pg_event_trigger_ddl_commands() AS o WHERE o.schema_name IS DISTINCT FROM 'pg_temp')
     """

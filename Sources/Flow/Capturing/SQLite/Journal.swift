@@ -2,25 +2,20 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Cairn's tables and triggers in an SQLite source: created, adapted to the application's schema, and removed.
-///
-/// Every change to them is one transaction of the source, so capture is either complete or absent.
-/// `docs/explanation/sqlite-capture.md` describes the tables.
+/// Cairn's tables and triggers in an SQLite source (`docs/explanation/sqlite-capture.md`). Every change to them is one
+/// transaction of the source.
 package struct Journal {
-  /// The version of the journal. 2: rows can be requested. 3: apply writes its applied notes into it. 4: applications
-  /// write their statements and the ends of their transactions. 5: applied notes have the trail's id. An older cairn
-  /// rejects a newer version; a newer cairn upgrades an older one.
+  /// The version of the journal. An older cairn rejects a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
-  /// The most journal rows that may wait for capture. Above that, the oldest are dropped and all tables copied again.
+  /// The highest number of journal rows that wait for capture. Above it, the oldest rows are dropped and all tables
+  /// copied again.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The most estimated bytes of journal rows that may wait: 4 GiB. Above that, the oldest rows are dropped.
+  /// The highest estimated size of the waiting journal rows, 4 GiB. Above it, the oldest rows are dropped.
   package static let capBytes: Int64 = 4 << 30
-  /// The smallest allowed size limit of the journal, in rows, because the triggers purge up to 1,024 rows at a time.
+  /// The lowest limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
-  /// Returns the row limit for a journal of `bytes`: `bytes / bytesPerRow`, but at least 1000 and at most `rows`.
-  ///
-  /// Triggers count rows, because counting bytes needs a function, which would slow the application's statements.
+  /// Returns the row limit of a journal: `bytes / bytesPerRow`, but at least 1000 and at most `rows`.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
     min(rows, max(capRowsMin, bytes / max(1, bytesPerRow)))
   }
@@ -31,8 +26,7 @@ package struct Journal {
 
   // MARK: Who captures
 
-  /// Returns the trail into which the source is captured, and the folder of that trail's state; nil if the source is
-  /// not captured.
+  /// Returns the trail that captures the source, and its state folder; nil if the source is not captured.
   ///
   /// - Throws: `source-went-back` if an application dropped some of Cairn's tables, see ``orphanedTriggers()``.
   package func owner() throws -> (trail: TrailID, place: String)? {
@@ -67,9 +61,8 @@ package struct Journal {
       .map(\.text)
   }
 
-  /// Returns an error if an application dropped Cairn's tables but left the triggers; nil if all tables exist.
-  ///
-  /// SQLite rejects a write whose trigger names a missing table, so the application can then no longer write.
+  /// Returns an error if an application dropped Cairn's tables but left the triggers, so that its writes fail; nil
+  /// otherwise.
   package func orphanedTriggers() throws -> CairnError? {
     let tables = try orphans()
     guard !tables.isEmpty, let missing = try missingTables().sorted().first else { return nil }
@@ -116,8 +109,7 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a new journal, or one of an older cairn, so that apply writes its applied notes into it. Also writes the
-  /// applied notes for the transactions that the file already contains.
+  /// Upgrades a journal so that apply writes its applied notes into it, and writes those for earlier transactions.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -129,12 +121,12 @@ package struct Journal {
     for note in try applied(clock) { try notes.write(note) }
   }
 
-  /// Returns the estimated number of bytes of a journal row, as stored in the source; 0 if there is no estimate yet.
+  /// Returns the estimated bytes of a journal row; 0 without an estimate.
   func rowBytes() throws -> Int64 {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Stores the estimated bytes of a journal row, and the resulting row limit. Call it in a write transaction.
+  /// Stores the estimated bytes of a journal row, and the row limit. Requires a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -143,15 +135,14 @@ package struct Journal {
       [.integer(Self.cap(rows: capRows, bytesPerRow: rowBytes, bytes: capBytes))])
   }
 
-  /// The id of the row of `cairn_control` whose column `cap` has the estimated bytes of a journal row.
+  /// The `id` in `cairn_control` of the estimated bytes of a journal row.
   private static let rowBytesID = 3
 
-  /// Removes everything that Cairn added to the file, no matter if it was a source, a target or both. Afterwards the
-  /// schema is as it was before Cairn. Returns false if there was nothing to remove.
+  /// Removes everything that Cairn added to the file. Returns false if there was nothing.
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
-  /// Removes Cairn's tables and triggers for capture; the tables of an apply into the same file stay.
+  /// Removes Cairn's tables and triggers for capture; those of an apply stay.
   func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
   private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {
@@ -169,7 +160,7 @@ package struct Journal {
     }
   }
 
-  /// Stops the capture of a table, or of all tables if nil, until ``rehook(_:)``. Returns the names of the tables.
+  /// Stops the capture of a table, or of all if nil, until ``rehook(_:)``. Returns the names of the tables.
   package func unhook(_ table: String?) throws -> [String] {
     try database.transaction {
       let names = try hookedNames(table)
@@ -186,7 +177,8 @@ package struct Journal {
     }
   }
 
-  /// Resumes the capture of a table (nil: all), with a copy, as changes were missed. Returns the tables' names.
+  /// Resumes the capture of a table, or of all if nil, with a copy of the missed changes. Returns the names of the
+  /// tables.
   package func rehook(_ table: String?, patterns: TablePatterns) throws -> [String] {
     try database.transaction {
       var names = try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string }
@@ -210,10 +202,10 @@ package struct Journal {
     return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
   }
 
-  /// Returns the number of journal rows that are not in the trail yet, their largest allowed number (the cap), and
-  /// whether the cap dropped some. Nil if the source is not captured.
+  /// Returns the number of journal rows that the trail lacks, their highest allowed number (the cap), and whether rows
+  /// were dropped. Nil if the source is not captured.
   ///
-  /// The source records the last row in the trail only now and then; a running capture passes the exact row (`taken`).
+  /// - Parameter taken: The last row in the trail, if the caller knows it better than the source.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
@@ -244,7 +236,6 @@ package struct Journal {
 
   // MARK: Rows
 
-  /// Returns the number of values in a journal row whose column `code` has this value.
   static func valueCount(_ code: Int64, _ layouts: [Int64: Layout]) -> Int {
     switch code {
     case JournalNotes.code, JournalStatements.endCode, JournalStatements.partCode: 1
@@ -252,9 +243,8 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail, the last transaction up to which the file has everything. It comes before the first
-  /// transaction that a suspended table lacks or that is in quarantine. The result replaces missing applied notes in
-  /// the journal. The clock of each note is the present time: an upper limit, because the true clock is not known.
+  /// Returns, for each trail that is applied to the file, the last transaction before which nothing is missing. The
+  /// clock of each note is the present time, as an upper limit.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -287,15 +277,15 @@ package struct Journal {
     return TablePatterns(text: text)
   }
 
-  /// Stores the patterns that select the captured tables, for a `rehook` in another process.
   func remember(_ patterns: TablePatterns) throws {
     let text = patterns.text
     guard try database.text("SELECT place FROM cairn_control WHERE id = 1") != text else { return }
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
   }
 
-  /// Returns all rows of `cairn_layout`: the recorded shapes of the captured tables. Throws `database-damaged` for rows
-  /// that Cairn cannot have written, for example if an application created `cairn_layout` again without its key.
+  /// Returns the recorded shapes of the captured tables.
+  ///
+  /// - Throws: `database-damaged` for rows of `cairn_layout` that Cairn cannot have written.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
