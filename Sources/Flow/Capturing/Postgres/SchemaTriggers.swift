@@ -95,7 +95,9 @@ struct SchemaTriggers {
     if isEmpty != nil { try connection.execute("DROP SCHEMA cairn") }
   }
 
-  /// Returns the notice to the operator that the database lacks the triggers. `why`: the reason.
+  /// Returns the notice to the operator that the database lacks the triggers.
+  ///
+  /// - Parameter why: The reason.
   static func absence(_ place: String, _ why: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as its \
@@ -103,7 +105,8 @@ struct SchemaTriggers {
     """
   }
 
-  /// Returns the notice to the operator that capture's role may not read the key with which the triggers sign messages.
+  /// Returns the notice to the operator that capture's role cannot read the key that signs the messages of the
+  /// triggers.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
@@ -125,8 +128,8 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// The settings with which the triggers' functions run. The functions' output must not depend on the session, and the
-  /// functions must not wait for locks.
+  /// The settings of the triggers' functions: their output must not depend on the session, and they must not wait for
+  /// locks.
   private static let settings =
     (PostgresConnection.printSettings + [
       "search_path=pg_catalog, pg_temp", "standard_conforming_strings=on", "lock_timeout=20",
@@ -152,8 +155,10 @@ struct SchemaTriggers {
     function("table_rewrite", guarded(rewrite, where: isRewriteOurs)),
   ]
 
-  /// Returns the SQL by which a trigger writes one message. `letter` is the message's kind; `fields` come after the
-  /// message's version and command tag.
+  /// Returns the SQL by which a trigger writes one message.
+  ///
+  /// - Parameter letter: The kind of the message.
+  /// - Parameter fields: The fields after the version and the command tag.
   private static func write(_ letter: String, _ fields: String..., document: String = "''") -> String {
     """
     v_fields := ARRAY['\(SchemaMessage.version)', TG_TAG, \(fields.joined(separator: ", "))];
@@ -167,8 +172,8 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// The SQL that computes the JSON description of table `v_root`. It is not a function in the language SQL, because
-  /// PostgreSQL would plan that function again for each table.
+  /// The SQL that computes the JSON description of table `v_root`. PostgreSQL would plan an SQL function again for each
+  /// table.
   private static let document = """
 
     IF \(CatalogDocument.usesTypes("v_root")) THEN

@@ -4,39 +4,29 @@ import SQLiteKit
 /// The kind of a journal row. The column `code` of the row is `layout id * 8 + kind`; a layout is one recorded shape of
 /// a table.
 enum JournalKind: Int64 {
-  /// A row that marks schema changes; its layout id is 0. The rows of `cairn_layout` that have the sequence number of
-  /// this row in `since` or `ended` describe the changes.
+  /// A row that marks schema changes; its layout id is 0. `since` or `ended` of `cairn_layout` refers to this row.
   case marker = 0
-  /// The row that an insert wrote.
   case insert = 1
   /// The row before an update. The next journal row, ``updateNew``, is the row after it.
   case updateOld = 2
   case updateNew = 3
-  /// The row that a delete removed.
   case delete = 4
-  /// An existing row whose rowid another row is about to get. If that write succeeds, SQLite deletes the existing row.
-  /// ``JournalReader`` finds out whether it did.
+  /// An existing row whose rowid another row is about to get. SQLite deletes the existing row if that write succeeds.
   case replaceCandidate = 5
-  /// A row that a REPLACE has deleted.
   case vanished = 6
-  /// A request for the row with this key (``RequestedRows``). No trigger writes such journal rows.
+  /// A request for the row with this key (``RequestedRows``), which no trigger writes.
   case asked = 7
 }
 
-/// The SQL of the triggers that capture one table, without access to a database. `docs/explanation/sqlite-capture.md`
-/// describes and explains them.
-///
-/// No trigger calls a function: SQLite would then open a statement journal for every statement of the application,
-/// which costs more than all the rest of the capture.
+/// The SQL of the triggers that capture one table (`docs/explanation/sqlite-capture.md`). No trigger calls a function,
+/// because a function makes each statement of the application slower.
 struct CaptureTriggers {
   let table: SQLiteTable
   let layout: Int64
-  /// The prefix of the triggers' names.
   var prefix = CaptureTriggers.namePrefix
-  /// Whether the triggers belong to one connection only (TEMP triggers).
   var isTemporary = false
 
-  /// Returns whether journal rows of a table with this definition have the rowid as an additional last value.
+  /// Returns whether journal rows of the table end with the rowid as an additional value.
   static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
 
   static let namePrefix = "cairn_"
@@ -44,8 +34,7 @@ struct CaptureTriggers {
     "\(prefix)\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
   }
 
-  /// Returns the layout id (the number of the recorded table shape) in a trigger's name; nil if the trigger is not one
-  /// of capture. The id may be missing in `cairn_layout`, because an application can give a trigger such a name.
+  /// Returns the layout id in a trigger's name; nil if the trigger is not one of capture.
   static func layout(ofTrigger name: String) -> Int64? {
     let parts = name.split(at: "_", maxSplits: 2)
     guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix), let layout = Int64(parts[1]),
@@ -58,7 +47,7 @@ struct CaptureTriggers {
   private var columns: [String] { table.schema.columns.map(\.name.quotedName) }
   private var rowid: String { table.rowidColumn.map { columns[$0] } ?? table.rowidName ?? "rowid" }
   private var carriesRowid: Bool { Self.carriesRowid(table.schema) }
-  /// Whether the rowid is the table's only unique key, so that the rowid alone shows which row a REPLACE deletes.
+  /// Whether the rowid is the table's only unique key.
   private var isRowidOnly: Bool {
     table.uniqueKeys.isEmpty && !table.schema.flags.contains(.withoutRowid)
   }
@@ -77,12 +66,8 @@ struct CaptureTriggers {
     "INSERT INTO cairn_journal(code,\(valueNames)) VALUES (\(code(kind)),\(values(row)));"
   }
 
-  /// Returns the two statements with which a trigger purges the journal in the application's own transaction. For about
-  /// one row in 128, they delete journal rows that are in the trail already or exceed the size limit. So no application
-  /// waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
-  ///
-  /// For all other rows the statements take almost no time. This needs a DELETE with only one subquery on another
-  /// table.
+  /// Returns the two statements by which a trigger purges the journal in the application's transaction, for about one
+  /// row in 128. So no application waits for a purge by Cairn, and the journal has a limit without a capture.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
     return """

@@ -296,9 +296,9 @@ package struct Journal {
     Dictionary(try layouts().map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// Returns the journal row number that an SQL query gives; 0 if it gives none.
+  /// Returns the journal row number that a query gives; 0 if it gives none.
   ///
-  /// Throws `database-damaged` for a number that Cairn assigns to no row: arithmetic with it could overflow.
+  /// - Throws: `database-damaged` for a number that Cairn assigns to no row.
   func place(_ sql: String) throws -> Int64 {
     guard let value = try database.first(sql), value != .null else { return 0 }
     guard case .integer(let number) = value, SourcePosition.places.contains(number) else {
@@ -322,7 +322,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
   }
 
-  /// Stores that the table of `layout` has been copied, unless a new reason for a copy has been stored since then.
+  /// Stores that the table of this layout has been copied, unless a new reason for a copy was stored since.
   func finishRefresh(_ layout: Layout) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
@@ -331,11 +331,8 @@ package struct Journal {
 
   // MARK: Schema
 
-  /// Adapts the triggers and the recorded table shapes (layouts) to the present schema, inside a write transaction. One
-  /// journal row marks the changes.
-  ///
-  /// Since the last call, a unique index may have existed for a time, and a REPLACE on it may have deleted rows without
-  /// journal rows. So if the schema changed several times, tables with new inserts or updates are copied again.
+  /// Adapts the triggers and the layouts to the present schema, in a write transaction. If the schema changed several
+  /// times, tables with new inserts or updates are copied again.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
   /// - Returns: The layouts of the tables to copy again.
@@ -359,14 +356,13 @@ package struct Journal {
     return doubtful
   }
 
-  /// Adapts the triggers and the recorded table shapes to the schema changes of the open transaction. No rows need to
-  /// be copied. Call it only if no other transaction has changed the schema since the last call.
+  /// Adapts the triggers and the layouts to the schema changes of the open transaction, without copies. No other
+  /// transaction may have changed the schema since the last call.
   func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
     try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()
   }
 
-  /// Stores in `cairn_control` that triggers and recorded table shapes match the present schema.
   private func noteSchema() throws {
     let now = try database.integer("PRAGMA schema_version") ?? 0
     try database.run(
@@ -374,8 +370,7 @@ package struct Journal {
       [.integer(now), .integer(now)])
   }
 
-  /// The layouts (recorded shapes) with inserts or updates in the journal that are not in the trail, up to row
-  /// `through`.
+  /// The layouts with inserts or updates that the trail lacks, up to journal row `through`.
   struct Written {
     var through: Int64 = 0
     var layouts: Set<Int64> = []
@@ -392,7 +387,7 @@ package struct Journal {
     return written
   }
 
-  /// Returns the layouts of tables whose journal rows may have wrong old values, because no trigger saved the old rows.
+  /// Returns the layouts whose journal rows may have wrong old values, because no trigger saved the old rows.
   private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
     let suspects = hooks.layouts.filter { layout in
       guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.sqliteKey == name }) else {
@@ -457,8 +452,7 @@ package struct Journal {
     try database.transaction { try refreshAll(.asked) }
   }
 
-  /// Asks the next run of capture to copy those captured tables that `tables` includes. Returns false if nothing is
-  /// captured yet.
+  /// Asks the next run of capture to copy the tables that `tables` includes. Returns false if nothing is captured yet.
   @discardableResult
   package func askForRefresh(of tables: TablePatterns) throws -> Bool {
     guard try isInstalled() else { return false }
@@ -473,10 +467,10 @@ package struct Journal {
   /// Returns the sequence number of the last journal row; 0 if the journal is empty.
   package func lastRow() throws -> Int64 { try place("SELECT max(seq) FROM cairn_journal") }
 
-  /// Returns the progress of a capture that runs in another process, for the tables that `tables` includes.
+  /// Returns the progress of a capture in another process.
   ///
   /// - Parameter row: The journal row up to which the trail must have all rows.
-  /// - Returns: Whether the trail has those rows and copies of all tables; and the number of tables still to be copied.
+  /// - Returns: Whether the trail has those rows and copies of all tables; and the number of tables to copy.
   package func standing(of tables: TablePatterns, through row: Int64) throws -> (isReached: Bool, tablesToCopy: Int) {
     try database.transaction("BEGIN") {
       guard try isInstalled() else { return (false, 0) }
@@ -490,7 +484,6 @@ package struct Journal {
     }
   }
 
-  /// Requests a copy of every table, for example because the journal dropped rows at its size limit.
   func refreshAll(_ reason: Refresh.Reason) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = ? WHERE ended IS NULL", [.integer(Int64(reason.rawValue))])
@@ -512,7 +505,7 @@ package struct Journal {
   }
 }
 
-/// Cairn's triggers in the captured file, by layout id; and whether they fire before the application's triggers.
+/// Cairn's triggers in the captured file, by layout id.
 struct Hooks {
   private var tables: [Int64: NameKey] = [:]
   private var oldest: [Int64: Int64] = [:]
@@ -538,20 +531,20 @@ struct Hooks {
 
   var layouts: Set<Int64> { Set(tables.keys) }
 
-  /// Returns the name, in lower case, of the table that has Cairn's triggers for a layout id; nil if there is none.
+  /// Returns the lower-case name of the table that has Cairn's triggers for a layout id; nil if there is none.
   func table(of layout: Int64) -> NameKey? { tables[layout] }
 
-  /// Returns whether triggers with these names exist, with any text: an earlier cairn may have written them.
+  /// Returns whether triggers with these names exist, with any text.
   func has(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     statements.allSatisfy { names[layout]?.contains($0.name.nameKey) ?? false }
   }
 
-  /// Returns whether the triggers for a layout id are exactly `statements`, by name and text.
   func are(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     texts[layout] == Set(statements.map(\.text.nameKey))
   }
 
-  /// Returns whether Cairn's triggers for a layout id fire before the application's: SQLite fires the newest first.
+  /// Returns whether Cairn's triggers for a layout id fire before those of the application. SQLite fires the newest
+  /// trigger first.
   func areFirst(layout: Int64) -> Bool {
     guard let table = tables[layout], let theirs = newestOfProgram[table] else { return true }
     return (oldest[layout] ?? 0) > theirs
