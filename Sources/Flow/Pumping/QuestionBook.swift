@@ -3,10 +3,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The questions about rows of sources at other nodes that are not answered yet (`docs/reference/protocol.md`,
-/// Questions about rows).
-///
-/// The thread that asks waits. A pump, or a peer nearer to the source, fetches the question and returns the answer.
+/// The unanswered questions about rows of sources at other nodes (`docs/reference/protocol.md`, Questions about rows).
+/// The asking thread waits until a pump or a peer returns the answer.
 ///
 ///     let answer = try book.ask(trail, question, of: "apply.pos") { stop.isSet }
 package final class QuestionBook: Sendable {
@@ -16,14 +14,13 @@ package final class QuestionBook: Sendable {
     package let bytes: [UInt8]
   }
 
-  /// The maximum size of a question, in bytes; `answerBytesMax` is that of an answer.
+  /// The maximum size of a question, in bytes.
   static let questionBytesMax = 1 << 20
   static let answerBytesMax = 4 << 20
-  /// The maximum number of open questions of one asker; `entriesMax` is that of all askers together.
+  /// The maximum number of open questions of one asker.
   private static let ofAskerMax = 8
   private static let entriesMax = 256
-  /// The time, in milliseconds, within which a pump or a peer must fetch a question. `answeredMilliseconds` is the
-  /// time for the answer.
+  /// The time within which a pump or a peer must fetch a question, in milliseconds.
   private let takenMilliseconds: Int64
   private let answeredMilliseconds: Int64
 
@@ -37,7 +34,7 @@ package final class QuestionBook: Sendable {
   }
 
   private let entries = Mutex<[Entry]>([])
-  /// For each dialled node, by its address: the name that the node gives itself.
+  /// The name of each dialled node, by its address.
   private let names = Mutex<[NameKey: String]>([:])
 
   package init(takenMilliseconds: Int64 = 15_000, answeredMilliseconds: Int64 = 45_000) {
@@ -49,7 +46,7 @@ package final class QuestionBook: Sendable {
   /// Asks a question, and waits for the answer.
   ///
   /// - Parameters:
-  ///   - asker: The apply or the peer that asks. A question is not sent back to the peer that asks it.
+  /// - asker: The apply or the peer that asks. A question does not go back to the asking peer.
   ///   - isOver: Returns whether the asker has stopped waiting.
   /// - Throws: `busy` if too many questions are open; `peer-unreachable` if no answer arrives; the error that the
   ///   trail's node answers.
@@ -94,12 +91,10 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// The time, in milliseconds, during which only the node where the trail begins may fetch a question. After that, a
-  /// peer that forwards questions may fetch it too.
+  /// The time during which only the trail's own node may fetch a question, in milliseconds.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  /// Stores the name of the node at the address `asker`. A question from that address is then not sent back to a peer
-  /// of this name.
+  /// Stores the name of the node at an address, so that its question does not go back to it.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
   /// Returns the name that the node at a dialled address gives itself, for logs. Nil if it has not answered since this

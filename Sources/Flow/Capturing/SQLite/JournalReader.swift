@@ -5,7 +5,7 @@ import SQLiteKit
 import Trails
 
 /// Turns journal rows into change records of the trail, in their order. It also finds out which rows a REPLACE has
-/// deleted: if an insert follows the logged old row of the same rowid, that old row was deleted.
+/// deleted.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 

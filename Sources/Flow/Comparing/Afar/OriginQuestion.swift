@@ -31,14 +31,13 @@ enum OriginQuestion {
   case copy(QuestionedTable)
 }
 
-/// A table in a question: a table of the source, with the columns and types of its counterpart at the target.
+/// A table of the source in a question, with the columns and types of its counterpart at the target.
 struct QuestionedTable {
   var namespace: String
   var name: String
-  /// A hash of the source table's definition as the asking node knows it. If the definition has changed since, the
-  /// answer is an error.
+  /// A hash of the source table's definition as the asking node knows it.
   var shape: UInt64
-  /// The compared columns of the source table, as indexes among all its columns.
+  /// The indexes of the compared columns of the source table.
   var columns: [Int]
   var target: TableSchema
   var targetColumns: [Int]
@@ -55,7 +54,7 @@ struct QuestionedTable {
 }
 
 extension TableSchema {
-  /// The part of a table's definition that matters when rows are compared: no statements, defaults or references.
+  /// The table's definition without parts that do not matter for a comparison, such as defaults and references.
   var compared: TableSchema {
     var schema = self
     (schema.epoch, schema.createText) = (0, "")
