@@ -46,7 +46,7 @@ package final class QuestionBook: Sendable {
   /// Asks a question, and waits for the answer.
   ///
   /// - Parameters:
-  /// - asker: The apply or the peer that asks. A question does not go back to the asking peer.
+  ///   - asker: The apply or the peer that asks. A question does not go back to the asking peer.
   ///   - isOver: Returns whether the asker has stopped waiting.
   /// - Throws: `busy` if too many questions are open; `peer-unreachable` if no answer arrives; the error that the
   ///   trail's node answers.
@@ -97,8 +97,7 @@ package final class QuestionBook: Sendable {
   /// Stores the name of the node at an address, so that its question does not go back to it.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
-  /// Returns the name that the node at a dialled address gives itself, for logs. Nil if it has not answered since this
-  /// process started.
+  /// Returns the name that the node at a dialled address gives itself; nil if it has not answered yet.
   package func name(at address: String) -> String? { names.withLock { $0[address] } }
 
   private func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
@@ -107,13 +106,13 @@ package final class QuestionBook: Sendable {
     return entry.taker == nil && !isAsker && mayTake(entry.question.trail, isOld)
   }
 
-  /// Returns whether there is an open question that the peer `taker` may answer or forward.
+  /// Returns whether there is an open question that this peer may answer or forward.
   package func hasQuestion(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
     entries.withLock { $0.contains { self.mayTake($0, taker, mayTake) } }
   }
 
-  /// Returns the oldest open question that the peer `taker` may answer or forward; nil if there is none. After that,
-  /// no other peer gets the question.
+  /// Returns the oldest open question that this peer may answer or forward; nil if there is none. No other peer gets
+  /// the question then.
   package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
     entries.withLock { entries in
       guard let index = entries.firstIndex(where: { self.mayTake($0, taker, mayTake) }) else { return nil }
@@ -122,13 +121,13 @@ package final class QuestionBook: Sendable {
     }
   }
 
-  /// Returns whether a question is open that the peer `taker` has fetched but not yet answered.
+  /// Returns whether this peer has fetched a question that is still open.
   func isAwaited(_ id: String, from taker: String) -> Bool {
     entries.withLock { $0.contains { $0.question.id == id && $0.taker == taker && $0.answer == nil } }
   }
 
-  /// Stores the answer of the peer that fetched the question. Returns false if no thread waits for the answer any
-  /// longer, another peer fetched the question, or the question has an answer already.
+  /// Stores the answer of the peer that fetched the question. Returns false if the asker no longer waits, or if the
+  /// answer comes from another peer or twice.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }
@@ -145,7 +144,7 @@ package final class QuestionBook: Sendable {
     .usage, .busy, .tableMissing, .unsupported, .peerUnreachable, .peerRefused, .trailMissing,
   ]
 
-  /// Returns the result of `answer` in the encoding for the network: the answer, or the error that it throws.
+  /// Encodes the result of `answer`, or the error that it throws, for the network.
   static func sealed(_ answer: () throws -> [UInt8]) -> [UInt8] {
     do {
       let bytes = try answer()

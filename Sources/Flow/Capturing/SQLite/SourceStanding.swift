@@ -17,7 +17,7 @@ enum SourceStanding {
   /// Compares a file with the end of its trail.
   ///
   /// - Parameters:
-  /// - marked: The mark in the file.
+  ///   - marked: The mark in the file.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {
