@@ -109,7 +109,6 @@ struct WaitingRecords {
       ? ChunkOrder(column) == .text : ["", "BINARY"].contains(column.collation.asciiUppercased)
   }
 
-  /// Returns a PostgreSQL value as the text that its type prints.
   private static func printed(_ value: Value) -> Value {
     switch value {
     case .null, .exact: value

@@ -121,7 +121,6 @@ struct BucketScan: Sendable {
   private static let pagesMax: UInt32 = 512
   private static let millisecondsGoal: Int64 = 200
 
-  /// Reads the pages of one PostgreSQL table in groups, each in a short time.
   private func scan(_ name: String, _ pages: UInt32, _ read: (Slice) throws -> SliceEnd) throws {
     var from: UInt32 = 0
     var step: UInt32 = 8

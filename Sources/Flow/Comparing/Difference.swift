@@ -28,7 +28,7 @@ package struct Difference: Sendable {
   package var key: [(name: String, value: Value)] = []
   /// The differing columns of a row that both ends have.
   package var columns: [Column] = []
-  /// The complete rows of the source and of the target; nil for a missing row.
+  /// The complete row of the source; nil if the source lacks the row. `target` is the same for the target.
   package var source: [Value]?
   package var target: [Value]?
   /// The number of equal rows with this difference; more than 1 only without a key.
@@ -47,7 +47,6 @@ struct Suspect {
   /// the target.
   var sourceKey: [Value]?
   var targetKey: [Value]?
-  /// The approximate size of the row, in bytes.
   var rowBytes = 0
 
   var isKeyed: Bool { sourceKey != nil || targetKey != nil }

@@ -27,7 +27,6 @@ final class Repair {
     trail = try Trail.info(folder: flight.follower.place.folder).id
   }
 
-  /// Requests the rows of these differences from the source.
   func ask(_ table: ComparedTable, _ differences: [Difference]) throws {
     var source = RowHasher(table, .source, seed: ends.seed)
     var target = RowHasher(table, .target, seed: ends.seed)

@@ -2,8 +2,8 @@ import Changes
 import CodecKit
 import Mapping
 
-/// Reads rows of one database, and hashes each row in a form that is equal for both engines (``CanonicalColumn``). Only
-/// one thread may use a reader.
+/// Reads rows of one database, and hashes each row in a form that is equal for SQLite and PostgreSQL
+/// (``CanonicalColumn``). Only one thread may use a reader.
 protocol RowReader: AnyObject {
   var engine: Engine { get }
 
@@ -81,7 +81,7 @@ struct RowMark: ~Copyable {
   let key: UnsafeRawBufferPointer
 }
 
-/// Converts rows into the form that is equal for both engines (``CanonicalColumn``), and hashes them.
+/// Converts rows into a form that is equal for SQLite and PostgreSQL (``CanonicalColumn``), and hashes them.
 struct RowHasher: ~Copyable {
   let table: ComparedTable
   let side: CanonicalColumn.Side

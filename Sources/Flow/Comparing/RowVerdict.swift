@@ -50,7 +50,7 @@ final class RowVerdict {
     }
   }
 
-  /// Returns the difference between two rows, of which nil is missing; nil if they are equal.
+  /// Returns the difference between two rows; nil if they are equal. A nil row is missing.
   func difference(_ source: [Value]?, _ target: [Value]?) throws -> Difference? {
     var difference: Difference
     switch (source, target) {

@@ -6,7 +6,7 @@ import SystemKit
 /// Compares the rows of one table. It finds ranges of keys, or groups of rows by hash (buckets), that differ, and then
 /// the rows in them.
 final class TableComparison {
-  /// The number of differing rows that are read again together. Fewer are if the oldest is a second old.
+  /// The number of differing rows that are read again together. A smaller number is read again after one second.
   private static let batchRows = 4000
   /// The memory for one differing row without its values, in bytes.
   private static let suspectBytes = 1500

@@ -73,7 +73,6 @@ private final class BodySink: HTTPBodySink {
   private let most: Int
   private let answer: ([UInt8]) throws -> HTTPResponse
   private var bytes: [UInt8] = []
-  /// The permission to hold the body in memory.
   private let permit: BodyPermits.Permit
 
   init(most: Int, _ permit: BodyPermits.Permit, _ answer: @escaping ([UInt8]) throws -> HTTPResponse) {

@@ -43,7 +43,6 @@ final class PushSink: HTTPBodySink {
   private let place: TrailPlace
   private let restarts: (segment: UInt64, offset: UInt64)?
   private var feed: CopyFeed?
-  /// The number of bytes written to the copy of the trail.
   private var taken = 0
   private lazy var handover = PieceHandover { [unowned self] in try take($0) }
   private var isRestart: Bool { restarts != nil }

@@ -4,7 +4,7 @@ import Trails
 /// The functions by which pumps and the listener reach their node. They are called on the threads of connections and
 /// transfers.
 package struct PumpHooks: Sendable {
-  /// Returns the position up to which every apply of this node has applied the trail; nil without an apply, or if one
+  /// Returns the position up to which every apply of this node has applied the trail. Nil without an apply, or if one
   /// has not begun.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
   /// Returns whether capture of this node has opened the trail. Before that, the trail may seem too short after a power
@@ -38,13 +38,12 @@ package struct PumpHooks: Sendable {
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
   /// Called when a peer has reported that it has applied a trail up to a position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
-  /// Called when the copy of a trail at this node has begun again at a later segment, so that the changes before it are
-  /// missing.
+  /// Called when the copy of a trail at this node has begun again at a later segment, without the changes before it.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}
 
-  /// Returns whether a peer's copy of a trail has other content than the trail, if that copy is longer than the trail
-  /// at this `node`. Only the trail's own node can tell.
+  /// Returns whether a peer's copy of a trail, which is longer than the trail at this `node`, has other content. Only
+  /// the trail's own node can tell.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

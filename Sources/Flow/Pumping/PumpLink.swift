@@ -115,7 +115,6 @@ final class PumpLink {
     return target
   }
 
-  /// Fetches a finished segment, and passes its bytes to `sink`.
   func segment(
     _ number: UInt64, _ trail: TrailName, _ id: TrailID, into sink: (UnsafeRawBufferPointer) throws -> Void
   ) throws {

@@ -8,7 +8,6 @@ import SystemKit
 package final class TrailBell: Sendable {
   /// A listener for the durable mark of one trail. A notification that arrives between two waits is not lost.
   package final class Ear: Sendable {
-    /// The reading end of the pipe that wakes the waiting thread.
     private let descriptor: Int32
     private let writing: Int32
     private let watch: Int32

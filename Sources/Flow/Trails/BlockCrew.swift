@@ -26,7 +26,6 @@ final class BlockCrew: @unchecked Sendable {
   static let blocksMin = 4
   static let shared = BlockCrew(threads: min(sysconf(Int32(_SC_NPROCESSORS_ONLN)), 4) - 1)
 
-  /// The work area for one block.
   private final class Bench {
     let opener = BlockOpener()
     let hasher: SHA256

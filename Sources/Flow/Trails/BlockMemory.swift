@@ -8,7 +8,7 @@ import SystemKit
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }
 package final class BlockMemory: Sendable {
-  /// The largest block that does not count, in bytes.
+  /// The largest block that needs no reservation, in bytes.
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
 
@@ -24,7 +24,7 @@ package final class BlockMemory: Sendable {
 
   package init(patienceMilliseconds: Int = 10_000) { self.patienceMilliseconds = patienceMilliseconds }
 
-  /// The limit for all counted blocks together, in bytes.
+  /// The limit for all blocks of more than ``usualBytes`` together, in bytes.
   package var limit: Int {
     get { state.withLock { $0.limit } }
     set { state.withLock { $0.limit = newValue } }
@@ -37,7 +37,7 @@ package final class BlockMemory: Sendable {
   }
 
   package var used: Int { state.withLock { $0.used } }
-  /// The highest memory use so far, in bytes.
+  /// The highest memory use for such large blocks so far, in bytes.
   package var peak: Int { state.withLock { $0.peak } }
 
   /// Reserves memory for a peer's block, and waits for it if necessary. A single block may exceed the limit.

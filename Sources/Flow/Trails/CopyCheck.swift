@@ -11,7 +11,6 @@ struct CopyCheck {
   let segment: UInt64
   private var scan: RecordScan
 
-  /// Creates a check that begins at the start of a segment, after its header.
   init(_ header: SegmentHeader) {
     segment = header.number
     place = .init(fileOffset: header.length, contentOffset: 0, chain: header.chain)

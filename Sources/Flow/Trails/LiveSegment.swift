@@ -73,7 +73,6 @@ final class LiveSegment {
   var isSynced: Bool { durable == place.fileOffset }
   var isInPlace: Bool { get throws { try file.isInPlace } }
 
-  /// Adds this content to the segment as a block, without a sync.
   func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags, _ encoder: BlockEncoder) throws {
     let block = encoder.block(
       content, flags: flags, contentOffset: place.contentOffset, durable: durable, chain: place.chain)

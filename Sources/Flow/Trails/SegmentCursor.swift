@@ -16,21 +16,20 @@ final class SegmentCursor {
   private(set) var lastSchemaID: UInt64 = 0
   /// The memory for `schemas`; see ``TableSchema/memoryBytes``.
   private(set) var schemaBytes = 0
-  /// The content offset of the last returned record.
+  /// The offset of the last returned record in the segment's unpacked content.
   private(set) var recordOffset: UInt64 = 0
-  /// The content offset after the last returned commit record.
+  /// The offset after the last returned commit record in the segment's unpacked content.
   private(set) var commitOffset: UInt64 = 0
 
   private var stored = Scratch(capacity: 64 << 10)
   private let opener = BlockOpener()
   private let hasher: SHA256
   private let memory = BlockMemory.shared
-  /// The memory reserved in ``BlockMemory``, in bytes.
   private var claimed = 0
   /// The unpacked records of the loaded block. Empty after a block of more than 1 MiB has been read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
-  /// The content offset after the loaded block.
+  /// The offset after the loaded block in the segment's unpacked content.
   private(set) var contentEnd: UInt64 = 0
   private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
   private var hashedCount = 0

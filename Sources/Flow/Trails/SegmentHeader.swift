@@ -45,7 +45,6 @@ struct SegmentHeader: Equatable {
     return Array(out.bytes)
   }
 
-  /// Reads and checks the header of segment `number`.
   static func read(_ file: File, number: UInt64) throws -> SegmentHeader {
     func bytes(_ count: Int) throws -> [UInt8] {
       var bytes = [UInt8](repeating: 0, count: count)

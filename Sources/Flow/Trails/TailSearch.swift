@@ -8,13 +8,13 @@ struct TailSearch {
 
   let file: File
   let size: UInt64
-  /// The file offset of the break, after the last whole block.
+  /// The file offset after the last whole block (the break).
   let breakOffset: UInt64
-  /// The content offset of the break.
+  /// The offset after the last whole block in the segment's unpacked content.
   let contentOffset: UInt64
 
-  /// Returns the file offset of a later whole block that was written after a sync beyond the break. Such a block proves
-  /// damage; nil means that an interrupted write explains the break.
+  /// Returns the file offset of a whole block that was written after a sync beyond ``breakOffset``. Such a block proves
+  /// damage; nil means that an interrupted write explains the end.
   func laterSyncedBlock() throws -> UInt64? {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset + 1
@@ -35,7 +35,7 @@ struct TailSearch {
     return nil
   }
 
-  /// Returns the number of bytes after the break, without zeros at the end of the file.
+  /// Returns the number of bytes after ``breakOffset``, without zeros at the end of the file.
   func usedBytes() throws -> UInt64 {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset

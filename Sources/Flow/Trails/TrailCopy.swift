@@ -14,10 +14,8 @@ package final class TrailCopy {
   private let folder: TrailFolder
   private let lock: File
   private let hasher: SHA256
-  /// The open file `durable`; nil until the copy has begun.
   private var marks: MarkFile?
   private var mark: DurableMark?
-  /// The last segment; nil between a finished segment and the header of the next.
   private var segment: LiveSegment?
   private var check: CopyCheck?
   private var oldest: UInt64 = 0

@@ -60,7 +60,6 @@ struct TrailFolder {
       hint: "start its capture, or check the name and the state folder", context: ["trail": label])
   }
 
-  /// Returns the error for a writer whose files were removed from the folder.
   func removed() -> CairnError {
     CairnError(
       .trailMissing, "trail \(label) was removed, moved or replaced in \(path) while it was written",

@@ -36,7 +36,7 @@ package final class TrailWriter {
   private var schemaBytes: Int
   /// The part of `schemaBytes` for schemas that the open transaction added.
   private var newSchemaBytes = 0
-  /// The tokens of schemas that the open transaction added; see ``schemaID(_:token:)``.
+  /// The caller's numbers (tokens) of the schemas that the open transaction added.
   private var newTokens: [UInt64] = []
 
   /// Opens the trail in `folder`, or creates it, and syncs all whole transactions.
@@ -174,8 +174,8 @@ package final class TrailWriter {
     close(transaction: header)
   }
 
-  /// Makes every commit so far durable, and moves the durable mark. Begins another segment if this one is large. If it
-  /// throws, the last transactions may or may not be in the trail.
+  /// Makes every commit so far durable, and moves the durable mark. Begins another segment if this one is large. No
+  /// transaction may be open. If it throws, the last transactions may or may not be in the trail.
   @discardableResult
   package func sync() throws -> Checkpoint {
     try check(isOpen: false)
@@ -253,7 +253,7 @@ extension TrailWriter {
 
   /// The memory left for further schemas of the open transaction; see ``TableSchema/memoryMax``.
   package var schemaRoom: Int { options.schemaBytesMax - schemaBytes }
-  /// The part of that memory that a caller may keep in reserve.
+  /// The part of a segment's room for schemas that a caller may keep in reserve.
   package var schemaSpare: Int { options.schemaBytesMax / 4 }
 
   private func tooManySchemas(_ schema: TableSchema) -> CairnError {

@@ -11,7 +11,7 @@ package final class TransactionLookup {
     var schemas: [UInt64: TableSchema] = [:]
     /// The memory for `schemas`; see ``TableSchema/memoryBytes``.
     var schemaBytes = 0
-    /// The content offset after the last block.
+    /// The offset after the last block in the segment's unpacked content.
     var end: UInt64 = 0
     /// The reader that continues in this segment; nil if the segment is finished.
     var cursor: SegmentCursor?
@@ -54,7 +54,6 @@ package final class TransactionLookup {
 
   // MARK: Segments
 
-  /// Continues to read a segment if the position is after the blocks read so far.
   private func learn(_ place: Position) throws {
     useCount += 1
     var segment = segments[place.segment] ?? Segment()

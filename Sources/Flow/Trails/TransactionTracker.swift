@@ -8,7 +8,7 @@ struct TransactionTracker {
   private var current: TransactionHeader?
   private var changes: UInt64 = 0
 
-  /// Starts the check after transaction `lastNumber`, or 0 at the start of a trail.
+  /// Starts the check after transaction `lastNumber`; 0 is the start of a trail.
   init(lastNumber: UInt64, lastHeader: TransactionHeader? = nil) {
     self.lastNumber = lastNumber
     self.lastHeader = lastHeader

@@ -7,7 +7,7 @@ struct KnowledgeSteps {
   private var clocks: [UInt64] = []
   private var known: [UInt64] = []
 
-  /// Adds a step: the author of transaction `number` knew the other origin's transactions up to `knows`. Numbers must
+  /// Adds an entry: the author of transaction `number` knew the other origin's transactions up to `knows`. Numbers must
   /// ascend.
   ///
   /// - Parameter clock: The clock of transaction `number`.
@@ -24,13 +24,14 @@ struct KnowledgeSteps {
   /// Returns the other origin's last transaction that the author of this transaction knew; 0 for none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the last step at or before a transaction; zeros if there is none.
+  /// Returns the other origin's last transaction that the author of this transaction knew, with the clock of the entry.
+  /// Both are 0 without an entry.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])
   }
 
-  /// Removes the steps that only transactions before `number` need.
+  /// Removes the entries that only transactions before `number` need.
   mutating func forget(before number: UInt64) {
     let count = index(behind: number) - 1
     // Not on each call, because the remaining elements move.

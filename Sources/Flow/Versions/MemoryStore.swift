@@ -230,7 +230,6 @@ struct MemoryStore {
     return nil
   }
 
-  /// Frees the memory of transactions without versions.
   mutating func tidy() {
     for origin in orders.indices {
       _ = oldest(of: origin)

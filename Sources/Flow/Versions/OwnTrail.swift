@@ -6,12 +6,9 @@ import Trails
 /// The trail of this database's own capture, as the version window reads it. All apply workers share one reader.
 final class OwnTrail: @unchecked Sendable {
   let folder: String
-  /// The lock of `scan`.
   private let lock = Condition()
   private var scan: TrailScan?
-  /// The trail's id and last durable transaction, as last read.
   private let end = Mutex<(id: TrailID, lastTransaction: UInt64)?>(nil)
-  /// The segment of the last transaction that was passed to ``start(of:)``.
   private let segment = Mutex<UInt64?>(nil)
 
   init(_ folder: String) { self.folder = folder }

@@ -7,7 +7,6 @@ struct PlainNumber {
   /// The digits, most significant first; empty for zero.
   private(set) var digits: [UInt8] = []
   private(set) var power = 0
-  /// The number as a 64-bit integer; nil if it is not whole or does not fit.
   private(set) var integer: Int64?
   /// The longest text that is read as a number, in bytes.
   private static let digitsMax = 20_000

@@ -35,7 +35,8 @@ package struct RowName: Hashable, Sendable {
   /// The name in the version window for deletes of rows that referred to this row by a foreign key.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
-  /// The key of this name in the version window. Foreign keys to a row and versions of the row have different keys.
+  /// The key under which the version window keeps versions of this name. Foreign keys to a row and versions of the row
+  /// have different keys.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
   /// Creates the name of a row.
@@ -133,7 +134,7 @@ package struct RowNaming: Sendable {
 
   package var name: RowName { RowName(hash: state) }
 
-  /// Adds the next key value to the hash. Equal numbers give the same hash as integer, real or text; so do a blob and
+  /// Adds the next key value to the hash. Equal numbers give the same hash as integer, real or text, as do a blob and
   /// its text, or a boolean and 1 or 0.
   package mutating func add(_ value: ColumnView) {
     switch value {

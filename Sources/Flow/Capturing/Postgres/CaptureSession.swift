@@ -33,7 +33,6 @@ final class CaptureSession {
   private var barrierNumber = 0
   private var record = ByteWriter()
 
-  /// Connects to the source, and checks that capture supports its server.
   init(uri: String, trail: TrailWriter, options: PostgresCapture.Options, clock: Clock, progress: CaptureProgress)
     throws
   {
@@ -66,7 +65,6 @@ final class CaptureSession {
 
   var isTrailOpen: Bool { openNumber != nil }
 
-  /// Begins a transaction of the trail if none is open.
   func openTransaction() throws {
     guard openNumber == nil else { return }
     let arriving = incoming.header
@@ -236,7 +234,6 @@ final class CaptureSession {
   /// Whether table rows are still to be read, without the tables that wait for the operator.
   var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
 
-  /// Publishes the number of tables to copy, and the suspended tables.
   func showWaiting() {
     let (waiting, waits) = (tables.waitingCount(besides: waits.forOperator), waits.all)
     progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }

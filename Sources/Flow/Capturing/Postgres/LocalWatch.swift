@@ -124,7 +124,6 @@ package final class LocalWatch: Sendable {
 
   func isAwaited(_ mark: Mark) -> Bool { waiting.withLock { $0[mark.token] != nil } }
 
-  /// Reports that the trail is durable up to this message.
   func reached(_ mark: Mark, _ reach: Reach) {
     waiting.withLock {
       $0[mark.token]?.reach = reach

@@ -206,7 +206,6 @@ package final class PostgresCapture {
     }
   }
 
-  /// The longest time to wait for the next message, ms.
   private var waitMilliseconds: Int32 {
     if canSync { return session.slot.syncDelayMilliseconds }
     if !refresher.isReading && session.hasRefreshes || session.catalog.isPending { return 5 }

@@ -129,7 +129,6 @@ struct PostgresCatalog {
       return "process \(process) of \(role) (\(application))"
     }
 
-    /// The statement that ends this session, or the view in which the operator can find it.
     var hint: String {
       process.map { "to end that session run: SELECT pg_terminate_backend(\($0))" }
         ?? "see pg_prepared_xacts, and end it: COMMIT PREPARED or ROLLBACK PREPARED"

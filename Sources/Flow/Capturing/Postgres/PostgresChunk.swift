@@ -205,7 +205,6 @@ struct PostgresCopier {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
 
-  /// Returns the values of a whole row in which only the key columns are set.
   func image(_ key: [String], _ schema: TableSchema) -> [Value?] {
     var image: [Value?] = schema.columns.map { _ in nil }
     for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }

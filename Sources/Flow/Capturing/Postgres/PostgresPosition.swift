@@ -34,7 +34,6 @@ struct PostgresPosition: Equatable {
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
-  /// The version of the encoding.
   static let version: UInt8 = 4
 
   init(system: UInt64, timeline: UInt32, reached: LSN) {

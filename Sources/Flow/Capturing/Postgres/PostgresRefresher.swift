@@ -83,7 +83,6 @@ final class PostgresRefresher {
 
   // MARK: Chunks
 
-  /// Opens the snapshot for the rows to read next, if there are any.
   func beginChunk() throws {
     guard takeTurn(), try !beginRequested() else { return }
     let copier = try self.copier ?? openCopier()
@@ -187,7 +186,6 @@ final class PostgresRefresher {
     dropChunk()
   }
 
-  /// Skips a locked table for some time, and reports the session that holds the lock.
   private func waitForLock(_ table: PostgresRegistry.Table) throws {
     let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: Clock.monotonicMilliseconds)
     guard wantsReport, let holder = try session.source.catalog.lockHolders(of: [table.relation])[table.relation] else {
@@ -231,7 +229,6 @@ final class PostgresRefresher {
     session.showWaiting()
   }
 
-  /// Ends the open chunk, after the stream has passed all transactions that its snapshot shows.
   private func endChunk() throws {
     guard let (chunk, isRaced) = place.take() else { return }
     if case .asked(let keys) = chunk.part { return try endRequested(chunk, isRaced, keys) }
@@ -290,7 +287,6 @@ final class PostgresRefresher {
     try session.append(.start(.repair, .rows, estimatedRows: UInt64(count)), of: table)
   }
 
-  /// Writes the end record of a table's requested rows to the trail.
   private func endRows(of relation: UInt32) throws {
     guard let table = session.refreshes.endRows(of: relation, session.tables) else { return }
     try session.openTransaction()
@@ -300,7 +296,6 @@ final class PostgresRefresher {
     try session.endTransaction()
   }
 
-  /// Opens a snapshot for requested rows; returns false if there are no requests.
   private func beginRequested() throws -> Bool {
     guard !session.refreshes.requests.isEmpty, !session.isTrailOpen else { return false }
     try beginRequestedCopies()
@@ -339,7 +334,6 @@ final class PostgresRefresher {
     }
   }
 
-  /// Reads the requested rows into the trail, at the present place of the stream.
   private func placeRequested(_ keys: [[String]]) throws {
     guard var chunk = place.chunk, let copier, let table = session.tables[chunk.table.relation],
       table.epoch == chunk.table.epoch, table.refresh == nil

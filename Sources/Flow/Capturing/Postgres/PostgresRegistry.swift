@@ -92,7 +92,7 @@ final class RegistryFile {
 
   var registry: PostgresRegistry { stored }
 
-  /// Replaces the file atomically.
+  /// Replaces the file; a crash leaves the old or the new content.
   ///
   /// - Parameter number: The transaction of the trail from which on `registry` is valid.
   func save(_ registry: PostgresRegistry, from number: UInt64) throws {

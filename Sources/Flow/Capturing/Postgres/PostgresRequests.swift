@@ -90,7 +90,7 @@ struct RequestsFile {
     return requests
   }
 
-  /// Replaces the file atomically.
+  /// Replaces the file; a crash leaves the old or the new content.
   func save(_ requests: PostgresRequests) throws {
     var writer = ByteWriter()
     for message in requests.messages { message.encode(to: &writer) }
@@ -107,7 +107,6 @@ struct RequestMessage: Equatable {
   @ByBytes var slot: String
   @ByBytes var namespace: String
   @ByBytes var table: String
-  /// Whether the whole table is requested.
   var isWhole: Bool
   @ByBytes var keys: [[String]]
 
@@ -180,7 +179,6 @@ extension PostgresSource {
 }
 
 extension Value {
-  /// The key value as PostgreSQL writes it; nil for NULL.
   fileprivate var keyText: String? {
     switch self {
     case .exact(let bytes), .text(let bytes): String(decoding: bytes, as: UTF8.self)

@@ -4,7 +4,6 @@ import SystemKit
 
 // The publication of a capture.
 extension PostgresSource {
-  /// The reason why a table could not be added to the publication or removed from it.
   enum Unpublished {
     /// Capture's role may not change the publication. The hint has the statement for another role.
     case forbidden(CairnError)
@@ -194,7 +193,6 @@ extension PostgresSource {
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
 
-  /// Returns the statements that complete the publication, for one transaction.
   private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }
@@ -219,7 +217,6 @@ extension PostgresSource {
     var narrowed: Set<UInt32>
     /// Whether the publication has every kind of change, and names the root table in changes of partitions.
     var isWhole: Bool
-    /// The published tables without any filter of changes, rows or columns.
     var whole: Set<UInt32> { isWhole ? tables.subtracting(narrowed) : [] }
   }
 

@@ -10,7 +10,6 @@ struct SchemaTriggers {
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
-  /// The version of the triggers' functions.
   private static let version = 5
 
   let connection: PostgresConnection
@@ -47,7 +46,6 @@ struct SchemaTriggers {
     try removeEarlier()
   }
 
-  /// Removes the functions that older builds kept in schema `cairn`.
   private func removeEarlier() throws {
     let functions = try connection.query(
       """

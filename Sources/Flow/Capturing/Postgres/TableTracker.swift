@@ -8,7 +8,7 @@ final class TableTracker {
   private static let lockReportMilliseconds: Int64 = 3000
 
   let session: CaptureSession
-  /// The tables that were locked at the last reading of the catalog, each since when, in monotonic ms.
+  /// The locked tables, each with the time at which capture first found it locked, in monotonic ms.
   private var lockedSince: [UInt32: Int64] = [:]
   /// The shortest time between two waits for an autovacuum, ms. Each wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000
@@ -160,7 +160,6 @@ final class TableTracker {
     { return nil }
   }
 
-  /// Leaves the changes of a captured table out of the trail until a copy of it begins.
   private func suspend(_ relation: UInt32) {
     session.tables.suspend(relation)
     session.refreshes.restart(relation)
@@ -208,7 +207,6 @@ final class TableTracker {
     session.catalog.noteReport()
   }
 
-  /// Returns whether the table does not exist after the open transaction of the stream.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = session.incoming.transaction?.xid else { return false }
     return try !session.source.isTable(relation, after: transaction)
@@ -245,7 +243,6 @@ final class TableTracker {
 
   // MARK: Event triggers
 
-  /// Creates missing event triggers; reports once if that is impossible.
   func installTriggers() throws {
     let connection = session.source.connection
     do {
@@ -310,7 +307,6 @@ final class TableTracker {
     }
   }
 
-  /// Adapts the publication and the trail to the tables in the catalog.
   private func adopt(_ catalog: CatalogWatch.Catalog, _ now: Int64) throws {
     try checkTriggers()
     var (tables, refused) = sort(catalog.tables)
@@ -420,7 +416,6 @@ final class TableTracker {
     }
   }
 
-  /// Reports tables that have been locked for some seconds, and the sessions that hold the locks.
   private func report(locked: [PostgresTable], _ now: Int64) throws {
     let present = Set(locked.map(\.oid))
     lockedSince = lockedSince.filter { present.contains($0.key) }
@@ -442,7 +437,6 @@ final class TableTracker {
     session.set(Dictionary(uniqueKeysWithValues: waits), .locked)
   }
 
-  /// Suspends tables that are not completely published, and saves that in the state folder.
   private func saveUnpublished(_ tables: [PostgresRegistry.Table]) throws {
     guard !tables.isEmpty else { return }
     for table in tables { session.tables.suspend(table.relation) }
@@ -456,7 +450,6 @@ final class TableTracker {
     return usable
   }
 
-  /// Ends the open transaction of the trail, if any, and syncs it.
   func endAnnouncement() throws {
     guard session.isTrailOpen else { return }
     try session.endTransaction()

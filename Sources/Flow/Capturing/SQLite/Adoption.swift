@@ -10,7 +10,6 @@ struct Adoption {
   enum Copies {
     case all
     case none
-    /// Only tables with rows are copied.
     case rowsOnly
   }
   private let copies: Copies
@@ -37,7 +36,6 @@ struct Adoption {
     return made
   }
 
-  /// Begins the capture of a table: writes its layout and its triggers.
   mutating func add(_ table: SQLiteTable) throws {
     try insert(
       table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false),
@@ -137,7 +135,6 @@ struct Adoption {
     }
   }
 
-  /// Adds columns to the journal and to `cairn_stage` until the widest table fits.
   private func widen(to count: Int) throws {
     for name in ["cairn_journal", "cairn_stage"] {
       let rows = try database.query("SELECT name FROM pragma_table_info(?) WHERE name LIKE 'v%'", [.text(name)])

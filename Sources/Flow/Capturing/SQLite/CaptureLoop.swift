@@ -45,7 +45,6 @@ final class CaptureLoop<Source: ChangeSource> {
     try source.end()
   }
 
-  /// Reads the source once, and writes its changes to the trail; returns false if there are none.
   private func take(_ stop: StopSignal) throws -> Bool {
     defer { source.endLook() }
     switch try source.look() {

@@ -26,7 +26,6 @@ struct CaptureTriggers {
   var prefix = CaptureTriggers.namePrefix
   var isTemporary = false
 
-  /// Returns whether journal rows of the table end with the rowid as an additional value.
   static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
 
   static let namePrefix = "cairn_"

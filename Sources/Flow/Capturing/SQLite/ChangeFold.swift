@@ -56,7 +56,6 @@ final class ChangeFold {
     return true
   }
 
-  /// Writes the collected changes to the trail, and removes them.
   func write(to trail: TrailWriter) throws {
     guard !isEmpty else { return }
     for condition in ["after IS NULL", "before IS NOT NULL AND after IS NOT NULL", "before IS NULL"] {
@@ -94,7 +93,6 @@ final class ChangeFold {
 
   // MARK: Images
 
-  /// The encoded values of a row, with the end offset of each column.
   private struct Image {
     let bytes: [UInt8]
     private var ends: [Int] = []

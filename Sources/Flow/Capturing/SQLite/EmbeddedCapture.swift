@@ -103,7 +103,6 @@ package struct EmbeddedCapture {
 }
 
 extension Journal {
-  /// Returns whether an application has used the embedded API on the file.
   func isEmbedded() throws -> Bool { try database.integer("SELECT 1 FROM cairn_control WHERE id = 2") != nil }
 
   func noteEmbedded() throws { try database.run("INSERT OR IGNORE INTO cairn_control(id) VALUES (2)") }

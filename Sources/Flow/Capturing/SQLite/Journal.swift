@@ -135,7 +135,6 @@ package struct Journal {
       [.integer(Self.cap(rows: capRows, bytesPerRow: rowBytes, bytes: capBytes))])
   }
 
-  /// The `id` in `cairn_control` of the estimated bytes of a journal row.
   private static let rowBytesID = 3
 
   /// Removes everything that Cairn added to the file. Returns false if there was nothing.
@@ -534,7 +533,6 @@ struct Hooks {
   /// Returns the lower-case name of the table that has Cairn's triggers for a layout id; nil if there is none.
   func table(of layout: Int64) -> NameKey? { tables[layout] }
 
-  /// Returns whether triggers with these names exist, with any text.
   func has(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     statements.allSatisfy { names[layout]?.contains($0.name.nameKey) ?? false }
   }

@@ -73,7 +73,6 @@ struct JournalReader: ~Copyable {
     latest.removeAll()
   }
 
-  /// The size of the last journal row, in bytes.
   var rowBytes: Int64 { Int64(row.count) }
 
   /// Reads the values of the current journal row from column `first` on, and adds them to the checksum.
@@ -220,7 +219,6 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends an update to the trail, with equal columns stored as *unchanged*.
   private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
     if let fold,
       try fold.take(layout, before: slice(old, oldEnds, columns), after: slice(row, rowEnds, columns), trail)
@@ -334,7 +332,6 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  /// Returns the encoded key in the old values of the last update.
   private func keyBytes(_ layout: Layout) -> [UInt8] {
     let indexes = layout.carriesRowid ? [oldEnds.count - 1] : layout.schema.key
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }

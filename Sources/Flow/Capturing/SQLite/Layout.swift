@@ -18,7 +18,6 @@ struct Layout {
   let isSame: Bool
   /// Whether this layout was written in the transaction of the schema change, so that `since` is its exact place.
   let isExact: Bool
-  /// The reason for which the table must be copied; nil if none.
   let refresh: Refresh.Reason?
   /// The index of the first added column, if only rows with other values than its default must be copied; nil
   /// otherwise.
@@ -29,7 +28,6 @@ struct Layout {
   let valueCount: Int
   /// The index of the rowid among the values of a journal row; nil if the rowid is not used.
   let rowidIndex: Int?
-  /// The data about the table that go into the digest of a statement.
   let digestTable: StatementDigest.Table
 
   var token: UInt64 { UInt64(id) }

@@ -86,8 +86,7 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the schema change that drops the indexes which `layout` lacks; nil if there are none, or if the change is
-  /// exact in the journal.
+  /// Returns the schema change that drops the indexes which `layout` lacks; nil if there is none to make early.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema

@@ -12,7 +12,7 @@ final class LookWriter {
 
   private struct Part {
     let readAt: Int64
-    /// The checksum of the journal rows in the trail after the source's mark.
+    /// The checksum of the journal rows in the trail after the last one that the source has recorded as captured.
     var checksum: UInt32
     let look: SourcePosition.Look
     var next: SourcePosition
@@ -32,11 +32,10 @@ final class LookWriter {
 
   private var history = LayoutHistory()
   var position: SourcePosition
-  /// The mark in the source: the last journal row that it has recorded as captured, with a random number.
+  /// The last journal row that the source has recorded as captured, with a random number.
   private(set) var marked: SourcePosition.Mark
   /// The layout ids of tables whose rows a VACUUM may have renumbered between their journal rows.
   private(set) var doubtful: Set<Int64> = []
-  /// The estimated bytes of a journal row.
   var rowBytes = RowBytes()
   private var reader = JournalReader()
   private var refresher = TableRefresher()
@@ -48,7 +47,6 @@ final class LookWriter {
   private var nextCommit: Int64?
   /// The applied note of the rows that are being read; nil if an application wrote them.
   private var relay: AppliedNote?
-  /// The signal that stops the writing to the trail, also inside a transaction.
   private var stop = StopSignal()
   private var mayReadTables = true
   /// The columns, as `TABLE\nCOLUMN`, that were reported for ill-formed texts.
@@ -67,15 +65,15 @@ final class LookWriter {
 
   // MARK: Standing
 
-  /// Sets the position to the mark of the source, because the trail is empty.
+  /// Sets the position to the last journal row that the source has recorded as captured, because the trail is empty.
   func begin(at mark: SourcePosition.Mark) {
     marked = mark
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Sets the mark of the source after a restart of capture.
+  /// Sets, after a restart, the last journal row that the source has recorded as captured.
   ///
-  /// - Parameter checksum: The checksum of the journal rows after the mark that are in the trail.
+  /// - Parameter checksum: The checksum of the later journal rows in the trail.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
     self.marked = marked
     reader.checksum = checksum
@@ -83,13 +81,14 @@ final class LookWriter {
 
   var isMarked: Bool { marked == position.mark }
 
-  /// Registers that the mark of the source is now the trail's last journal row.
+  /// Registers that the source has recorded the trail's last journal row as captured.
   func noteMarked() {
     marked = position.mark
     reader.checksum = 0
   }
 
-  /// The mark of the source, and the checksum of the later journal rows in the trail.
+  /// The last journal row that the source has recorded as captured, and the checksum of later journal rows in the
+  /// trail.
   var standing: (SourcePosition.Mark, UInt32) {
     get { (marked, reader.checksum) }
     set { (marked, reader.checksum) = newValue }
@@ -118,17 +117,14 @@ final class LookWriter {
   /// Returns whether capture must read table rows besides the journal through row `last`.
   func readsTables(last: Int64) throws -> Bool { try position.look != nil || nextRefresh(last: last) != nil }
 
-  /// Ends the journal transaction that is being read, because the reading of the source is given up.
   func release() { reader.endTransaction() }
 
-  /// Requests copies of the tables in ``doubtful``.
   func refreshDoubtful() throws {
     for layout in doubtful { try journal.setRefresh(.lostChanges, layout: layout) }
     doubtful = []
     try reloadLayouts()
   }
 
-  /// Publishes the progress, after the whole reading is durable in the trail.
   func finishLook() {
     rowBytes.endLook(refresher.takeSent())
     let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
@@ -445,7 +441,7 @@ final class LookWriter {
 
   // MARK: Schema changes
 
-  /// Writes the schema changes that a marker row of the journal marks to the trail.
+  /// Writes the schema changes of journal row `marker` to the trail.
   private func announce(marker: Int64) throws {
     // If an apply made the schema change, the marker row has the name of its trail.
     let applier =

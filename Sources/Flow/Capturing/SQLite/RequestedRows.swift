@@ -7,7 +7,6 @@ import Trails
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?
-  /// The layout ids with a start record of requested rows in the trail.
   private var begun: Set<Int64> = []
 
   var isPending: Bool { places != nil }

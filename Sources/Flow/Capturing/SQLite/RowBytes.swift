@@ -7,7 +7,6 @@
 struct RowBytes {
   private var average: Int64 = 0
   private var look: (rows: Int64, bytes: Int64) = (0, 0)
-  /// The estimate that the source stores, in bytes; 0 if there is none.
   var noted: Int64 = 0 {
     didSet { average = max(average, noted) }
   }

@@ -1,7 +1,7 @@
 import Changes
 
-/// The place in an SQLite source up to which a trail has the changes. Each transaction of the trail ends with it. With
-/// the source's **mark** and a checksum of later journal rows, it detects a source that was restored from a backup.
+/// The place in an SQLite source up to which a trail has the changes. Each transaction of the trail ends with it. It
+/// also shows whether the source was restored from a backup.
 struct SourcePosition: Equatable {
   struct Mark: Equatable {
     var taken: Int64
@@ -15,9 +15,9 @@ struct SourcePosition: Equatable {
     var isDone: Bool
     var isPartial = false
   }
-  /// The last journal row in the trail, with the random number that the source will store for it.
+  /// The last journal row in the trail, with a random number that the source will store for it.
   var mark: Mark
-  /// The mark in the source when this position was written.
+  /// The last journal row that the source had recorded as captured when this position was written.
   var previous: Mark
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
@@ -34,7 +34,6 @@ struct SourcePosition: Equatable {
   /// The valid sequence numbers of journal rows. Sums of them cannot overflow.
   static let places: Range<Int64> = 0..<1 << 61
 
-  /// The version of the encoding.
   static let version: UInt8 = 3
 
   var encoded: [UInt8] {

@@ -4,10 +4,10 @@ import Trails
 
 /// The result of comparing an SQLite file with the end of its trail.
 enum SourceStanding {
-  /// The source's mark is the last journal row of the trail.
+  /// The source has recorded the last journal row of the trail as captured.
   case atMark
-  /// The source's mark is an earlier journal row, but its journal has the later rows of the trail. The value is the
-  /// CRC-32C of these rows.
+  /// The source has recorded an earlier journal row as captured, but its journal has the later rows of the trail. The
+  /// value is the CRC-32C of these rows.
   case behind(UInt32)
   /// The journal dropped rows at its size limit, so nothing can be proved.
   case lostRows
@@ -17,7 +17,7 @@ enum SourceStanding {
   /// Compares a file with the end of its trail.
   ///
   /// - Parameters:
-  ///   - marked: The mark in the file.
+  ///   - marked: The last journal row that the file has recorded as captured, with a random number.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {
@@ -53,7 +53,8 @@ enum SourceStanding {
 }
 
 extension SourcePosition.Mark {
-  /// Reads the mark from the table `cairn_control`; nil if Cairn did not write it.
+  /// Reads the last journal row that the source has recorded as captured, with its random number; nil if Cairn did not
+  /// write it.
   init?(of source: Database) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],

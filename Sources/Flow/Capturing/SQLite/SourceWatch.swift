@@ -18,7 +18,6 @@ struct SourceWatch {
     names = [name, name + "-wal", name + "-journal"]
   }
 
-  /// Whether checks after a write event are still going on.
   var isClimbing: Bool { rung != nil }
 
   /// Blocks until it is time to check the file, `stop` is set, or `milliseconds` have passed.

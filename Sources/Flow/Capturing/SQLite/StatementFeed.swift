@@ -16,7 +16,6 @@ final class StatementFeed {
   private(set) var openThrough: Int64?
   private var record = ByteWriter()
 
-  /// Creates a feed for the journal rows after `from`, through `through`.
   init(_ source: Database, from: Int64, through: Int64, withStatements: Bool) throws {
     path = source.path
     func cursor(_ codes: String) throws -> Statement {

@@ -8,7 +8,6 @@ struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
   private static let sortedRowsMin = 100_000
   private var chunkRows = 1000
-  /// The number and the bytes of the rows sent since the last call of ``takeSent()``.
   private var sent: (rows: Int64, bytes: Int64) = (0, 0)
   /// Is called with each column whose text cannot be sent unchanged; see ``Database/watchText()``.
   var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }

@@ -21,7 +21,7 @@ final class TriggerSource: ChangeSource {
 
   /// The shortest time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The shortest time between two updates of the mark under load, ms.
+  /// The shortest time between two updates of the last captured row in the source, under load, ms.
   private static let markMilliseconds: Int64 = 5000
   /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
@@ -49,9 +49,9 @@ final class TriggerSource: ChangeSource {
   private var unseenWrites = UnseenWrites()
   /// Whether capture holds the lock that keeps two-way applies from writing.
   private var hasTurn = false
-  /// Whether the next reading needs table rows, and so that lock.
+  /// Whether the next reading needs table rows, and so the lock that keeps two-way applies from writing.
   private var wantsTurn = false
-  /// The pause before another attempt to take that lock, ms.
+  /// The pause before another attempt to take the lock that keeps two-way applies from writing, ms.
   private static let turnMilliseconds = 2
 
   private struct Statements {
@@ -169,7 +169,7 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks that the journal rows after the source's mark are those of the trail.
+  /// Checks that the journal rows after the last one recorded as captured are those of the trail.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -315,7 +315,7 @@ final class TriggerSource: ChangeSource {
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// Updates the mark in the source and purges the journal, while the application pauses.
+  /// Records the last captured row in the source and purges the journal, while the application pauses.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
     try markSource(waitMilliseconds: 0)
@@ -368,7 +368,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source lacks its last mark, or its journal ends before the trail's last row.
+  /// Throws `source-went-back` if the source lacks the captured row that capture recorded last, or if its journal ends
+  /// before the trail's last row.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
@@ -381,7 +382,6 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Schema, loss, mark
 
-  /// Writes new triggers and layouts for a changed schema.
   private func adoptSchema() throws {
     try source.checkOwnTables()
     try checkParts()
@@ -464,6 +464,6 @@ final class TriggerSource: ChangeSource {
 }
 
 extension SourcePosition.Mark {
-  /// Returns a random number for a mark.
+  /// Returns a random number, which the source stores with the last captured row.
   static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
 }

@@ -48,7 +48,6 @@ final class OpenSource {
     return try file.within(milliseconds: milliseconds, body)
   }
 
-  /// Returns whether an error says that a statement took too long.
   static func isTimeout(_ error: any Error) -> Bool {
     (error as? SQLiteError)?.isInterrupted == true || (error as? PostgresError)?.isCancelled == true
   }

@@ -11,7 +11,6 @@ package struct OriginSource: Sendable {
   private static let patienceMilliseconds: Int64 = 60_000
   private static let pauseMilliseconds: Int32 = 250
 
-  /// The maximum number of tables of a source.
   private static let tablesMax = 10_000
   private static let tableBytesMax = 64 << 20
 
@@ -28,7 +27,6 @@ package struct OriginSource: Sendable {
   /// A question or an answer is larger than allowed.
   struct TooLarge: Error {}
 
-  /// Sends a question, and returns the answer as decoded by `read`.
   func ask<T>(_ question: OriginQuestion, _ read: (inout ByteReader) throws -> T) throws -> T {
     var writer = ByteWriter(capacity: 1024)
     writer.append(question)
@@ -72,7 +70,6 @@ package struct OriginSource: Sendable {
     }
   }
 
-  /// Returns the engine and the tables of the source, as its node describes them.
   func tables() throws -> (engine: Engine, sortsByBytes: Bool, tables: [OriginTable]) {
     var found: [OriginTable] = []
     var names: Set<[NameKey]> = []
@@ -123,7 +120,6 @@ struct OriginTable {
   var isPartitioned = false
   var sortsBackwards = false
 
-  /// The approximate size of the description in memory, in bytes.
   fileprivate var bytesInMemory: Int { 512 + name.utf8.count + (refusal?.utf8.count ?? 0) + schema.bytesInMemory }
 }
 

@@ -47,7 +47,7 @@ extension SettlingByTrail {
     }
   }
 
-  /// Returns whether the target may lack a change of a row, as a function of the row's hash.
+  /// Returns a function of a row's hash. The function returns whether the target may lack a change of that row.
   private func moving(
     _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row], counts: RowCounts?
   ) throws -> (UInt64) -> Bool {

@@ -16,7 +16,6 @@ struct TrailFold {
   private let table: ComparedTable
   private let seed: UInt64
   let moment: SourceMoment
-  /// The rows with a key, by the hash of the key.
   private(set) var rows: [UInt64: Row]
   /// The numbers of equal rows without a usable key, as read at the source.
   private let counts: RowCounts?

@@ -26,7 +26,6 @@ struct CatalogWatch {
   private var catalog: Catalog?
   private var isReached = false
   private var dueAt: Int64 = 0
-  /// The last pause because of locked tables, ms.
   private var postponedMilliseconds: Int64 = 0
   private var isPostponed = false
   private(set) var hasTriggers = false
@@ -47,7 +46,6 @@ struct CatalogWatch {
     (hasTriggers, reported) = (known.hasTriggers, known.reported)
   }
 
-  /// Requests a reading of the catalog.
   mutating func want() { isWanted = true }
 
   mutating func note(hasTriggers: Bool) { self.hasTriggers = hasTriggers }
@@ -67,13 +65,11 @@ struct CatalogWatch {
     return now >= dueAt ? .compare : .nothing
   }
 
-  /// Requests a reading of the catalog if its fingerprint has changed.
   mutating func compare(_ found: String, now: Int64, took: Int64) {
     dueAt = now + max(Self.intervalMilliseconds, min(took * 20, Self.restMilliseconds))
     if found != fingerprint { isWanted = true }
   }
 
-  /// Postpones the next reading of the catalog because tables are locked.
   mutating func postpone(now: Int64) {
     postponedMilliseconds = min(max(500, postponedMilliseconds * 3 / 2), 5000)
     (dueAt, isPostponed) = (now + postponedMilliseconds, true)

@@ -11,7 +11,7 @@ struct IncomingTransaction {
 
   /// The kinds of logical messages that Cairn writes into the log of the source.
   enum Message: Equatable {
-    /// A message of capture itself. All earlier commits arrive before it.
+    /// A message that capture itself committed. All earlier commits arrive before it.
     case barrier
     case progress
     case request
@@ -167,9 +167,6 @@ struct IncomingTransaction {
     if let note, note.number > 0, note.trail != rules.trail { open.notes.append(note) }
   }
 
-  /// Registers that the open transaction rewrites rows of a table.
-  ///
-  /// - Parameter reason: Bits of `pg_event_trigger_table_rewrite_reason()`.
   mutating func noteRewrite(of relation: UInt32, _ reason: Int) { open?.rewrites[relation, default: 0] |= reason }
 
   /// Removes and returns the reasons for which the open transaction has rewritten a table, as bits of
@@ -184,6 +181,5 @@ struct IncomingTransaction {
       wantsRecord: ended.wantsRecord, notes: ended.notes)
   }
 
-  /// Drops the open transaction, because the server will send it again.
   mutating func drop() { open = nil }
 }

@@ -64,7 +64,6 @@ struct KnownTables {
   /// Makes the changes to the known tables final, after a transaction of the trail is complete.
   mutating func settle() { committed = registry }
 
-  /// Undoes the changes to the known tables since ``settle()``.
   mutating func abandon() {
     registry = committed
     isSaved = false
@@ -124,7 +123,6 @@ struct KnownTables {
 
   // MARK: Changes of shape
 
-  /// Removes a table, and returns the record of the drop for the trail.
   mutating func drop(_ table: PostgresRegistry.Table, _ text: String) -> Change {
     let record = ShapeChange(action: .drop, before: table.shape, text: text)
     registry.remove(table.relation)
@@ -152,7 +150,6 @@ struct KnownTables {
     return change
   }
 
-  /// Replaces a table by its new shape, and returns the records for the trail.
   mutating func alter(_ alteration: Alteration) -> Change {
     let known = alteration.known
     var fresh = alteration.fresh
@@ -217,7 +214,6 @@ extension KnownTables {
     let hasOtherShape: Bool
     /// Whether the table must be copied again, because a target cannot derive the new rows from its old rows.
     let isRefreshed: Bool
-    /// Whether a running copy of the table must begin again.
     let restartsRefresh: Bool
 
     /// Compares the known shape of a table with a new one; nil if they are equal.

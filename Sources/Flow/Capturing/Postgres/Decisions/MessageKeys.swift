@@ -23,7 +23,6 @@ struct MessageKeys {
   /// - Parameter commit: The LSN of the transaction's commit.
   func mayBeNew(at commit: LSN) -> Bool { commit > readAt }
 
-  /// Stores the end of the server's log at the last reading of the keys.
   mutating func noteRead(at end: LSN) { readAt = max(readAt, end) }
 
   mutating func set(_ key: MessageKey?, of place: MessageKey.Place) {

@@ -10,14 +10,12 @@ struct RefreshQueue {
     case row(PostgresRegistry.Table, [String])
   }
 
-  /// The effect of the end of a chunk on the copy of its table.
   enum ChunkEnd: Equatable {
     case goesOn
     case beginsAgain
     case isComplete(PostgresPosition.RefreshState)
   }
 
-  /// The decision about a row whose key an update changed while its table is being copied.
   enum MovedRow: Equatable {
     case ignored
     case queued
@@ -65,7 +63,6 @@ struct RefreshQueue {
   /// Makes the changes to the list of open row requests final, after a transaction of the trail is complete.
   mutating func settle() { committedOpenRows = openRows }
 
-  /// Undoes the changes to the list of open row requests since ``settle()``.
   mutating func abandon() { openRows = committedOpenRows }
 
   /// Returns the state of the running copy for capture's position in the trail; nil if no copy is running.
@@ -94,7 +91,6 @@ struct RefreshQueue {
     if let refresh = current, tables[refresh.relation]?.isKeyed != true { current = nil }
   }
 
-  /// Begins the copy of a table again if chunks of it are in the trail.
   mutating func restart(_ relation: UInt32) { if isCurrent(relation) { current = nil } }
 
   mutating func restartAll() { current = nil }
@@ -279,7 +275,6 @@ struct RefreshQueue {
     return answer
   }
 
-  /// Removes requested keys, and returns whether the table has no requests left.
   mutating func remove(_ keys: [[String]], of table: PostgresRegistry.Table) -> Bool {
     requests.remove(keys, of: table.name)
     return requests.keys[table.name] == nil

@@ -13,7 +13,6 @@ struct ServerSilence {
     return isSilent
   }
 
-  /// Returns true when the server begins to count as silent, once per silence.
   mutating func heardNothing(now: Int64) -> Bool {
     guard !isSilent, now - heardAt > Self.silentMilliseconds else { return false }
     isSilent = true

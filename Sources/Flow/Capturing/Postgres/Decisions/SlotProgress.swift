@@ -139,7 +139,6 @@ struct SlotProgress {
     return recorded
   }
 
-  /// Registers that the position of ``record(refresh:isQuiet:)`` has been written to the trail.
   mutating func noteRecorded() {
     recordedKnowledge = position.knowledge
     unsyncedCount += 1
@@ -157,7 +156,6 @@ struct SlotProgress {
 
   var hasUnsynced: Bool { unsyncedCount > 0 }
 
-  /// Returns whether the trail must be synced now, although transactions still arrive.
   func isSyncDue(now: Int64) -> Bool { hasUnsynced && now - syncedAt > Self.syncMilliseconds }
 
   /// The time to wait for another message before a sync of the trail, ms. It is 0 after a single commit.

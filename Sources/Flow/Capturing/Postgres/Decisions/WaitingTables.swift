@@ -24,13 +24,11 @@ struct WaitingTables {
     return Self.sorted(Array(found.filter { known[$0.key]?.code != $0.value.code }.values))
   }
 
-  /// Adds a suspended table, and returns whether it was not suspended before.
   mutating func add(_ wait: TableWait, of relation: UInt32, _ cause: Cause) -> Bool {
     let known = waits[cause, default: [:]].updateValue(wait, forKey: relation)
     return known?.code != wait.code
   }
 
-  /// Removes a table from one cause, or from all causes if `cause` is nil.
   mutating func end(_ relation: UInt32, _ cause: Cause? = nil) {
     for cause in cause.map({ [$0] }) ?? Cause.allCases { waits[cause]?[relation] = nil }
   }
