@@ -110,9 +110,11 @@ package final class CompareDatabase {
   /// Returns whether the key index of an SQLite table may have a descending column.
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
-  /// Returns the full names of the tables that Cairn created in this database; nil if it has no list of them.
+  /// Returns the full names of the tables that Cairn created in this database; nil if the database has no list of
+  /// these.
   ///
-  /// - Parameter trail: Leaves out tables that only other trails write.
+  /// - Parameter trail: A trail of the replication. If the list has tables of this trail, tables that only other trails
+  ///   write are left out.
   func createdTables(by trail: TrailName?) throws -> Set<NameKey>? {
     let trail = trail?.description ?? ""
     switch handle {

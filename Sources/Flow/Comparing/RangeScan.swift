@@ -114,7 +114,7 @@ struct RangeScan: Sendable {
     }
   }
 
-  /// Reads the target's rows of a range, in parts if the target has many more rows there than the source.
+  /// Reads the target's rows of a range, in parts if the target has many more rows than the source.
   ///
   /// - Parameter between: Is called after each part, when `reader` is free for other reads.
   func scanTarget(

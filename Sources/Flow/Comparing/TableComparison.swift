@@ -3,8 +3,8 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Compares the rows of one table. It finds ranges of keys, or groups of rows by hash (buckets), that differ, and then
-/// the rows in them.
+/// Compares the rows of one table: finds ranges of keys, or groups of rows by hash (buckets), that differ, then the
+/// differing rows.
 final class TableComparison {
   /// The number of differing rows that are read again together. A smaller number is read again after one second.
   private static let batchRows = 4000

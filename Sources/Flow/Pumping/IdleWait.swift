@@ -1,4 +1,5 @@
-/// The pause of an idle transfer until it asks the peer again for the applied position, in seconds. The pauses grow.
+/// The pause of an idle transfer before it asks the peer again for the applied position, in seconds. The pause grows
+/// while received bytes are not applied.
 struct IdleWait: Equatable, Sendable {
   static let longest = 10
   private var next = 1

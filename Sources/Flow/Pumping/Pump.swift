@@ -40,7 +40,7 @@ package struct PumpShared: Sendable {
   }
 }
 
-/// A pump, with one transfer and thread for each trail that matches its patterns. It regularly looks for new and
+/// A pump, with one transfer and thread for each trail that matches its patterns. The pump regularly looks for new and
 /// deleted trails.
 package final class Pump: Sendable {
   private struct Running: Sendable {
@@ -141,7 +141,8 @@ package final class Pump: Sendable {
     return chosen
   }
 
-  /// Ends and starts transfers so that there is one for each of these trails. After an error, the others continue.
+  /// Ends and starts transfers so that there is one for each of these trails. After an error, the other transfers
+  /// continue.
   private func adjust(to wanted: Set<TrailName>) throws {
     let known = state.withLock { $0.transfers }
     let ended = known.filter { !wanted.contains($0.key) }

@@ -1,8 +1,7 @@
 import Changes
 import Trails
 
-/// The functions by which pumps and the listener reach their node. They are called on the threads of connections and
-/// transfers.
+/// The functions by which pumps and the listener reach their node, called on the threads of connections and transfers.
 package struct PumpHooks: Sendable {
   /// Returns the position up to which every apply of this node has applied the trail. Nil without an apply, or if one
   /// has not begun.
@@ -21,8 +20,8 @@ package struct PumpHooks: Sendable {
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
   /// The unanswered questions about rows of sources at other nodes.
   package var questions = QuestionBook()
-  /// Answers a question about the rows of a trail's source, or forwards it towards the trail's node. It blocks until
-  /// the answer arrives.
+  /// Answers a question about the rows of a trail's source, or forwards it towards the trail's node. The call blocks
+  /// until the answer arrives.
   ///
   /// - Parameter asker: The peer, named as in ``asked``.
   package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
@@ -43,7 +42,7 @@ package struct PumpHooks: Sendable {
 
   package init() {}
 
-  /// Returns whether a peer's copy of a trail, which is longer than the trail at this `node`, has other content. Only
-  /// the trail's own node can tell.
+  /// Returns whether a peer's copy that is longer than the trail has other content. This is certain only at the trail's
+  /// own node, after capture has opened the trail.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

@@ -111,8 +111,8 @@ package final class QuestionBook: Sendable {
     entries.withLock { $0.contains { self.mayTake($0, taker, mayTake) } }
   }
 
-  /// Returns the oldest open question that this peer may answer or forward; nil if there is none. No other peer gets
-  /// the question then.
+  /// Returns the oldest open question that this peer may answer or forward; nil if there is none. No other peer gets a
+  /// returned question.
   package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
     entries.withLock { entries in
       guard let index = entries.firstIndex(where: { self.mayTake($0, taker, mayTake) }) else { return nil }

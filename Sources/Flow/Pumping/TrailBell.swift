@@ -3,8 +3,7 @@ import Glibc
 import Synchronization
 import SystemKit
 
-/// Wakes threads when the durable mark of a trail moves. It has one thread and one inotify(7) descriptor for all
-/// trails.
+/// Wakes threads when the durable mark of a trail moves, with one thread and one inotify(7) descriptor for all trails.
 package final class TrailBell: Sendable {
   /// A listener for the durable mark of one trail. A notification that arrives between two waits is not lost.
   package final class Ear: Sendable {

@@ -44,7 +44,7 @@ package struct TransferProgress: Sendable {
   package init(_ trail: TrailName, _ direction: Direction) { (self.trail, self.direction) = (trail, direction) }
 }
 
-/// The progress of a transfer. Its thread writes it, and other threads read it.
+/// The progress of a transfer, which the transfer's thread writes and other threads read.
 final class TransferGauge: Sendable {
   private struct State {
     var progress: TransferProgress

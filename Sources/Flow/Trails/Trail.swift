@@ -1,7 +1,7 @@
 import Changes
 import SystemKit
 
-/// Functions about whole trails. They need no lock, and a writer may continue meanwhile.
+/// Functions about whole trails, which need no lock while a writer continues.
 package enum Trail {
   /// Returns whether a folder has a trail, which has a file `durable`.
   package static func exists(folder: String) -> Bool { Folder.exists(TrailFolder(folder).markPath) }

@@ -18,7 +18,7 @@ package final class TransactionLookup {
     var use = 0
   }
 
-  /// The maximum number of segments in memory. Their schemas take at most ``TableSchema/memoryMax``.
+  /// The maximum number of segments in memory. The schemas of several segments take at most ``TableSchema/memoryMax``.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]

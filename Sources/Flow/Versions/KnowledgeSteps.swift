@@ -24,8 +24,8 @@ struct KnowledgeSteps {
   /// Returns the other origin's last transaction that the author of this transaction knew; 0 for none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the other origin's last transaction that the author of this transaction knew, with the clock of the entry.
-  /// Both are 0 without an entry.
+  /// Returns the other origin's last transaction that the author of this transaction knew, with the clock of the entry;
+  /// zeros without an entry.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])

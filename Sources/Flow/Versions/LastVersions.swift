@@ -5,7 +5,7 @@ struct LastVersions {
   private var entries: [UInt64: WindowEntry] = [:]
   private var countMax = Self.countMin
 
-  /// Whether the last write of each row is kept. It is needed only if a table has unique columns besides its key.
+  /// Whether the last write of each row is kept, as is needed if a table has unique columns besides its key.
   var areKept = false
   /// Whether there are more last writes of rows than `countMax`, so that old ones should be removed.
   var isFull: Bool { entries.count > countMax }

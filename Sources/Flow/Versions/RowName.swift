@@ -88,7 +88,7 @@ package struct KeyedRow: Hashable, Sendable {
 
   package func isSame(as other: KeyedRow) -> Bool { name == other.name && isSameKey(other.key) }
 
-  /// Returns whether this row has the key `other`. Both must have the same name.
+  /// Returns whether this row has the key `other`, for a row of the same name.
   package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
 
   /// Whether rows with other texts in their keys may have the same name, such as `'7'` and `'07'`.

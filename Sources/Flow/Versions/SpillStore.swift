@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// The row versions of a version window in a temporary SQLite database. It replaces ``MemoryStore`` when there are too
-/// many versions for memory.
+/// The row versions of a version window in a temporary SQLite database. The store replaces ``MemoryStore`` when there
+/// are too many versions for memory.
 final class SpillStore {
   private(set) var count = 0
   private let insert: Statement

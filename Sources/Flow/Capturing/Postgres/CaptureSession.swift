@@ -111,8 +111,8 @@ final class CaptureSession {
     refreshes.abandon()
   }
 
-  /// Appends a change of a row to the open transaction of the trail. If the table's definition does not fit there,
-  /// capture copies the table again instead.
+  /// Appends a change of a row to the open transaction of the trail. If the transaction has no room for the table's
+  /// definition, capture copies the table again instead.
   ///
   /// - Parameter image: The encoded old row, new row or both, as `flags` says.
   func append(

@@ -30,7 +30,7 @@ package final class LocalWatch: Sendable {
       self.init(token: String(parts[1]), moment: moment, transaction: transaction)
     }
   }
-  /// The place of a message in the trail. The trail is durable up to there.
+  /// The place of a message in the trail, up to which the trail is durable.
   package struct Reach: Equatable, Sendable {
     /// The number of the last transaction in the trail when capture read the message.
     package let number: UInt64

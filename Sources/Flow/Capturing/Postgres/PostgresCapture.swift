@@ -4,7 +4,7 @@ import SystemKit
 import Trails
 
 /// Captures one PostgreSQL database into a trail through a logical slot with `pgoutput`
-/// (`docs/explanation/postgres-capture.md`). It blocks one thread. Each transaction of the source becomes one
+/// (`docs/explanation/postgres-capture.md`). A capture blocks one thread. Each transaction of the source becomes one
 /// transaction of the trail.
 package final class PostgresCapture {
   package struct Options: Sendable {

@@ -38,7 +38,7 @@ struct PostgresCatalog {
       context: ["table": first.displayName])
   }
 
-  /// Returns a digest of everything in the catalog that capture depends on. It takes no lock on a table.
+  /// Returns a digest of everything in the catalog that capture depends on, without a lock on any table.
   func fingerprint() throws -> String {
     try connection.first(
       """
@@ -68,8 +68,8 @@ struct PostgresCatalog {
       """, [publication]) ?? ""
   }
 
-  /// Returns the shape of a table as a relation message of the stream describes it. It serves if the catalog has
-  /// changed since.
+  /// Returns the shape of a table as a relation message of the stream describes it, for a catalog that has changed
+  /// since.
   func shape(of relation: PgOutput.Relation) throws -> PostgresRegistry.Table {
     var schema = TableSchema(
       epoch: 0, engine: .postgres, namespace: relation.namespace, name: relation.name, columns: [])
@@ -92,7 +92,8 @@ struct PostgresCatalog {
       types: relation.columns.map { .init(oid: $0.type, modifier: $0.modifier) })
   }
 
-  /// Returns the session that locks, or waits to lock, each of these tables, a partition or an index of it.
+  /// Returns, for each of these tables, the session that locks it or waits to lock it. A lock on a partition or an
+  /// index counts.
   func lockHolders(of relations: some Sequence<UInt32>) throws -> [UInt32: LockHolder] {
     let rows = try connection.query(
       """

@@ -58,8 +58,8 @@ extension PostgresCopier {
     try records.append(within: .init(from: bound(after), through: bound(through)), from: connection, to: trail)
   }
 
-  /// Returns the equality operator of the key's index for a column. It names its schema, which may be outside of the
-  /// search path.
+  /// Returns the equality operator of the key's index for a column, with its schema, which may be outside of the search
+  /// path.
   private func equality(_ column: TableSchema.Column) throws -> String {
     let found = try connection.first(
       """

@@ -26,8 +26,8 @@ struct PostgresPosition: Equatable {
   /// The LSN before which the server has nothing more for the trail. The slot may be confirmed up to here.
   var quiet: LSN
   var last: Transaction?
-  /// The last transaction that the server sent, also if it is not in the trail. It proves that the server has the same
-  /// history as the trail.
+  /// The last transaction that the server sent, also if it is not in the trail. A server that sends this transaction
+  /// again has the same history as the trail.
   var witness: Transaction?
   var refresh: RefreshState?
   /// The transactions of other trails that were applied to the database before the end of this trail.

@@ -28,7 +28,7 @@ struct PostgresRegistry: Equatable {
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
-    /// Whether changes of the table go into the trail before its copy has begun. They do if the copy was only
+    /// Whether changes of the table go into the trail before its copy has begun. This is so if the copy was only
     /// requested, because targets already have the rows.
     var passesChanges: Bool { refresh == .asked && isKeyed }
     /// The value of `copyNotBefore` for a table that must be published before its copy can begin.
@@ -57,8 +57,8 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// The file in the state folder that stores the known tables. It keeps the new and the previous state, so that after a
-/// crash the last transaction of the trail selects the valid one.
+/// The file in the state folder that stores the known tables. The file has the new and the previous state; after a
+/// crash, the last transaction of the trail selects the valid one.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()

@@ -66,8 +66,8 @@ struct PostgresRequests: Equatable {
   }
 }
 
-/// The file in the state folder that keeps unanswered requests. It is written before the slot is confirmed beyond them,
-/// so no request is lost.
+/// The file in the state folder that keeps unanswered requests. No request is lost, because the file is written before
+/// the slot is confirmed beyond the request.
 struct RequestsFile {
   private let path: String
 

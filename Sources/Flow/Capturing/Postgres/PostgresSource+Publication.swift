@@ -35,10 +35,11 @@ extension PostgresSource {
   }
 
   private static let lockMilliseconds = 100
-  /// The time to wait for an autovacuum that holds a lock, ms. It gives up after `deadlock_timeout`, 1 s by default.
+  /// The time to wait for an autovacuum that holds a lock, ms. An autovacuum gives up after `deadlock_timeout`, 1 s by
+  /// default.
   private static let vacuumMilliseconds = 2500
-  /// The highest number of locked tables for which publishing waits ``lockMilliseconds``. It waits 1 ms for each
-  /// further one.
+  /// The highest number of locked tables for which publishing waits ``lockMilliseconds``. Publishing waits 1 ms for
+  /// each further table.
   private static let lockedTablesWaited = 10
 
   private func publish(

@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The event triggers that report changes of tables in the stream, with the shape of the table at that moment. They
-/// never make a command of the application fail or wait, and are owned by a superuser. Source:
+/// The event triggers that report changes of tables in the stream, with the shape of the table at that moment. The
+/// triggers never make a command of the application fail or wait. A superuser owns them. Source:
 /// https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
   static let prefix = "cairn.schema"

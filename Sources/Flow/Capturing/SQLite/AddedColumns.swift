@@ -65,7 +65,7 @@ struct AddedColumns {
     defaults.enumerated().contains { !Self.isSame(row.value(first + $0), $1) }
   }
 
-  /// The SQL condition for the rows to send, with its parameters. It may select some further rows.
+  /// The SQL condition for the rows to send, with its parameters. The condition may select some further rows.
   var condition: (sql: String, parameters: [Value]) {
     var terms: [String] = []
     var parameters: [Value] = []

@@ -1,8 +1,8 @@
 import SystemKit
 import Trails
 
-/// A way to find the changes of an SQLite file, for ``CaptureLoop``. One reading (`Look`) is one snapshot of the file,
-/// and the trail gets all of it or nothing.
+/// A way to find the changes of an SQLite file, for ``CaptureLoop``. The trail gets all of one reading (`Look`) or
+/// nothing of it.
 ///
 ///     switch try source.look() {
 ///     case .nothing: …                          // wait
@@ -34,7 +34,7 @@ protocol ChangeSource: AnyObject {
   func endLook()
   /// Returns whether the file has changes that ``look()`` has not seen, without a transaction.
   func hasNews() throws -> Bool
-  /// Does other writes to the file, such as a purge. It neither waits for an application nor makes one wait.
+  /// Does other writes to the file, such as a purge, without waiting for an application or making one wait.
   func rest() throws
   /// Drops the snapshot after an error, because an application holds the file's lock.
   func release()

@@ -4,8 +4,7 @@ import Glibc
 import SQLiteKit
 import Trails
 
-/// Turns journal rows into change records of the trail, in their order. It also finds out which rows a REPLACE has
-/// deleted.
+/// Turns journal rows into change records of the trail, in their order, and finds out which rows a REPLACE has deleted.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 

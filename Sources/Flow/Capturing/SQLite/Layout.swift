@@ -42,8 +42,8 @@ struct Layout {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
-  /// Whether changes of the table go into the trail before its copy has begun. They do if the copy was only requested,
-  /// because targets already have the rows.
+  /// Whether changes of the table go into the trail before its copy has begun. This is so if the copy was only
+  /// requested, because targets already have the rows.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
   /// Returns the index of each column in the earlier shape; nil for an added column. The array is nil if the indexes
   /// are not known.
@@ -109,7 +109,7 @@ struct Layout {
       { schema.key[0] } else { nil }
   }
 
-  /// The valid values of `cairn_layout.id`. They fit into the column `code` of a journal row.
+  /// The valid values of `cairn_layout.id`, which fit into the column `code` of a journal row.
   static let ids: ClosedRange<Int64> = 1...1 << 31
 
   static var foreign: CairnError {

@@ -3,14 +3,14 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Captures one SQLite file into a trail by triggers and a journal (`docs/explanation/sqlite-capture.md`). It blocks
-/// one thread.
+/// Captures one SQLite file into a trail by triggers and a journal (`docs/explanation/sqlite-capture.md`). A capture
+/// blocks one thread.
 package final class SQLiteCapture {
   package struct Options: Sendable {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows
     package var journalCapBytes = Journal.capBytes
-    /// The folder of the trail, which the source stores. It appears in the error of another capture of the same source.
+    /// The folder of the trail, which the source stores and the error of another capture of that source names.
     package var place = ""
     /// Whether to copy the rows that exist when capture begins.
     package var copiesRows = true

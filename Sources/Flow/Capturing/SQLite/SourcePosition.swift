@@ -1,7 +1,7 @@
 import Changes
 
-/// The place in an SQLite source up to which a trail has the changes. Each transaction of the trail ends with it. It
-/// also shows whether the source was restored from a backup.
+/// The place in an SQLite source up to which a trail has the changes, stored at the end of each transaction of the
+/// trail. The place also shows whether the source was restored from a backup.
 struct SourcePosition: Equatable {
   struct Mark: Equatable {
     var taken: Int64
@@ -31,7 +31,7 @@ struct SourcePosition: Equatable {
   var knowledge = Knowledge()
   var look: Look?
 
-  /// The valid sequence numbers of journal rows. Sums of them cannot overflow.
+  /// The valid sequence numbers of journal rows, of which sums cannot overflow.
   static let places: Range<Int64> = 0..<1 << 61
 
   static let version: UInt8 = 3

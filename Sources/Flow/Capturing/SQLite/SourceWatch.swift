@@ -3,7 +3,7 @@ import Glibc
 import SystemKit
 
 /// Waits until an SQLite file may have new changes. A write event comes before the commit is readable, so the file is
-/// checked several times, with growing pauses. It is also checked every second.
+/// then checked several times. Without an event, the file is checked every second.
 struct SourceWatch {
   private static let ladderMicroseconds = [0, 100, 150, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000]
   private static let slowMilliseconds: Int32 = 1000

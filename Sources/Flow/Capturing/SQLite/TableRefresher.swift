@@ -38,8 +38,8 @@ struct TableRefresher {
     return state
   }
 
-  /// Returns the number of rows in a chunk. It is larger without a suitable index, because each chunk then sorts the
-  /// whole table.
+  /// Returns the number of rows in a chunk. Without a suitable index the number is larger, because each chunk then
+  /// sorts the whole table.
   private func rows(of schema: TableSchema, _ source: Database) -> Int {
     let isSorted = schema.key.contains { schema.columns[$0].affinity != "INTEGER" }
     return isSorted && source.binaryCollation != Database.binary ? max(chunkRows, Self.sortedRowsMin) : chunkRows
@@ -57,8 +57,8 @@ struct TableRefresher {
     { return 0 }
   }
 
-  /// Appends the start record of a copy of only some rows. It must come before later changes, which may depend on these
-  /// rows.
+  /// Appends the start record of a copy of only some rows. The record must come before later changes, which may depend
+  /// on these rows.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(

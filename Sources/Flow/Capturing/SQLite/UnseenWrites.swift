@@ -3,7 +3,7 @@ import SQLiteKit
 import SystemKit
 
 /// Finds writes to captured tables that left no journal row, such as incremental blob I/O or writes with triggers
-/// switched off. It compares digests of the tables while capture is idle.
+/// switched off. While capture is idle, digests of the tables are compared.
 struct UnseenWrites {
   /// The largest file for which digests are computed, in bytes. With a rollback journal, readers block commits, so the
   /// limit is smaller.

@@ -4,8 +4,8 @@ import Mapping
 import SystemKit
 import Trails
 
-/// Finds out from the trail whether a differing row is in flight. It reads the row at the source, then at the target,
-/// and applies the changes that the trail has between both reads.
+/// Finds out from the trail whether a differing row is in flight. The row is read at the source, then at the target,
+/// and the changes in the trail between both reads are applied.
 struct SettlingByTrail: Settling {
   private static let roundsMax = 5
   private static let patienceMilliseconds: Int64 = 20_000

@@ -11,8 +11,8 @@ import PostgresKit
 ///     slot.noteSynced(now: now)                                        // the trail is durable
 ///     let (received, flushed) = slot.report(now: now)                  // goes to the server
 struct SlotProgress {
-  /// The highest amount of processed log that the server keeps for the slot, in bytes, before capture records its
-  /// position.
+  /// The amount of processed log, in bytes, above which capture records its position so that the server can delete that
+  /// log.
   private static let distanceBytesMax: UInt64 = 16 << 20
   private static let recordMilliseconds: Int64 = 10_000
   /// The shortest time between two transactions of the trail that contain only applied notes, ms.
@@ -32,11 +32,11 @@ struct SlotProgress {
   /// The LSN after the last transaction that the server sent.
   private var passed = LSN(0)
   private(set) var confirmed = LSN(0)
-  /// The transaction that the server must send before any newer one; nil if there is none. Another one shows that the
-  /// server has another history.
+  /// The transaction that the server must send before any newer one; nil if there is none. Another transaction shows
+  /// that the server has another history.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream, µs since 1970. It is the clock of transactions that capture itself adds to
-  /// the trail.
+  /// The latest commit time in the stream, µs since 1970. Capture uses this clock for transactions that it adds to the
+  /// trail itself.
   private(set) var streamTime: Int64 = 0
   private var unsyncedCount = 0
   private var committedAt: Int64 = 0
@@ -158,7 +158,7 @@ struct SlotProgress {
 
   func isSyncDue(now: Int64) -> Bool { hasUnsynced && now - syncedAt > Self.syncMilliseconds }
 
-  /// The time to wait for another message before a sync of the trail, ms. It is 0 after a single commit.
+  /// The time to wait for another message before a sync of the trail, ms; 0 after a single commit.
   var syncDelayMilliseconds: Int32 {
     unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }

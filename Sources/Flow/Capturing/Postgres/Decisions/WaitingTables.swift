@@ -33,7 +33,7 @@ struct WaitingTables {
     for cause in cause.map({ [$0] }) ?? Cause.allCases { waits[cause]?[relation] = nil }
   }
 
-  /// The highest number of suspended tables in the status. Any role that can create tables could add more.
+  /// The highest number of suspended tables in the status, because any role that can create tables can add more.
   static let shownMax = 100
 
   var all: [TableWait] {
