@@ -15,8 +15,8 @@ package struct WaitingRows {
     package let row: ConflictRow
     /// The time at which the row began to wait, in µs since 1970 UTC; nil if an older version of Cairn stored the row.
     package let since: Int64?
-    /// The rows that hold the unique values. Empty if the values are free again, or if the unique index has an
-    /// expression or a WHERE clause.
+    /// The rows that hold the unique values for which this row waits. Empty if the values are free again, or if the
+    /// unique index is on an expression or has a WHERE clause.
     package let holders: [Holder]
   }
 

@@ -19,7 +19,7 @@ package struct ComparedTable: Sendable {
   package let columns: [CanonicalColumn]
   /// The indexes of the key columns among the compared columns; empty if all columns identify a row.
   package let key: [Int]
-  /// Whether the key may contain NULL. All columns identify a row with NULL in its key.
+  /// Whether the key may contain NULL. A row with NULL in its key is identified by all columns.
   package let isNullable: Bool
   package var order: Order
   /// Whether equal values have the same bytes in both databases, in all compared columns.

@@ -28,7 +28,7 @@ protocol RowReader: AnyObject {
   /// - Parameter body: Gets the values as stored, and in SQLite the index of the key.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
-  /// Counts the rows that all their values identify: rows with NULL in the key, or all rows of a table without a key.
+  /// Counts the rows that are identified by all their values: with NULL in the key, or in a table without a key.
   func count(_ table: ComparedTable, into counts: RowCounts) throws
 }
 

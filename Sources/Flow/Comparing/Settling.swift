@@ -29,7 +29,7 @@ struct Settlement {
 protocol Settling {
   /// Reads the rows with these keys again, and returns the differences.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Reads rows that all their values identify again.
+  /// Reads again the rows that are identified by all their values.
   ///
   /// - Parameter whole: The hashes of the rows, in ascending order.
   /// - Parameter report: Is called with all results of some hashes.

@@ -4,7 +4,7 @@ import PostgresKit
 /// A message about a schema change, which one of the ``SchemaTriggers`` wrote into the stream.
 struct SchemaMessage {
   enum Event {
-    /// The shape of a table at the end of the command.
+    /// The shape of a table at the end of the command that changed it.
     case shape(PostgresTable)
     case dropped
     /// Rows of a table are about to be rewritten, for these reasons: bits of `pg_event_trigger_table_rewrite_reason()`.

@@ -28,7 +28,7 @@ protocol ChangeSource: AnyObject {
   func look() throws -> Found<Look>
   /// Writes all changes of one reading to the trail. Throws ``CaptureStopped`` if `stop` is set meanwhile.
   func write(_ look: Look, stop: StopSignal) throws
-  /// Ends one reading after its changes are durable in the trail. The source may forget them.
+  /// Ends one reading after its changes are durable in the trail, so that the source may forget these changes.
   func finish(_ look: Look) throws
   /// Releases one reading of the file, whether it succeeded or failed.
   func endLook()
