@@ -22,7 +22,6 @@ package struct CompareEnds: Sendable {
     (self.source, self.target, self.seed) = (source, target, seed)
   }
 
-  /// Returns a reader of the source or the target for the calling thread.
   func reader(_ side: CanonicalColumn.Side) throws -> any RowReader {
     switch side == .source ? source : target {
     case .sqlite(let path):

@@ -100,7 +100,6 @@ package struct TableEnd: Sendable {
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
   /// Returns the quoted name of the compared column with this index.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
-  /// Returns the SQL of a compared column of an SQLite table, with its collation.
   func collated(_ place: Int) -> String {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")

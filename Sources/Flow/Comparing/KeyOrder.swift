@@ -73,7 +73,6 @@ struct KeyOrder {
     ["", "BINARY"].contains(column.collation.asciiUppercased)
   }
 
-  /// Returns whether a collation is built into SQLite, so that its order is known.
   private static func isBuiltIn(_ collation: String) -> Bool {
     ["", "BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased)
   }

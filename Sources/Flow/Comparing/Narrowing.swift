@@ -3,7 +3,6 @@ import Changes
 /// Finds the differing rows of one range or of some groups, by hashes of keys and of whole rows. The caller adds all
 /// rows of the source first, then those of the target.
 struct Narrowing: ~Copyable {
-  /// The memory for one row, without its key, in bytes.
   static let rowBytes = 64
 
   private struct Entry {
@@ -18,7 +17,6 @@ struct Narrowing: ~Copyable {
   }
 
   private static let reservedMax = 1 << 18
-  /// The maximum memory for hashes and keys, in bytes.
   private static let bytesMax = 64 << 20
 
   private let isUnique: Bool

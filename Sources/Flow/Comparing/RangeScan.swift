@@ -11,7 +11,6 @@ struct KeyRange: Sendable {
   let rowsBefore: Int
 }
 
-/// The number of rows that one statement reads in about 250 ms.
 private struct ReadPace {
   private static let millisecondsGoal: Int64 = 250
   private static let rowsMax = 50_000

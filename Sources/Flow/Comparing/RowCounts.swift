@@ -2,7 +2,6 @@ import Changes
 
 /// Counts equal rows by the hash of all their values, and keeps one row for each hash.
 final class RowCounts {
-  /// The memory of one hash and its count, in bytes.
   static let hashBytes = 24
 
   let hashes: [UInt64]
@@ -47,7 +46,6 @@ final class RowCounts {
     index(hash).flatMap { rows.values(at: places[$0]) }
   }
 
-  /// Frees the kept rows, but not the counts.
   func forgetRows() {
     places = Array(repeating: -1, count: hashes.count)
     rows = ByteWriter()

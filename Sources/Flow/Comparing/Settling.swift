@@ -17,7 +17,6 @@ struct Settlement {
     unproven += other.unproven
   }
 
-  /// Moves all differences to ``unproven``, because the rows may be in flight.
   mutating func doubt() {
     inFlight += differences.reduce(0) { $0 + $1.times }
     unproven += differences
@@ -52,7 +51,6 @@ final class SettlingByLooks: Settling {
 
   init(stop: StopSignal, proves: Bool) { (self.stop, self.proves) = (stop, proves) }
 
-  /// Calls `body` until it returns false, with pauses between the calls.
   private func looks(_ body: () throws -> Bool) rethrows {
     guard try body() else { return }
     for pause in waited < Self.patienceMilliseconds ? Self.pausesMilliseconds : Self.shortMilliseconds {

@@ -8,10 +8,8 @@ import SystemKit
 final class TableComparison {
   /// The number of differing rows that are read again together. A smaller number is read again after one second.
   private static let batchRows = 4000
-  /// The memory for one differing row without its values, in bytes.
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
-  /// The memory for hashes and keys of rows in differing groups, in bytes.
   private static let bytesInMemory = 12 << 20
   /// The memory for differing rows without a key, in bytes. One read of the table examines all of them.
   private static let wholeBytes = 16 << 20

@@ -8,7 +8,6 @@ final class PumpLink {
   private static let version: Int64 = 1
   /// The longest time for which a request lets the peer wait, in seconds.
   static let waitSeconds = IdleWait.longest
-  /// The time that an answer may take beyond the requested wait, in seconds.
   private static let answerSeconds = 10
 
   let client: HTTPClient
@@ -31,7 +30,6 @@ final class PumpLink {
       stop: stop)
   }
 
-  /// Returns the state of the trail at the peer; nil if the peer does not have it.
   func report(_ trail: TrailName) throws -> TrailReport? {
     let reply = try perform("GET", "/cairn/1/trails/\(trail)")
     if reply.status == 404 {
@@ -59,7 +57,6 @@ final class PumpLink {
       hint: "bring both to the same version of Cairn; Cairn tries again by itself", remedy: .retry)
   }
 
-  /// Returns the state of each trail that this node may pull from the peer.
   func trails() throws -> [TrailReport] {
     let reply = try perform("GET", "/cairn/1/trails")
     if reply.status == 404 { try checkVersion() }
@@ -123,7 +120,6 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply) }
   }
 
-  /// Sends all requests of this node for copies of a trail's tables to the peer.
   func ask(_ requests: [CopyRequest], _ trail: TrailName) throws {
     let body = JSONObject([("requests", .list(requests.map { .object($0.json) }))]).line
     let reply = try Array(body.utf8).withUnsafeBytes { bytes in

@@ -12,7 +12,6 @@ package struct CopyRequest: Hashable, Sendable {
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 
   private static let idBytesMax = 64
-  /// The maximum number of requests that are accepted for one trail.
   static let countMax = 256
   private static let tableBytesMax = 64 << 10
 

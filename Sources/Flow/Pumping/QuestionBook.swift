@@ -20,7 +20,6 @@ package final class QuestionBook: Sendable {
   /// The maximum number of open questions of one asker.
   private static let ofAskerMax = 8
   private static let entriesMax = 256
-  /// The time within which a pump or a peer must fetch a question, in milliseconds.
   private let takenMilliseconds: Int64
   private let answeredMilliseconds: Int64
 

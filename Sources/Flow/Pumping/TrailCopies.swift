@@ -6,7 +6,6 @@ import Trails
 /// The copies of other nodes' trails that this process writes. All transfers and peers share one open copy of each
 /// trail.
 package final class TrailCopies: Sendable {
-  /// One open copy of a trail, for the thread that holds the lock.
   private final class Slot: @unchecked Sendable {
     let lock = Mutex<Void>(())
     var copy: TrailCopy?
@@ -76,7 +75,6 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Closes the copies that have not been used for the longest time.
   private func closeIdle() {
     let surplus = slots.withLock { slots -> [Slot] in
       guard slots.count > Self.openMax else { return [] }

@@ -6,7 +6,6 @@ import Trails
 /// Fetches one trail from one peer, and appends it to this node's copy.
 final class TrailPull: TrailTransfer {
   private static let askAgainMilliseconds: Int64 = 60_000
-  /// The shortest time between two reports of progress to the sender, in milliseconds.
   private static let tellMilliseconds: Int64 = 5_000
 
   let gauge: TransferGauge
@@ -155,7 +154,6 @@ final class TrailPull: TrailTransfer {
   }
 }
 
-/// Checks fetched bytes, and writes them to a copy of a trail.
 private final class Intake {
   private let trail: TrailName
   private let id: TrailID
@@ -185,7 +183,6 @@ private final class Intake {
     }
   }
 
-  /// Waits until the received bytes are processed, and returns whether the copy got any.
   func hasTaken() -> Bool {
     try? handover.settle()
     return feed != nil

@@ -8,7 +8,6 @@ import Trails
 final class TrailPush: TrailTransfer {
   /// The size of a request body while many bytes are still to be sent. A larger block is sent alone.
   private static let bodyBytes = 8 << 20
-  /// The largest request body that is sent in one packet with its header, in bytes.
   private static let smallBytes = 32 << 10
 
   let gauge: TransferGauge

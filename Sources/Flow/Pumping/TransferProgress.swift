@@ -8,9 +8,7 @@ package struct TransferProgress: Sendable {
   package enum State: String, Sendable {
     case starting
     case moving
-    /// The receiving node has the whole trail.
     case waiting
-    /// The last attempt failed, and the transfer will try again.
     case retrying
     /// The transfer stopped after an error, and needs an operator.
     case stopped

@@ -4,7 +4,6 @@ import Synchronization
 
 /// Checks and unpacks blocks, one after the other, into the same memory.
 final class BlockOpener {
-  /// The highest memory that is kept between blocks, in bytes.
   static let usualBytes = BlockMemory.usualBytes
   /// The largest allowed ratio of a block's content to its stored bytes. zstd makes at most 128 KiB from four bytes.
   private static let ratioMax = 1 << 15

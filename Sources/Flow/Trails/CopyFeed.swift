@@ -8,11 +8,9 @@ package final class CopyFeed {
   package private(set) var place: TrailPlace
   /// The present end of the copy, if the first bytes begin the copy again at a later segment; else nil.
   private var restartsBehind: TrailPlace?
-  /// The bytes of a header or block that is not yet whole.
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
   private let memory = BlockMemory.shared
-  /// The memory reserved in ``BlockMemory`` for the block in `rest`, in bytes.
   private var claimed = 0
   /// Whether the feed has added a whole block to the copy.
   package private(set) var hasBlock = false

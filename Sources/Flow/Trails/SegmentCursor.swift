@@ -34,7 +34,6 @@ final class SegmentCursor {
   private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
   private var hashedCount = 0
   private var isHashed = true
-  /// The chain hash after the last block that was read to its end.
   private var chain: ChainHash
   private var knownCommitChain: ChainHash?
 

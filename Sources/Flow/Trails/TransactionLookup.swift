@@ -6,14 +6,12 @@ import SystemKit
 /// later reads need only some blocks. One thread uses a lookup.
 package final class TransactionLookup {
   private struct Segment {
-    /// The offsets of each block, in the unpacked content and in the file.
     var blocks: [(content: UInt64, file: UInt64)] = []
     var schemas: [UInt64: TableSchema] = [:]
     /// The memory for `schemas`; see ``TableSchema/memoryBytes``.
     var schemaBytes = 0
     /// The offset after the last block in the segment's unpacked content.
     var end: UInt64 = 0
-    /// The reader that continues in this segment; nil if the segment is finished.
     var cursor: SegmentCursor?
     var use = 0
   }

@@ -3,7 +3,6 @@ import Changes
 /// The row versions of a version window, in memory. A version takes 24 bytes, a transaction 56, and a row 12 to 24.
 /// Arrays linked by indexes avoid an allocation for each version.
 struct MemoryStore {
-  /// One version, linked to the next one of its row and to the next one of its transaction.
   private struct Slot {
     var row: UInt64
     var transaction: Int32
@@ -18,7 +17,6 @@ struct MemoryStore {
     var count: Int32
   }
 
-  /// An entry of the hash table: the first version of one row.
   private struct Bucket {
     var slot = MemoryStore.none
     /// A part of the row's name, compared first because it is in the entry itself.
@@ -46,9 +44,7 @@ struct MemoryStore {
   private static let none: Int32 = -1
 
   private(set) var count = 0
-  /// The number of versions of each trail, by the trail's index.
   private var counts: [Int] = []
-  /// The hash table with linear probing, by row name.
   private var buckets: [Bucket] = []
   private var rowCount = 0
   private var slots: [Slot] = []
@@ -109,7 +105,6 @@ struct MemoryStore {
     }
   }
 
-  /// Calls `body` with every version in the store, in no particular order.
   func forEach(_ body: (_ row: UInt64, WindowEntry) throws -> Void) rethrows {
     for bucket in buckets where bucket.slot != Self.none {
       let row = slots[Int(bucket.slot)].row
@@ -248,7 +243,6 @@ struct MemoryStore {
 
   private func first(of row: UInt64) -> Int32 { buckets.isEmpty ? Self.none : buckets[bucket(of: row)].slot }
 
-  /// Returns the index of a row's entry in the hash table, or of the free entry for it.
   private func bucket(of row: UInt64) -> Int {
     let (mask, tag) = (buckets.count - 1, Bucket.tag(of: row))
     var at = Int(tag) & mask
@@ -304,7 +298,6 @@ struct MemoryStore {
       && transaction.entry.origin == origin
   }
 
-  /// Returns the index of a version's transaction, and adds the transaction if it is new.
   private mutating func place(of entry: WindowEntry) -> Int32 {
     while orders.count <= entry.origin { orders.append(Order()) }
     // Transactions arrive in order, except for those of a table that was suspended.

@@ -11,7 +11,6 @@ struct PlainNumber {
   /// The longest text that is read as a number, in bytes.
   private static let digitsMax = 20_000
 
-  /// Parses a number; nil if the text is not exactly one number.
   init?(_ text: UnsafeRawBufferPointer) {
     guard let first = text.first, first <= UInt8(ascii: "9"), text.count <= Self.digitsMax else {
       return nil

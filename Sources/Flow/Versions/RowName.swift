@@ -114,7 +114,6 @@ extension Value {
     return RowName(table: "", key: [self]) == RowName(table: "", key: [other])
   }
 
-  /// Whether the value is a text that is hashed by its meaning, such as a number.
   fileprivate var isLooseKey: Bool {
     guard case .text(let bytes) = self else { return false }
     return bytes.withUnsafeBytes(RowNaming.isLoose)
@@ -168,7 +167,6 @@ package struct RowNaming: Sendable {
       || text.count == 1 && (text[0] == UInt8(ascii: "t") || text[0] == UInt8(ascii: "f"))
   }
 
-  /// Decodes PostgreSQL's hex format, `\x` and two digits for each byte; nil for other texts.
   private static func blob(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
     guard text.count >= 2, text.count % 2 == 0, text[0] == UInt8(ascii: "\\"),
       text[1] == UInt8(ascii: "x")
@@ -234,7 +232,6 @@ package struct RowNaming: Sendable {
     mix(rest, tag: tag)
   }
 
-  /// Mixes a word into the hash, as in wyhash.
   private mutating func mix(_ word: UInt64, tag: Tag) {
     let a = state ^ 0xa076_1d64_78bd_642f
     let b = (word &+ tag.rawValue &* 0xe703_7ed1_a0b4_28db) ^ 0x8ebc_6af0_9c88_c6e3

@@ -116,10 +116,8 @@ final class SpillStore {
         offset: UInt64(bitPattern: statement.integer(4))))
   }
 
-  /// Returns an unsigned number as a signed one, because SQLite has no unsigned integers.
   private static func stored(_ value: UInt64) -> Int64 { Int64(bitPattern: value) }
 
-  /// Runs `body`, and names the temporary file in an SQLite error.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
       throw CairnError(

@@ -124,7 +124,6 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the content of a signed message; logs any other message and returns nil.
   private func authentic(
     _ message: UnsafeRawBufferPointer, _ prefix: String, _ place: MessageKey.Place
   ) throws -> UnsafeRawBufferPointer? {

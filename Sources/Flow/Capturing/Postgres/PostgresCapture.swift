@@ -138,7 +138,6 @@ package final class PostgresCapture {
     case isToGoOn
   }
 
-  /// Processes messages until the connection ends, and returns whether the run ends too.
   private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
     session.source.connection.interrupt = stop.descriptor
     session.replication.interrupt = stop.descriptor

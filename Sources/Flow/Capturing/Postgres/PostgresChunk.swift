@@ -25,7 +25,6 @@ struct PostgresChunk {
   let table: PostgresRegistry.Table
   let part: Part
   let snapshot: PostgresSnapshot
-  /// The table as the chunk's snapshot shows it; nil if it did not exist then.
   let stored: StoredTable?
   /// The LSN before which all transactions that the snapshot shows were committed.
   let end: LSN
@@ -105,7 +104,6 @@ struct PostgresCopier {
 
   func close() { connection.rollback() }
 
-  /// Returns the planner's estimate of the number of a table's rows.
   func estimate(_ table: PostgresRegistry.Table) throws -> UInt64 {
     let rows = try connection.first(
       "SELECT greatest(sum(c.reltuples), 0)::bigint FROM pg_class AS c WHERE c.oid = $1::oid OR c.oid IN (SELECT relid FROM pg_partition_tree($1::oid::regclass) WHERE isleaf)",

@@ -10,7 +10,6 @@ struct PostgresPosition: Equatable {
     /// The key of the last row that chunks in the trail have covered; nil before the first chunk.
     @ByBytes var cursor: [String]? = nil
     var isDone: Bool
-    /// Whether rows that updates moved must still be read again.
     var wantsRows = false
   }
   struct Transaction: Equatable {

@@ -5,11 +5,9 @@ import Trails
 
 /// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides.
 final class PostgresRefresher {
-  /// The pause before another attempt to read a table that changed meanwhile, ms.
   private static let retryMilliseconds: Int64 = 300
   /// The pause before another snapshot if the last one did not show all transactions that the copy needs, ms.
   private static let snapshotMilliseconds: Int64 = 200
-  /// The pause before another attempt to read a table that capture's role may not read, ms.
   private static let unreadableMilliseconds: Int64 = 5000
 
   private let session: CaptureSession
@@ -22,7 +20,6 @@ final class PostgresRefresher {
 
   var isReading: Bool { !place.isEmpty }
 
-  /// Drops the chunk that is being read, and its snapshot; the connection stays open.
   func dropChunk() {
     copier?.close()
     place.drop()
@@ -272,7 +269,6 @@ final class PostgresRefresher {
     try beginRows(of: table, count: message.keys.count)
   }
 
-  /// Writes a start record for each requested table copy that has not begun.
   func beginAwaitedCopies() throws {
     let tables = session.refreshes.awaited(session.tables)
     guard !tables.isEmpty else { return }

@@ -103,7 +103,6 @@ struct RequestsFile {
 struct RequestMessage: Equatable {
   private static let version: UInt8 = 1
 
-  /// The name of the slot whose capture answers the request.
   @ByBytes var slot: String
   @ByBytes var namespace: String
   @ByBytes var table: String

@@ -214,7 +214,6 @@ extension PostgresSource {
 
   struct Publication {
     var tables: Set<UInt32>
-    /// The published tables of which some rows or columns are left out.
     var narrowed: Set<UInt32>
     /// Whether the publication has every kind of change, and names the root table in changes of partitions.
     var isWhole: Bool

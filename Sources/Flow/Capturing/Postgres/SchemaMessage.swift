@@ -9,7 +9,6 @@ struct SchemaMessage {
     case dropped
     /// Rows of a table are about to be rewritten, for these reasons: bits of `pg_event_trigger_table_rewrite_reason()`.
     case rewritten(Int)
-    /// The table was removed from this publication.
     case unpublished(String)
     /// An object that Cairn does not replicate was created.
     case made(kind: String, name: String)

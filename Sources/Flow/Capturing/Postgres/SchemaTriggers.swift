@@ -57,7 +57,6 @@ struct SchemaTriggers {
 
   private static let earlierNames = ["ddl_document", "ddl_write", "ddl_users", "ddl_shape"]
 
-  /// Removes the triggers and their schema `cairn_ddl`; returns false if there were none.
   func remove() throws -> Bool {
     let there = try connection.query("SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_'")
     let hasSchema = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) != nil

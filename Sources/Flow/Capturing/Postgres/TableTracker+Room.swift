@@ -6,7 +6,6 @@ import Trails
 /// table definitions.
 struct DefinitionRoom {
   private(set) var isUsedUp = false
-  /// The new tables that were left out, and must be copied.
   private(set) var passedOver: Set<UInt32> = []
 
   /// Returns whether definitions fit into the room that is left, both in bytes. After one that did not fit, none does.

@@ -59,7 +59,6 @@ final class CaptureLoop<Source: ChangeSource> {
     }
   }
 
-  /// Reports that another program holds the file's lock for longer than the busy timeout, and waits.
   private func waitForLock(_ error: SQLiteError) {
     source.release()
     if !isWaitingForLock { progress.tell("another program holds a lock on \(path) (\(error.message)): waiting for it") }
@@ -68,7 +67,6 @@ final class CaptureLoop<Source: ChangeSource> {
     Pulse.beat()
   }
 
-  /// Checks the file for changes several times after a write event, with growing pauses.
   private func lookUntilFound(_ watch: inout SourceWatch, _ stop: StopSignal) throws {
     // Readers of other programs make events too; these must not prevent work that is left for a pause.
     let limit = Clock.monotonicMilliseconds + 100

@@ -46,7 +46,6 @@ struct CaptureTriggers {
   private var columns: [String] { table.schema.columns.map(\.name.quotedName) }
   private var rowid: String { table.rowidColumn.map { columns[$0] } ?? table.rowidName ?? "rowid" }
   private var carriesRowid: Bool { Self.carriesRowid(table.schema) }
-  /// Whether the rowid is the table's only unique key.
   private var isRowidOnly: Bool {
     table.uniqueKeys.isEmpty && !table.schema.flags.contains(.withoutRowid)
   }

@@ -16,7 +16,6 @@ enum EarlyRows {
     return try source.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
   }
 
-  /// Returns whether a table got this shape, with added columns, during the reading.
   private static func isAdded(_ layout: Layout, in look: SourcePosition.Look) -> Bool {
     layout.isPartial && !layout.isExact && look.from < layout.since && layout.since <= look.through
   }

@@ -121,7 +121,6 @@ package struct Journal {
     for note in try applied(clock) { try notes.write(note) }
   }
 
-  /// Returns the estimated bytes of a journal row; 0 without an estimate.
   func rowBytes() throws -> Int64 {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
@@ -141,7 +140,6 @@ package struct Journal {
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
-  /// Removes Cairn's tables and triggers for capture; those of an apply stay.
   func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
   private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {

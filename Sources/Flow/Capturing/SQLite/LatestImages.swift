@@ -21,7 +21,6 @@ struct LatestImages {
 
   func image(_ key: Int) -> [UInt8]? { images.isEmpty ? nil : images[key] }
 
-  /// Removes and returns the last values of a row; nil if there are none.
   mutating func take(_ key: Int) -> [UInt8]? { images.isEmpty ? nil : images.removeValue(forKey: key) }
 
   mutating func removeAll() {

@@ -49,7 +49,6 @@ struct RequestedRows {
     }
   }
 
-  /// Returns the present layout of the table that had an earlier layout; nil if there is none.
   static func successor(of layout: Layout, _ layouts: [Int64: Layout]) -> Layout? {
     var current = layout
     while current.ended != nil {

@@ -61,7 +61,6 @@ final class StatementFeed {
       hint: "run 'cairn detach' on the source and replicate again")
   }
 
-  /// Returns whether an application's statement begins before journal row `seq`.
   func hasStatement(at seq: Int64) throws -> Bool {
     while openThrough == nil, let (packSeq, row) = pack {
       // After the journal row that lists a statement, no change belongs to the statement any more.
@@ -71,7 +70,6 @@ final class StatementFeed {
     return false
   }
 
-  /// Appends the statements that begin before journal row `seq` to the trail.
   func beginStatements(
     at seq: Int64, _ layouts: [Int64: Layout], _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
@@ -98,7 +96,6 @@ final class StatementFeed {
     }
   }
 
-  /// Ends the open statement if `seq` was its last journal row.
   func endStatement(
     behind seq: Int64, _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {

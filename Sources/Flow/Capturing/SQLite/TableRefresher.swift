@@ -50,7 +50,6 @@ struct TableRefresher {
     return sent
   }
 
-  /// Returns the number of rows of a table for display; 0 if SQLite lacks a collation for it.
   private static func count(_ table: String, _ source: Database) throws -> Int64 {
     do { return try source.integer("SELECT count(*) FROM \(table.quotedName)") ?? 0 } catch let error as SQLiteError
       where error.primary == 1
@@ -138,7 +137,6 @@ struct TableRefresher {
     state.isDone = through == nil
   }
 
-  /// Returns a function that makes the values of a whole row from its key; other columns are nil.
   private func spread(_ schema: TableSchema) -> ([Value]) -> [Value?] {
     { key in
       var image: [Value?] = schema.columns.map { _ in nil }

@@ -10,7 +10,6 @@ final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
     let begun: Int64
-    /// The journal row after which this reading begins to write to the trail.
     fileprivate let from: Int64
     fileprivate let through: Int64
     /// The last journal row in the snapshot.
@@ -23,7 +22,6 @@ final class TriggerSource: ChangeSource {
   private static let notesMilliseconds: Int64 = 1000
   /// The shortest time between two updates of the last captured row in the source, under load, ms.
   private static let markMilliseconds: Int64 = 5000
-  /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
 
   private let path: String
@@ -44,7 +42,6 @@ final class TriggerSource: ChangeSource {
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
-  /// Whether the journal had dropped rows that the trail lacks, at the start of the run.
   private var hasLostRows = false
   private var unseenWrites = UnseenWrites()
   /// Whether capture holds the lock that keeps two-way applies from writing.
@@ -326,7 +323,6 @@ final class TriggerSource: ChangeSource {
 
   func end() throws { try markSource(waitMilliseconds: 2000) }
 
-  /// Throws `source-went-back` if an application dropped Cairn's tables.
   func checkParts() throws {
     if let error = try journal.orphanedTriggers() { throw error }
     guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }
@@ -344,7 +340,6 @@ final class TriggerSource: ChangeSource {
     return try statements.lastChange.step() ? statements.lastChange.integer(0) : from
   }
 
-  /// Returns the layouts of tables that an application changed without firing triggers.
   private func findUnseenWrites(last: Int64) throws -> [Layout] {
     // A table whose capture is stopped (`unhook`) is copied after `rehook`, and may have other columns until then.
     let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
@@ -440,7 +435,6 @@ final class TriggerSource: ChangeSource {
     markedAt = Clock.monotonicMilliseconds
   }
 
-  /// Deletes at most 2,000 journal rows, which takes one or two ms.
   private func purgeSlice() throws {
     let first = try Self.scalar(statements.firstRow)
     guard first > 0, first < writer.marked.taken else { return }

@@ -25,7 +25,6 @@ final class TrailFollower {
 
   init(_ place: TrailPlace, stop: StopSignal) { (self.place, self.stop) = (place, stop) }
 
-  /// Whether a Cairn process is replicating with this state folder now.
   var isRunning: Bool {
     guard let file = try? File(place.state + "/lock", .read), let isFree = try? file.tryLock() else { return false }
     try? file.close()

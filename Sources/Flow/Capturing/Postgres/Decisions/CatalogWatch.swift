@@ -16,7 +16,6 @@ struct CatalogWatch {
   }
 
   private static let intervalMilliseconds: Int64 = 2000
-  /// The longest pause after a slow comparison of the catalog's fingerprint, ms.
   private static let restMilliseconds: Int64 = 10_000
   private(set) var isWanted = true
   /// Whether the trail has every table as the catalog shows it, on this connection.

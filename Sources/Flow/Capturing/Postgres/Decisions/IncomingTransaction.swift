@@ -107,7 +107,6 @@ struct IncomingTransaction {
     if rules.options.leavesOut(trail.map(String.init) ?? "") { open?.isLeftOut = true }
   }
 
-  /// Registers a change of rows, and returns whether the change may go into the trail.
   mutating func change() -> Bool {
     guard open?.isLeftOut == false else { return false }
     open?.isFresh = false

@@ -38,7 +38,6 @@ struct KnownTables {
     }
   }
 
-  /// Whether a published table is still to be copied.
   var hasReadable: Bool { all.contains { $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished } }
 
   /// Leaves the changes of a table out of the trail until the table is published again and a copy has begun.

@@ -9,7 +9,6 @@ struct MessageKeys {
   private let hasher: SHA256
   private var own: MessageKey?
   private var triggers: MessageKey?
-  /// The end of the server's log just before the last reading of the keys.
   private var readAt = LSN(0)
   private var reportAt: Int64 = 0
 

@@ -73,7 +73,6 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Drops the running copy if it cannot continue after a restart of capture.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -241,7 +240,6 @@ struct RefreshQueue {
     "rows of table \(name.namespace).\(name.table) were asked for, which is not captured: they are not sent"
   }
 
-  /// Returns the requested rows to read next, and drops requests that cannot be answered.
   mutating func nextRequested(_ tables: inout KnownTables, now: Int64) -> Answer {
     var answer = Answer()
     for name in requests.keys.keys.sorted(by: { ($0.namespace, $0.table) < ($1.namespace, $1.table) }) {

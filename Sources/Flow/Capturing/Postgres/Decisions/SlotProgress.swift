@@ -29,7 +29,6 @@ struct SlotProgress {
   private var recordedKnowledge: Knowledge
   /// The LSN before which every committed transaction has been processed.
   private(set) var received = LSN(0)
-  /// The LSN after the last transaction that the server sent.
   private var passed = LSN(0)
   private(set) var confirmed = LSN(0)
   /// The transaction that the server must send before any newer one; nil if there is none. Another transaction shows
