@@ -2,11 +2,8 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// The waiting rows of a two-way database: rows that are kept outside their tables until another row frees a unique
-/// value.
-///
-/// Applications committed these rows, but only Cairn's own tables hold them now. Dropping Cairn's tables would lose
-/// them.
+/// Rows of a two-way database that apply keeps outside their tables, because other rows hold their unique values. Only
+/// Cairn's own tables have these rows, so dropping those tables would lose them.
 ///
 ///     let waiting = try WaitingRows(Database(path: "shop.db", mode: .readOnly))
 ///     for row in waiting.rows { print(row.table, row.key.shown, row.holders.map(\.values.shown)) }
@@ -16,19 +13,18 @@ package struct WaitingRows {
     package let table: String
     package let key: ConflictRow
     package let row: ConflictRow
-    /// The time when the row began to wait for its unique value, in µs since 1970 UTC; nil if an older version of Cairn
-    /// stored the row.
+    /// The time at which the row began to wait, in µs since 1970 UTC; nil if an older version of Cairn stored the row.
     package let since: Int64?
-    /// The rows that have the unique values for which this row waits. Empty if these values are free again, or if the
+    /// The rows that hold the unique values for which this row waits. Empty if the values are free again, or if the
     /// unique index is on an expression or has a WHERE clause.
     package let holders: [Holder]
   }
 
-  /// A row that has the unique value for which another row waits.
+  /// A row that holds the unique value for which another row waits.
   package struct Holder {
-    /// The columns of the unique index, with the values for which another row waits.
+    /// The columns of the unique index, with the shared unique values.
     package let values: ConflictRow
-    /// The key of this row, which has the unique values.
+    /// The key of the row that holds the unique values.
     package let key: ConflictRow
   }
 
@@ -52,7 +48,7 @@ package struct WaitingRows {
     }
   }
 
-  /// Throws `constraint-failed` if a row waits for a unique value.
+  /// Throws `constraint-failed` if the database has a waiting row.
   ///
   /// - Parameter place: The name of the database in messages.
   /// - Parameter url: The address of the database, as the command line of `cairn` takes it.

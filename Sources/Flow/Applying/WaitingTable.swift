@@ -1,19 +1,15 @@
 import Changes
 
-/// A suspended table: the target cannot follow it, for example after a schema change. Its part of the trail is applied
-/// later; other tables continue.
-///
-/// This record is stored with the table's state, in the commit in which apply first skips the table's changes.
+/// The record of a suspended table, stored in the target. Apply skips the table's changes and applies them later; other
+/// tables continue.
 package struct WaitingTable: Equatable, Sendable {
   /// The table's name in the trail, as the rules of the apply change it.
   @ByBytes package var name: String
-  /// The table's own checkpoint: its part of the trail has been applied up to here, just before the first transaction
-  /// that the table lacks.
+  /// The position before the first transaction that the table lacks.
   package var checkpoint: Checkpoint
   /// The number of the last transaction before ``checkpoint``.
   package var number: UInt64
-  /// The error code of the reason for the suspension. `message` names the schema change, and `hint` has the statements
-  /// for an operator.
+  /// The error code of the reason for the suspension.
   package var code: ErrorCode
   @ByBytes package var message: String
   @ByBytes package var hint: String
@@ -23,15 +19,14 @@ package struct WaitingTable: Equatable, Sendable {
     (self.code, self.message, self.hint) = (code, message, hint)
   }
 
-  /// Returns whether the table is already suspended with this error: the same code, message and hint.
   func isSuspended(by error: CairnError) -> Bool {
     CairnError(code, message, hint: hint).isReported(as: error)
   }
 
-  /// The most tables of one trail that may be suspended at the same time. Each of them is retried separately.
+  /// The highest number of suspended tables of one trail.
   package static let countMax = 1000
 
-  /// Throws `schema-stopped` if the trail has ``countMax`` suspended tables already. Apply then stops.
+  /// Throws `schema-stopped` if the trail has ``countMax`` suspended tables already.
   ///
   /// - Parameter error: The reason why one more table would be suspended.
   package static func checkCount(_ count: Int, of trail: TrailName, _ error: CairnError) throws {
@@ -42,8 +37,7 @@ package struct WaitingTable: Equatable, Sendable {
       context: error.context)
   }
 
-  /// Returns the error at the end of a run that has applied everything except suspended tables; nil if no table is
-  /// suspended.
+  /// Returns the error that lists the suspended tables; nil if no table is suspended.
   package static func error(_ tables: [WaitingTable]) -> CairnError? {
     guard let first = tables.first else { return nil }
     let names = tables.map(\.name)
@@ -56,15 +50,14 @@ package struct WaitingTable: Equatable, Sendable {
   }
 }
 
-/// A suspended table: its names, and whether a copy can replace the changes that it missed.
+/// The names of a suspended table, and whether a refresh can replace the changes that the table missed.
 package struct HeldTable: Equatable, Sendable {
   /// The table's name in the trail, as the rules of the apply changed it when the table was suspended.
   @ByBytes package var name: String
-  /// The table's present name in the target database. If the source has renamed the table since the suspension, this is
-  /// still the old name.
+  /// The table's present name in the target database.
   @ByBytes package var place: String
-  /// Whether a copy can replace the changes that the table missed. False for a history (`mode = "history"`), after a
-  /// drop of the table, and if another table now has this table's name.
+  /// Whether a refresh can replace the changes that the table missed. False for a history, after a drop of the table,
+  /// and if its name now belongs to another table.
   package var isReplaceable: Bool
   /// Whether the source has renamed the table since the table was suspended.
   package var isRenamed: Bool

@@ -1,7 +1,7 @@
 import Changes
 import Synchronization
 
-/// A suspended table, with the reason and what the operator should do. All other tables are captured meanwhile.
+/// A suspended table, with the reason and what the operator should do.
 package struct TableWait: Equatable, Sendable {
   /// The name of the table for messages.
   @ByBytes package var table: String
@@ -10,14 +10,14 @@ package struct TableWait: Equatable, Sendable {
   @ByBytes package var hint: String
 }
 
-/// The progress of a running capture, for status and display; other threads read it.
+/// The progress of a running capture, for status and display. Other threads may read it.
 package final class CaptureProgress: Sendable {
   package struct Snapshot: Sendable {
     package var tablesToCopy = 0
     /// The suspended tables, sorted by name.
     package var waits: [TableWait] = []
-    /// The table that is being copied: its name, the number of rows sent, and the estimated number of its rows; nil if
-    /// no copy is running.
+    /// The table of the running refresh, the number of rows sent, and the estimated number of all rows; nil without a
+    /// refresh.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var rowsCopied: UInt64 = 0
     package var changes: UInt64 = 0
@@ -25,16 +25,14 @@ package final class CaptureProgress: Sendable {
     /// The sequence number of the last row of the SQLite journal that is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
-    /// The number of logical messages that were refused since the start: they have a prefix of Cairn, but no valid
-    /// signature.
+    /// The number of logical messages with Cairn's prefix but without a valid signature, since the start.
     package var refusedMessages: UInt64 = 0
     /// The durable end of the trail into which capture writes.
     package var position = Position.start
     /// The commit time of the last source transaction that is durable in the trail, µs since 1970 UTC. For SQLite,
     /// which does not record commit times: the time at which the transaction was read.
     package var lastCommitTime: Int64 = 0
-    /// The time from the last commit at the source until it was durable in the trail, µs. `lags` has the histogram of
-    /// all such times.
+    /// The time from the last commit at the source until the trail had it durably, µs.
     package var lagMicroseconds: Int64 = 0
     package var lags = LatencyHistogram()
     /// Whether the PostgreSQL server is unreachable, so that capture waits for it.
@@ -43,7 +41,7 @@ package final class CaptureProgress: Sendable {
   private let state = Mutex(Snapshot())
   private let sink: @Sendable (Notice) -> Void
 
-  /// A message for the operator that is shown once and is no error.
+  /// A message for the operator that is not an error.
   package struct Notice: Sendable {
     package let text: String
     package init(_ text: String) { self.text = text }
@@ -52,12 +50,13 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// Stores the progress of a capture that runs in another process. `isCaughtUp`: whether the trail has all changes and
-  /// copies.
+  /// Stores the progress of a capture that runs in another process.
+  ///
+  /// - Parameter isCaughtUp: Whether the trail has all changes and copies.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }
-  /// Stores that the trail is durable up to `position`, and publishes the lag.
+  /// Stores the durable end of the trail, and publishes the lag.
   ///
   /// - Parameter last: The commit time of the last source transaction in the trail, µs since 1970, and the µs since
   ///   that commit; nil if there is no such transaction.
@@ -70,7 +69,7 @@ package final class CaptureProgress: Sendable {
       $0.lags.add(microseconds: last.microsecondsAgo)
     }
   }
-  /// Forgets the state of the connection and of the journal, because a new run begins.
+  /// Resets the state of the connection and of the journal, because a new run begins.
   package func forgetConnection() { update { ($0.isReconnecting, $0.taken) = (false, 0) } }
   package func tell(_ text: String) { sink(Notice(text)) }
 }

@@ -1,15 +1,17 @@
 import Changes
 import PostgresKit
 
-/// The place in the source up to which a trail has all changes, from the progress record at the end of a transaction.
+/// The place in the source up to which a trail has all changes, from a progress record.
 package enum SourceReach: Equatable, Sendable {
-  /// The last row of an SQLite source's journal that the trail has. The trail also has all earlier rows.
+  /// The last journal row of an SQLite source that the trail has.
   case journal(Int64)
-  /// The place in PostgreSQL's log before which the trail has everything. `last` is the id (`xid`) of the trail's last
-  /// transaction; nil if there is none.
+  /// The LSN in a PostgreSQL source before which the trail has everything. `last` is the `xid` of the trail's last
+  /// transaction.
   case log(LSN, last: UInt32?)
 
-  /// Decodes the position of a progress record. Errors: ``DecodingError``.
+  /// Decodes the position of a progress record.
+  ///
+  /// - Throws: ``DecodingError``.
   package init(decoding bytes: [UInt8], of engine: Engine) throws {
     switch engine {
     case .sqlite: self = .journal(try SourcePosition(decoding: bytes).mark.taken)
@@ -20,11 +22,11 @@ package enum SourceReach: Equatable, Sendable {
   }
 }
 
-/// A moment at which rows of a source were read, given as a place in the order of the source's changes.
+/// The moment at which rows of a source were read, as a place in the order of the source's changes.
 package enum SourceMoment: Sendable {
   /// The moment right after this row of the SQLite journal was written.
   case journal(Int64)
-  /// The moment of a PostgreSQL snapshot. All transactions that it shows were committed before place `end` of the log.
+  /// The moment of a PostgreSQL snapshot. All transactions that it shows were committed before LSN `end`.
   case log(PostgresSnapshot, end: LSN)
 
   /// Returns whether a trail has all transactions that a read at this moment saw.
@@ -39,7 +41,7 @@ package enum SourceMoment: Sendable {
   }
 
   /// Returns whether a read at this moment saw the last transaction of a trail that has everything up to `reach`. False
-  /// if that transaction combines several of the source, because the read may have seen only some of them.
+  /// if that transaction combines several of the source.
   package func shows(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): taken <= seq

@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// A shape of a table, with the number that identifies the shape in the trail's segments.
+/// A shape of a table, with its number in the trail.
 struct TableShape: Equatable {
   let schema: TableSchema
   let token: UInt64
@@ -12,21 +12,19 @@ struct TableShape: Equatable {
 ///     ShapeChange(action: .rename, before: TableShape(schema: t, token: 1), after: TableShape(schema: u, token: 2))
 struct ShapeChange: Equatable {
   let action: DDL.Action
-  /// The shape before the change; nil if the table did not exist.
   var before: TableShape?
-  /// The shape after the change; nil if the table no longer exists.
   var after: TableShape?
-  /// The SQL statement that made the change; empty if it is not known.
   @ByBytes var text = ""
-  /// Whether a copy of the table follows in the trail.
   var isRefreshed = false
-  /// For each column of the new shape, its index in the old shape, as in ``DDL/origins``; nil if not known.
+  /// The old index of each new column, as in ``DDL/origins``; nil if not known.
   var origins: [Int?]?
 }
 
 extension TrailWriter {
-  /// Appends the record that ends a transaction: the encoded position of capture in the source, and the time, µs since
-  /// 1970.
+  /// Appends the record that ends a transaction.
+  ///
+  /// - Parameter position: The encoded position of capture in the source.
+  /// - Parameter time: µs since 1970.
   func append(position: [UInt8], at time: Int64) throws {
     var writer = ByteWriter(capacity: 128)
     writer.appendCounted(position)
@@ -36,7 +34,7 @@ extension TrailWriter {
 
   /// Appends a schema change to the open transaction.
   ///
-  /// - Parameter applier: The name of the trail, `NODE.NAME`, whose apply made the change; empty if no apply made it.
+  /// - Parameter applier: The trail whose apply made the change, `NODE.NAME`; empty if no apply made it.
   func append(_ change: ShapeChange, by applier: String) throws {
     let before = try change.before.map { try schemaID($0.schema, token: $0.token) } ?? 0
     let after = try change.after.map { try schemaID($0.schema, token: $0.token) } ?? 0

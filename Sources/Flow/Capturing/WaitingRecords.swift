@@ -3,22 +3,19 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// The waiting rows of a captured table. A copy of the table sends them after the table's rows.
-///
-/// They are stored in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL). They are read in the snapshot of a
-/// chunk, and follow the chunk's rows in the trail.
+/// The waiting rows of a captured table, from `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL). A chunk of
+/// the table sends them after its own rows.
 ///
 ///     try WaitingRecords(schema, id).append(within: .all, from: source, to: trail)
 struct WaitingRecords {
-  /// The bounds of a chunk, by values of the first key column. Rows outside of the bounds may be left out: other chunks
-  /// bring them.
+  /// The bounds of a chunk, by values of the first key column.
   struct Range {
     var from: Value?
     var through: Value?
 
     static let all = Range()
 
-    /// Returns whether a value is surely outside of the bounds, in the order by which SQLite and PostgreSQL sort keys.
+    /// Returns whether a value is surely outside of the bounds, in the key order of SQLite and PostgreSQL.
     func excludes(_ value: Value, comparesBytes: Bool) -> Bool {
       func precedes(_ a: Value, _ b: Value) -> Bool {
         switch (a, b) {
@@ -34,8 +31,9 @@ struct WaitingRecords {
   private let schema: TableSchema
   private let id: UInt64
 
-  /// Prepares to write the waiting rows of a table. `id` identifies the table's shape in the segment that is being
-  /// written.
+  /// Prepares to write the waiting rows of a table.
+  ///
+  /// - Parameter id: The number of the table's shape in the open segment.
   init(_ schema: TableSchema, _ id: UInt64) { (self.schema, self.id) = (schema, id) }
 
   // MARK: SQLite
@@ -75,8 +73,7 @@ struct WaitingRecords {
 
   // MARK: Records
 
-  /// Appends a waiting row. Leaves it out if another version of Cairn stored it, or if its key is outside of the
-  /// bounds.
+  /// Appends a waiting row; leaves it out if its form is unknown or its key is outside of the bounds.
   private func append(_ texts: [String], _ range: Range, _ trail: TrailWriter) throws {
     guard texts.count == 4, let row = ConflictRow(json: texts[0]),
       let clock = Int64(texts[1]).flatMap(NumberBounds.clock), texts[2].isEmpty || TrailName(texts[2]) != nil,
@@ -95,7 +92,7 @@ struct WaitingRecords {
     try trail.append(kind: RecordKind.waitingRow, record.bytes)
   }
 
-  /// Returns a value of the key column in the form in which ``Range`` compares values.
+  /// Returns a value of the key column as ``Range`` compares it.
   func ordered(_ value: Value, _ column: TableSchema.Column) -> Value {
     guard schema.engine == .postgres else { return value }
     switch value {
@@ -112,7 +109,6 @@ struct WaitingRecords {
       ? ChunkOrder(column) == .text : ["", "BINARY"].contains(column.collation.asciiUppercased)
   }
 
-  /// Returns a PostgreSQL value as the text that its type prints.
   private static func printed(_ value: Value) -> Value {
     switch value {
     case .null, .exact: value

@@ -3,8 +3,8 @@ import Changes
 import Mapping
 import SystemKit
 
-/// Reads a whole table at both ends, each in its fastest order, and finds the buckets in which rows differ. The hash
-/// of a row's key, or of the whole row, selects one of 65,536 buckets.
+/// Reads a whole table at both ends, and finds the groups of rows that differ. The hash of a row's key, or of the whole
+/// row, selects one of 65,536 groups (buckets).
 struct BucketScan: Sendable {
   static let bucketCount = 65_536
 
@@ -19,17 +19,15 @@ struct BucketScan: Sendable {
   let watch: CompareWatch
   var part = Part.all
 
-  /// A part of a table's rows.
   enum Part: Sendable {
     case all
-    /// The rows with NULL in one of their key columns.
+    /// The rows with NULL in their key.
     case nullKeys
-    /// The rows after this key, in the sort order of each end; nil: from the first row.
+    /// The rows after this key, in the sort order of each database; nil for the first row.
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// A group of buckets in which rows differ. `rows` is an upper limit for the number of rows that either end has in
-  /// them.
+  /// Buckets in which rows differ. `rows` is the highest number of rows that one database may have in them.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0
@@ -39,7 +37,7 @@ struct BucketScan: Sendable {
 
   private static func bucket(_ hash: UInt64) -> Int { Int(hash >> 48) }
 
-  /// Returns the buckets in which rows differ, in groups. The rows of each group fit into memory at once.
+  /// Returns the differing buckets, in groups whose rows fit into memory.
   func run(bytesInMemory: Int) throws -> [Group] {
     let source = try WorkerThread { Result { try self.sums(.source) } }
     // Without a second thread, this one reads the target.
@@ -78,8 +76,8 @@ struct BucketScan: Sendable {
 
   /// Reads all rows in short parts, and passes the hashes of each row to `body`.
   ///
-  /// - Parameter isFirst: Whether the rows count as progress of the comparison. A repeated read does not.
-  /// - Parameter between: Called after each part, when `reader` may be used for something else.
+  /// - Parameter isFirst: Whether the rows count as progress of the comparison.
+  /// - Parameter between: Is called after each part, when `reader` is free for other reads.
   func scan(
     _ reader: any RowReader, _ side: CanonicalColumn.Side, isFirst: Bool = false,
     _ body: (borrowing RowMark) throws -> Void, between: () throws -> Void = {}
@@ -123,8 +121,6 @@ struct BucketScan: Sendable {
   private static let pagesMax: UInt32 = 512
   private static let millisecondsGoal: Int64 = 200
 
-  /// Reads the pages of one PostgreSQL table in groups, each of which takes a short time. The size of values that are
-  /// stored outside of these pages (TOAST) is not taken into account.
   private func scan(_ name: String, _ pages: UInt32, _ read: (Slice) throws -> SliceEnd) throws {
     var from: UInt32 = 0
     var step: UInt32 = 8

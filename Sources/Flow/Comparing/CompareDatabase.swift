@@ -4,12 +4,11 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// An open database that is compared, with its tables. Only the thread that opened it may use it.
+/// An open database of a comparison, with its tables. Only the thread that opened it may use it.
 package final class CompareDatabase {
   package enum Handle {
     case sqlite(Database)
     case postgres(PostgresConnection)
-    /// A source at another node; never a target.
     case origin(OriginSource)
   }
 
@@ -19,19 +18,18 @@ package final class CompareDatabase {
     let refusal: String?
     /// Whether another session keeps the table locked, so that only its name is known.
     var isLocked = false
-    /// Returns the table as one end of a comparison. The argument has the indexes of the compared columns.
+    /// Returns the table as one end of a comparison, with the compared columns of these indexes.
     let end: ([Int]) -> TableEnd
   }
 
   package let handle: Handle
   package let engine: Engine
   let sortsByBytes: Bool
-  /// Whether the database encodes text in UTF-8. True for each PostgreSQL source at another node, whose encoding is not
-  /// known: if it is another encoding, ``sortsByBytes`` is false.
+  /// Whether the database encodes text in UTF-8. True for a PostgreSQL source at another node.
   let isUTF8: Bool
   /// The tables of a source at another node, as that node describes them.
   private let told: [OriginTable]
-  /// The names of SQLite tables in whose key index at least one column is in descending order.
+  /// The SQLite tables whose key index has a descending column.
   private var backwards: Set<NameKey> = []
 
   package init(_ handle: Handle) throws {
@@ -109,12 +107,14 @@ package final class CompareDatabase {
     }
   }
 
-  /// Returns whether an SQLite table may have an index on its key with a descending column. A wrong true only makes
-  /// the comparison slower.
+  /// Returns whether the key index of an SQLite table may have a descending column.
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
-  /// Returns the full names of the tables that Cairn created in this database; nil if the database has no list of them.
-  /// If the list has tables of `trail`, tables that only other trails write are left out.
+  /// Returns the full names of the tables that Cairn created in this database; nil if the database has no list of
+  /// these.
+  ///
+  /// - Parameter trail: A trail of the replication. If the list has tables of this trail, tables that only other trails
+  ///   write are left out.
   func createdTables(by trail: TrailName?) throws -> Set<NameKey>? {
     let trail = trail?.description ?? ""
     switch handle {

@@ -5,26 +5,23 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// The addresses of the two compared databases, from which each thread opens its own connections.
+/// The addresses of the two compared databases. Each thread opens its own connections.
 package struct CompareEnds: Sendable {
   package enum Place: Sendable {
     case sqlite(path: String)
     case postgres(uri: String)
-    /// A source at another node. A target is never at another node.
     case origin(OriginSource, Engine)
   }
 
   package let source: Place
   package let target: Place
-  /// The random seed of the hashes in one comparison. Because it is random, an attacker cannot prepare rows whose
-  /// hashes collide.
+  /// The random seed of the hashes, so that nobody can prepare rows with equal hashes.
   let seed: UInt64
 
   package init(source: Place, target: Place, seed: UInt64 = .random(in: .min ... .max)) {
     (self.source, self.target, self.seed) = (source, target, seed)
   }
 
-  /// Returns a reader of the source or the target for the calling thread.
   func reader(_ side: CanonicalColumn.Side) throws -> any RowReader {
     switch side == .source ? source : target {
     case .sqlite(let path):
@@ -39,17 +36,16 @@ package struct CompareEnds: Sendable {
     }
   }
 
-  /// Whether the source is at another node.
   var isAfar: Bool { if case .origin = source { true } else { false } }
 }
 
-/// The progress of a comparison, read from other threads.
+/// The progress of a comparison. Other threads may read it.
 package final class CompareWatch: Sendable {
   package struct Snapshot: Sendable {
     package var table = ""
     package var tablesDone = 0
     package var tables = 0
-    /// The number of rows that were read at the source, in the table that is being compared.
+    /// The number of source rows read so far in the present table.
     package var sourceRows = 0
     package var targetRows = 0
     package var rows = 0

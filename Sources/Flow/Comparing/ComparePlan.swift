@@ -9,10 +9,8 @@ import Trails
 struct ComparePlan {
   private(set) var tables: [ComparedTable] = []
   private(set) var differences: [Difference] = []
-  /// Messages about tables of the source that are not compared, with the reason.
   private(set) var notices: [String] = []
-  /// The tables that are not compared because another session keeps them locked, each with the database in which it is
-  /// locked.
+  /// The tables that are not compared because another session keeps them locked, each with its database.
   private(set) var locked: [(name: String, place: String)] = []
 
   private let source: CompareDatabase

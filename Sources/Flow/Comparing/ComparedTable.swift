@@ -3,15 +3,12 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// A table of the source and its counterpart at the target.
-///
-/// A column's **place** is its index among the compared pairs of columns, in the order of the source.
+/// A table of the source and its counterpart at the target. A *place* is the index of a pair of columns.
 package struct ComparedTable: Sendable {
-  /// The order in which the rows of both ends are matched.
   package enum Order: Sendable {
-    /// The rows are matched in ranges of the key, which sorts in the same way at both ends.
+    /// Rows are matched in ranges of the key, which both databases sort in the same way.
     case ranges
-    /// The rows are matched in buckets, which are selected by the hash of the key or of the whole row.
+    /// Rows are matched in groups (buckets) by a hash of the key or of the whole row.
     case buckets
   }
 
@@ -20,12 +17,12 @@ package struct ComparedTable: Sendable {
   package let source: TableEnd
   package let target: TableEnd
   package let columns: [CanonicalColumn]
-  /// The indexes of the key columns among the compared columns; empty if rows are identified by all their columns.
+  /// The indexes of the key columns among the compared columns; empty if all columns identify a row.
   package let key: [Int]
-  /// Whether the key may contain NULL. Rows with NULL in the key are identified by all their columns.
+  /// Whether the key may contain NULL. A row with NULL in its key is identified by all columns.
   package let isNullable: Bool
   package var order: Order
-  /// Whether equal values have the same bytes at both ends, in all compared columns.
+  /// Whether equal values have the same bytes in both databases, in all compared columns.
   package let isSame: Bool
 
   package init(name: String, source: TableEnd, target: TableEnd, columns: [CanonicalColumn], order: Order) {
@@ -39,8 +36,7 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
-  /// Creates the pair of tables and the pairs of their columns. The types of two paired columns decide how their values
-  /// are compared. The rows are matched in buckets unless the order is changed later.
+  /// Pairs the columns of the two tables. The types of two columns decide how their values are compared.
   package init(name: String, source: TableEnd, target: TableEnd) {
     let schema = source.schema
     let unique = Set(schema.key + schema.uniques.joined())
@@ -55,14 +51,14 @@ package struct ComparedTable: Sendable {
 
   package func end(_ side: CanonicalColumn.Side) -> TableEnd { side == .source ? source : target }
 
-  /// Returns the key values of a source row in the form that the target stores.
+  /// Returns a source row's key in the form of the target.
   package func targetKey(_ values: [Value]) throws(Misfit) -> [Value] {
     var all: [Value] = []
     for (place, value) in zip(key, values) { all.append(try columns[place].targetValue(value)) }
     return all
   }
 
-  /// Returns the keys of source rows that would have the key `values` at the target.
+  /// Returns the keys of source rows that would have this key at the target.
   package func sourceKeys(_ values: [Value]) -> [[Value]] {
     var keys: [[Value]] = [[]]
     for (place, value) in zip(key, values) {
@@ -74,18 +70,18 @@ package struct ComparedTable: Sendable {
   }
 }
 
-/// One of the two compared tables, with its names and types in its own database.
+/// A compared table in its own database, with its names and types.
 package struct TableEnd: Sendable {
   package let schema: TableSchema
-  /// For each compared column, its index among all columns of the table.
+  /// The index of each compared column among all columns of the table.
   package let columns: [Int]
   /// The table's name in SQL, as a FROM clause needs it.
   package let sqlName: String
-  /// The name by which SQL reads the rowid of an SQLite table; nil if no such name exists.
+  /// A name of the rowid of an SQLite table in SQL; nil if there is none.
   package let rowidName: String?
   /// The oid of the table in PostgreSQL; 0 for SQLite, and for a source at another node.
   package let oid: UInt32
-  /// For each column of the table, the oid of its type in PostgreSQL; empty if ``oid`` is 0.
+  /// The type oid of each column in PostgreSQL; empty if ``oid`` is 0.
   let types: [UInt32]
   package let isPartitioned: Bool
   /// Whether PostgreSQL sorts the text keys of the table by their bytes.
@@ -102,15 +98,13 @@ package struct TableEnd: Sendable {
 
   package var engine: Engine { schema.engine }
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
-  /// Returns the quoted name of the compared column with index `place`, for SQL.
+  /// Returns the quoted name of the compared column with this index.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
-  /// Returns the SQL of the compared column with index `place` of an SQLite table, with its collation.
   func collated(_ place: Int) -> String {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
   }
-  /// The identity of the table and the types of its compared columns. Before each read, a reader checks that they are
-  /// still the same, because a table of the same name may have replaced this one.
+  /// The table and the types of its compared columns. A reader checks before each read that no other table replaced it.
   var shape: HeldShape {
     HeldShape(table: oid, columns: columns.map { schema.columns[$0].name }, types: columns.map { types[$0] })
   }

@@ -9,15 +9,15 @@ import Trails
 /// Compares two databases row by row (`docs/explanation/compare.md`).
 package final class Comparison {
   package struct Options: Sendable {
-    /// The tables to compare; nil: the tables that the replication copies, or all tables if there is no replication.
+    /// The tables to compare; nil for those that the replication copies, or all tables without a replication.
     package var tables: TablePatterns?
-    /// The conversion of names between the engines; nil: the conversion that the replication uses.
+    /// The conversion of names between SQLite and PostgreSQL; nil for the conversion of the replication.
     package var names: NamePolicy?
     /// The trail of the replication from the source to the target; nil if there is none.
     package var trail: TrailPlace?
-    /// Whether differing rows are sent again through the trail.
+    /// Whether the source sends differing rows again through the trail.
     package var repairs = false
-    /// Rules of the apply. Tables with a rule are reported, but not compared.
+    /// The rules of the apply. Tables with a rule are reported, but not compared.
     package var rules: [TableRule] = []
     /// The tables of the target that the apply may write; all others are not compared.
     package var scope = TargetScope()
@@ -35,7 +35,7 @@ package final class Comparison {
     /// The number of rows that differed, were sent again, and are equal now.
     package var mended = 0
     package var milliseconds: Int64 = 0
-    /// Whether the comparison of the table was completed.
+    /// Whether the table was compared to its end.
     package var isFinished = true
     package var differences: Int { missing + extra + different }
   }
@@ -43,7 +43,7 @@ package final class Comparison {
   package enum Event {
     case notice(String)
     case difference(Difference, ComparedTable?)
-    /// A row that differs, but that may be in flight, so that the difference is not proven.
+    /// A row that differs, but may be in flight.
     case unproven(Difference)
     case table(TableResult)
   }
@@ -56,7 +56,7 @@ package final class Comparison {
     package var mended = 0
     package var milliseconds: Int64 = 0
     package var isStopped = false
-    /// The number of tables whose comparison had not begun or not ended when the comparison was stopped.
+    /// The number of tables that were not compared to their end because the comparison was stopped.
     package var tablesLeft = 0
   }
 
@@ -73,7 +73,9 @@ package final class Comparison {
     (self.options, self.watch) = (options, watch)
   }
 
-  /// Compares all tables. `tell` receives each result as soon as it is known.
+  /// Compares all tables.
+  ///
+  /// - Parameter tell: Receives each result at once.
   package func run(_ tell: (Event) throws -> Void) throws -> Summary {
     let begun = Clock.monotonicMilliseconds
     let looks = (source: try ends.reader(.source), target: try ends.reader(.target))
@@ -124,8 +126,8 @@ package final class Comparison {
     return summary
   }
 
-  /// Returns an object that finds out from the trail which suspect rows are in flight. Nil if no replication connects
-  /// the two databases, or if apply has applied nothing yet.
+  /// Returns an object that finds out from the trail which rows are in flight. Nil without a replication, or before the
+  /// first applied transaction.
   private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
     guard let trail = options.trail, Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
@@ -134,8 +136,8 @@ package final class Comparison {
     return SettlingByTrail(follower: follower, ends: flightEnds, seed: ends.seed, stop: watch.stop)
   }
 
-  /// Returns a message if the target gets rows from a trail that is not on this machine, so that no difference can be
-  /// proven. Otherwise nil.
+  /// Returns a message if the trail of the target is not on this machine, so that no difference can be proven;
+  /// otherwise nil.
   private func unknownTrail(_ looks: (source: any RowReader, target: any RowReader)) throws -> String? {
     guard let trail = options.trail, !Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
@@ -144,8 +146,8 @@ package final class Comparison {
       "the target is filled from trail \(trail.name), which is not in the state folder \(trail.state): name that replication's state folder with --state; without it, differences may be changes that are still on their way"
   }
 
-  /// Returns the plan of the comparison. If tables or columns differ while a replication runs, the method waits for the
-  /// replication and plans again: a new table or column may be on its way to the target.
+  /// Returns the plan of the comparison. If tables or columns differ, waits for the running replication and plans
+  /// again.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
     let plan = try ComparePlan(
       source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope,
@@ -168,7 +170,7 @@ package final class Comparison {
     return try Repair(ends, flight, stop: watch.stop)
   }
 
-  /// Compares a table without reporting the differences. Returns their number, including rows that may be in flight.
+  /// Compares a table without a report. Returns the number of differences, including rows that may be in flight.
   private func countDifferences(
     _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling
   ) throws -> Int {

@@ -3,11 +3,8 @@ import Changes
 /// A difference between the rows of the source and of the target.
 package struct Difference: Sendable {
   package enum Kind: String, Sendable {
-    /// The target lacks a row of the source.
     case missing
-    /// The target has a row that the source does not have.
     case extra
-    /// Both ends have the row, with different values.
     case different
     case tableMissing = "table missing"
     case tableExtra = "table extra"
@@ -21,38 +18,35 @@ package struct Difference: Sendable {
     package let name: String
     package let source: Value
     package let target: Value
-    /// The value that the target should have; nil if the target cannot hold the source's value.
+    /// The value that the target should have; nil if the target cannot hold it.
     package let expected: Value?
   }
 
   package let table: String
   package let kind: Kind
-  /// The names and values of the columns that identify the row: the key columns, or all columns.
+  /// The columns that identify the row, with their values: the key columns, or all columns.
   package var key: [(name: String, value: Value)] = []
   /// The differing columns of a row that both ends have.
   package var columns: [Column] = []
-  /// The complete row of the source; nil if the source lacks the row. `target` is the complete row of the target, or
-  /// nil.
+  /// The complete row of the source; nil if the source lacks the row. `target` is the same for the target.
   package var source: [Value]?
   package var target: [Value]?
-  /// The number of equal rows to which this difference applies; more than 1 only for rows without a key.
+  /// The number of equal rows with this difference; more than 1 only without a key.
   package var times = 1
-  /// The name of the column if the difference is about a column, such as a missing one; otherwise empty.
+  /// The name of the column that the difference is about; otherwise empty.
   package var column = ""
 
   package init(table: String, kind: Kind) { (self.table, self.kind) = (table, kind) }
 }
 
-/// A row that differed between source and target when it was read. Later reads prove whether that is a difference or a
-/// change in flight.
+/// A row that differed between source and target when it was read. Later reads decide whether the row is in flight.
 struct Suspect {
   /// The hash of the key, or of the whole row.
   let hash: UInt64
-  /// The key of the row as read at the source; nil if the row was not read there or has no usable key. `targetKey` is
-  /// the same for the target.
+  /// The key as read at the source; nil if the row was not read there or has no usable key. `targetKey` is the same for
+  /// the target.
   var sourceKey: [Value]?
   var targetKey: [Value]?
-  /// The approximate size of the row, in bytes.
   var rowBytes = 0
 
   var isKeyed: Bool { sourceKey != nil || targetKey != nil }

@@ -1,8 +1,8 @@
 import Changes
 import Mapping
 
-/// The check whether a table can be read in ranges of its key. Both ends must sort the key in the same way and have an
-/// index for it.
+/// Decides whether a table can be read in ranges of its key. Both databases must sort the key in the same way and have
+/// an index for it.
 struct KeyOrder {
   let isShared: Bool
 
@@ -13,7 +13,6 @@ struct KeyOrder {
       && (table.key.count == 1 || !source.sortsBackwards(table.source) && !target.sortsBackwards(table.target))
   }
 
-  /// Returns whether the target has a unique index over the key's columns in the same order.
   private static func hasIndex(_ table: ComparedTable) -> Bool {
     let wanted = table.key.map { table.target.columns[$0] }
     let schema = table.target.schema
@@ -74,8 +73,6 @@ struct KeyOrder {
     ["", "BINARY"].contains(column.collation.asciiUppercased)
   }
 
-  /// Returns whether a collation is built into SQLite. Cairn does not know the order of a collation that an application
-  /// defines.
   private static func isBuiltIn(_ collation: String) -> Bool {
     ["", "BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased)
   }

@@ -1,27 +1,22 @@
 import Changes
 
-/// Finds the rows that differ in one range or in some buckets, by the hashes of keys and of whole rows.
-///
-/// The caller adds all rows of the source first, then the rows of the target. Suspects are reported while the target is
-/// read, and at the end. The hashes of each row, and the key of each source row, are kept in memory.
+/// Finds the differing rows of one range or of some groups, by hashes of keys and of whole rows. The caller adds all
+/// rows of the source first, then those of the target.
 struct Narrowing: ~Copyable {
-  /// The memory for one row, without its key, in bytes.
   static let rowBytes = 64
 
   private struct Entry {
     let rowHash: UInt64
-    /// The offset of the source row's key among the encoded keys; -1: all values identify the row; -2: only the target
-    /// has the row.
+    /// The offset of the source row's encoded key; -1 if all values identify the row, -2 if only the target has the
+    /// row.
     let key: Int
     var rowBytes: UInt32
-    /// The state of a row with a key: 1 until the target's row is read, then 0 if both are equal, -1 for a suspect. For
-    /// a row without a key: the number of equal rows at the source minus the number at the target.
+    /// With a key: 1 until the target's row is read, then 0 if both rows are equal, else -1. Without a key: the number
+    /// of equal source rows minus the number of equal target rows.
     var balance: Int32
   }
 
-  /// The maximum number of rows for which memory is reserved in advance.
   private static let reservedMax = 1 << 18
-  /// The maximum memory for hashes and keys, in bytes.
   private static let bytesMax = 64 << 20
 
   private let isUnique: Bool
@@ -30,17 +25,16 @@ struct Narrowing: ~Copyable {
   private var found = SuspectList()
 
   /// Reserves memory for about this number of rows.
+  ///
   /// - Parameter isUnique: whether the target has at most one row for each key.
   init(rows: Int, isUnique: Bool) {
     self.isUnique = isUnique
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
   }
 
-  /// The error that the rows exceed the memory limit. More rows then have the same hash than chance explains.
+  /// The rows exceed the memory limit, because too many have the same hash.
   struct TooMany: Error {}
 
-  /// Throws ``TooMany`` if the rows exceed the memory limit. That happens only if rows were constructed so that their
-  /// hashes collide.
   func check() throws {
     if entries.count * Self.rowBytes + keys.count > Self.bytesMax { throw TooMany() }
   }
@@ -52,7 +46,7 @@ struct Narrowing: ~Copyable {
     keys.appendCounted(mark.key)
   }
 
-  /// Adds a row of the target. Call it after all rows of the source.
+  /// Adds a row of the target, after all rows of the source.
   mutating func takeTarget(_ mark: borrowing RowMark) {
     if mark.key.isEmpty { return count(mark, -1) }
     guard var entry = entries[mark.keyHash] else {
@@ -87,13 +81,13 @@ struct Narrowing: ~Copyable {
     return try? reader.readCounted()
   }
 
-  /// Reports the suspects that were found so far.
+  /// Reports the differing rows that were found so far.
   mutating func drain(_ take: (Suspect) throws -> Void) rethrows {
     for index in 0..<found.count { try take(found[index]) }
     found.removeAll()
   }
 
-  /// Reports the remaining suspects. Call it after all rows of the target.
+  /// Reports the remaining differing rows, after all rows of the target.
   mutating func finish(_ take: (Suspect) throws -> Void) rethrows {
     try drain(take)
     for (hash, entry) in entries {

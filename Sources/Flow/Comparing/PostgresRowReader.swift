@@ -2,11 +2,9 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Reads rows of a PostgreSQL database by the COPY command. Each slice is one statement with a short snapshot of its
-/// own.
+/// Reads rows of a PostgreSQL database by COPY. Each slice is one statement with its own snapshot.
 final class PostgresRowReader: RowReader {
-  /// The longest wait for a lock of another session, in milliseconds. It is shorter than the time in which a stopped
-  /// daemon must end.
+  /// The longest wait for a lock of another session, in milliseconds.
   static let patienceMilliseconds = 5000
 
   let engine = Engine.postgres
@@ -123,11 +121,8 @@ final class PostgresRowReader: RowReader {
 
   // MARK: SQL
 
-  /// Runs a COPY of `query` in a transaction, after `bind` has bound the parameters of the query.
-  ///
-  /// The table is locked before COPY takes its snapshot. Otherwise, an `ALTER TABLE` that rewrites the table could
-  /// commit after the snapshot, and the table would seem to be empty. After the lock, throws if the name or the columns
-  /// are no longer those for which the query was made.
+  /// Runs a COPY of `query` in a transaction, after `bind` has bound its parameters. The table is locked before the
+  /// snapshot, so that no ALTER TABLE can rewrite it in between.
   ///
   /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
   private func copy(
@@ -149,8 +144,9 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// Runs `body`. Throws `table-refused` if another session keeps the table locked for longer than
-  /// ``patienceMilliseconds``. Without this limit, a lock on one table could keep all other tables from being compared.
+  /// Runs `body`.
+  ///
+  /// - Throws: `table-refused` if another session keeps the table locked for longer than ``patienceMilliseconds``.
   private func patiently<T>(_ name: String, _ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as PostgresError where error.isLockTimeout {
       throw CairnError(
@@ -160,8 +156,10 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// Runs `read`, which reads a table. If a partition is a foreign table, an error of the server becomes
-  /// `table-refused`: the foreign server may be the cause, and the other tables must still be compared.
+  /// Runs `read`, which reads a table.
+  ///
+  /// - Throws: `table-refused` for an error of a table with a foreign partition, so that other tables are still
+  ///   compared.
   private func withForeignPartitions(of end: TableEnd, _ read: () throws -> Void) throws {
     guard end.isPartitioned, let partition = try connection.foreignPartition(of: end.oid) else { return try read() }
     do { try read() } catch let error as PostgresError where !error.isConnectionLost {
@@ -172,12 +170,11 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// Returns the text of a key value; nil for NULL.
   private static func text(_ value: Value) -> String? {
     if case .exact(let bytes) = value { String(decoding: bytes, as: UTF8.self) } else { nil }
   }
 
-  /// Returns a key as SQL: the parameters that hold its values, each cast to the type of its column.
+  /// Returns a key as SQL: its bound parameters, each cast to the type of its column.
   ///
   /// - Parameter name: The prefix under which the values were bound.
   private static func bound(_ table: ComparedTable, _ end: TableEnd, _ key: [Value], _ name: String) -> String {
@@ -214,15 +211,15 @@ final class PostgresRowReader: RowReader {
 }
 
 extension TableSchema.Column {
-  /// The type name for a cast that keeps the whole value. A cast to `character` would shorten a text to one character.
+  /// The type name for a cast that keeps the whole value. A cast to `character` would shorten a text.
   var castName: String { undomainedType == "character" ? "bpchar" : undomainedType }
 }
 
-/// The fields of one line of COPY output, without escapes.
+/// The unescaped fields of one line of COPY output.
 struct CopyFields: ~Copyable {
   private var bytes = ByteWriter()
   private var field = ByteWriter(capacity: 256)
-  /// The start and length of each value; the length is -1 for NULL.
+  /// The start and length of each value; length -1 for NULL.
   private var slots: [(start: Int, count: Int)] = []
 
   mutating func take(_ line: UnsafeRawBufferPointer) {

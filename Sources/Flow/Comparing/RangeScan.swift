@@ -2,17 +2,15 @@ import Changes
 import Mapping
 import SystemKit
 
-/// A range of the key. The bounds are key values as the source stores them.
+/// A range of the key, with bounds as the source stores them.
 struct KeyRange: Sendable {
   let after: [Value]?
   let through: [Value]?
   let count: Int
   let sum: UInt64
-  /// The number of source rows before the range.
   let rowsBefore: Int
 }
 
-/// The number of rows that one statement reads, adapted so that a statement takes about 250 ms.
 private struct ReadPace {
   private static let millisecondsGoal: Int64 = 250
   private static let rowsMax = 50_000
@@ -29,21 +27,18 @@ private struct ReadPace {
   }
 }
 
-/// Reads a table in ranges of its key at both ends, each end on its own thread, and finds the ranges that differ.
-///
-/// The borders of the ranges are keys of source rows. The last range has no upper bound, so that it includes all
-/// remaining rows of the target. Each range is a separate read of some 250 ms.
+/// Reads a table in ranges of its key at both ends, each on its own thread, and finds the ranges that differ. Each
+/// range is read in some 250 ms.
 struct RangeScan: Sendable {
-  /// The error that a key of the source cannot be sorted among the target's keys. From the start of `range` on, rows
-  /// cannot be matched by ranges.
+  /// A key of the source cannot be sorted among the target's keys. From `range` on, rows cannot be matched by ranges.
   struct Unordered: Error { let range: KeyRange }
 
   let table: ComparedTable
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each differing range, while other threads read on. As long as no differing range is found, the
-  /// method calls `idle` about once a second.
+  /// Calls `narrow` with each differing range, while other threads read on. Until the first one, calls `idle` about
+  /// once a second.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)
@@ -118,8 +113,9 @@ struct RangeScan: Sendable {
     }
   }
 
-  /// Reads the target's rows of a range: in one read if the target has about as many rows there as the source,
-  /// otherwise in parts. Calls `between` after each part, when `reader` may be used for something else.
+  /// Reads the target's rows of a range, in parts if the target has many more rows than the source.
+  ///
+  /// - Parameter between: Is called after each part, when `reader` is free for other reads.
   func scanTarget(
     _ reader: any RowReader, _ range: KeyRange, naming: Bool, _ body: (borrowing RowMark) throws -> Void,
     between: (SliceEnd) throws -> Void

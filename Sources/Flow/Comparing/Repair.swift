@@ -6,10 +6,9 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Makes the source send differing rows again through the trail, and then compares these rows again.
+/// Makes the source send differing rows again through the trail, then compares these rows again.
 final class Repair {
-  /// The maximum number of differing rows of one table that are sent singly. If more rows differ, the whole table is
-  /// copied.
+  /// The maximum number of differing rows of a table that are sent singly. Above it, the whole table is copied.
   private static let rowsMax = 100_000
   private static let batchRows = 500
   private static let patienceMilliseconds: Int64 = 120_000
@@ -28,7 +27,6 @@ final class Repair {
     trail = try Trail.info(folder: flight.follower.place.folder).id
   }
 
-  /// Asks the source to send the rows of these differences again.
   func ask(_ table: ComparedTable, _ differences: [Difference]) throws {
     var source = RowHasher(table, .source, seed: ends.seed)
     var target = RowHasher(table, .target, seed: ends.seed)
@@ -93,8 +91,9 @@ final class Repair {
     }
   }
 
-  /// Waits until the rows have arrived at the target through the trail, and compares them again. Returns the number of
-  /// rows that still differ; `Int.max` if the wait was interrupted. After this call, another table can be repaired.
+  /// Waits until the requested rows have arrived at the target, and compares them again. Returns the number of rows
+  /// that still differ; `Int.max` if the wait was interrupted.
+  ///
   /// - Parameter recount: Compares the whole table again, and returns the number of differences.
   func finish(_ look: RowLook, _ verdict: RowVerdict, recount: () throws -> Int) throws -> Int {
     defer {

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Reads single rows of source and target, by the keys of suspects.
+/// Reads single rows of source and target, by the keys of differing rows.
 final class RowLook {
   let table: ComparedTable
   let source: any RowReader
@@ -13,8 +13,8 @@ final class RowLook {
     (self.table, self.source, self.target, self.seed) = (table, source, target, seed)
   }
 
-  /// Returns the rows of one end that have the keys of these suspects, by the hash of the key. Several rows may have
-  /// the same key if the target does not enforce the source's key.
+  /// Returns the rows of one database that have these keys, by the hash of the key. The target may have several rows
+  /// with one key.
   func rows(_ side: CanonicalColumn.Side, _ suspects: [Suspect]) throws -> [UInt64: [[Value]]] {
     var wanted: Set<UInt64> = []
     var keys: [(hash: UInt64, key: [Value])] = []
@@ -46,7 +46,7 @@ final class RowLook {
     return found
   }
 
-  /// Counts the rows of one end by the hash of all their values. Keeps the values of one row for each hash.
+  /// Counts the rows of one database by the hash of all their values.
   ///
   /// - Parameter hashes: The hashes to count, in ascending order.
   func counts(_ side: CanonicalColumn.Side, _ hashes: [UInt64]) throws -> RowCounts {

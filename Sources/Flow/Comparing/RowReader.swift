@@ -2,35 +2,33 @@ import Changes
 import CodecKit
 import Mapping
 
-/// Reads rows of one database, and hashes each row in the common form of both ends (``CanonicalColumn``). Only one
-/// thread may use a reader.
+/// Reads rows of one database, and hashes each row in a form that is equal for SQLite and PostgreSQL
+/// (``CanonicalColumn``). Only one thread may use a reader.
 protocol RowReader: AnyObject {
   var engine: Engine { get }
 
   /// Calls `body` with each row of a slice.
   ///
-  /// - Parameter naming: Whether `body` gets each row alone, with the hash of its key, and may use ``RowMark/key``. If
-  ///   false, one call may cover several rows: their hashes are then added up.
+  /// - Parameter naming: Whether `body` gets each row alone, and may read its key. If false, one call may have the
+  ///   summed hashes of several rows.
   func scan(_ table: ComparedTable, _ slice: Slice, naming: Bool, _ body: (borrowing RowMark) throws -> Void) throws
     -> SliceEnd
 
-  /// Returns the parts of a table that together have all its rows, in any order. Each part is read by one call of
-  /// ``scan(_:_:naming:_:)``.
+  /// Returns the parts of a table that together have all its rows, for calls of ``scan(_:_:naming:_:)``.
   func parts(of table: ComparedTable) throws -> PartSequence
 
-  /// Returns the row that ``scan(_:_:naming:_:)`` reads at present. Call it only within the scan's `body`.
+  /// Returns the present row of ``scan(_:_:naming:_:)``. Valid only inside its `body`.
   func currentRow(_ table: ComparedTable) -> [Value]
 
-  /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement. It is small enough that a statement takes
-  /// a short time.
+  /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement.
   var keysAtOnce: Int { get }
 
-  /// Calls `body` with each existing row that has one of these keys. The values are in the form that this end stores.
-  /// In SQLite, `index` is the index in `keys` of the key by which the row was found; in PostgreSQL, it is nil.
+  /// Calls `body` with each row that has one of these keys.
+  ///
+  /// - Parameter body: Gets the values as stored, and in SQLite the index of the key.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
-  /// Adds to `counts` the rows that are identified by all their values: rows with NULL in their key, or all rows if the
-  /// table has no key.
+  /// Counts the rows that are identified by all their values: with NULL in the key, or in a table without a key.
   func count(_ table: ComparedTable, into counts: RowCounts) throws
 }
 
@@ -44,16 +42,14 @@ extension RowReader {
 
 /// A selection of rows of a table.
 enum Slice {
-  /// The rows whose keys are after `after`, up to and including `through`; nil means no bound. Both keys are in the
-  /// form that this end stores. If there is a limit, rows are read in the order of the key.
+  /// The rows after key `after`, up to and including key `through`; nil means no bound. With a limit, rows come in the
+  /// order of the key.
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys
-  /// At most `limit` rows after a rowid or key, or from the first row on if it is nil. The rows come in the order in
-  /// which the engine reads them fastest.
+  /// At most `limit` rows after a rowid or key, or from the first row if it is nil, in the fastest order.
   case behind([Value]?, limit: Int)
-  /// The rows in the pages of a PostgreSQL table from `from` up to, but not including, `below`; nil: up to the last
-  /// page.
+  /// The rows in the pages `from` to before `below` of a PostgreSQL table; nil means to the end.
   case pages(table: String, from: UInt32, below: UInt32?)
   case all
 }
@@ -61,31 +57,31 @@ enum Slice {
 struct SliceEnd {
   var rows = 0
   var bytes = 0
-  /// The key or rowid of the last row, if the read ended at its limit of rows. Nil if the slice has no more rows.
+  /// The key or rowid of the last row, if the read ended at its limit; nil at the end of the slice.
   var last: [Value]?
   var milliseconds: Int64 = 0
 }
 
 /// The parts in which a whole table is read.
 enum PartSequence {
-  /// Consecutive parts: each one starts after the last row of the previous one.
+  /// Consecutive parts, each of which starts after the last row of the previous one.
   case behind
   case slices([Slice])
-  /// Groups of pages of each of these PostgreSQL tables. A group is so small that reading it takes a short time.
+  /// Groups of pages of each of these PostgreSQL tables.
   case pages([(table: String, pages: UInt32)])
 }
 
 /// The hashes, size and key of a row that is being read.
 struct RowMark: ~Copyable {
-  /// The hash of the key, or of the whole row if it has no key or the key contains NULL. 0 if no hash was requested.
+  /// The hash of the key, or of the whole row without a usable key. 0 if no hash was requested.
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int
-  /// The encoded key, in the form that this end stores. Empty if the row has no key, or if the key contains NULL.
+  /// The encoded key, as its database stores it. Empty if there is none or it contains NULL.
   let key: UnsafeRawBufferPointer
 }
 
-/// Converts rows into the common form of both ends (``CanonicalColumn``) and hashes them.
+/// Converts rows into a form that is equal for SQLite and PostgreSQL (``CanonicalColumn``), and hashes them.
 struct RowHasher: ~Copyable {
   let table: ComparedTable
   let side: CanonicalColumn.Side
@@ -113,11 +109,11 @@ struct RowHasher: ~Copyable {
   var hash: UInt64 { XXHash64.of(form.bytes, seed: seed) }
   var bytes: Int { form.count }
 
-  /// Returns the hash of bytes that are already in the common form of both ends.
   func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { XXHash64.of(bytes, seed: seed) }
 
   /// Returns the hash of a key; nil if it contains NULL.
-  /// - Parameter value: A function that returns the value of the compared column with this index.
+  ///
+  /// - Parameter value: Returns the value of the compared column with this index.
   mutating func keyHash(_ value: (Int) -> ColumnView) -> UInt64? {
     keyForm.removeAll()
     native.removeAll()
@@ -130,7 +126,6 @@ struct RowHasher: ~Copyable {
     return XXHash64.of(keyForm.bytes, seed: seed)
   }
 
-  /// Returns the hash of the key in a row of this end; nil if the key contains NULL.
   mutating func keyHash(of row: [Value]) -> UInt64? {
     var image = ByteWriter(capacity: 256)
     var starts: [Int: Int] = [:]
@@ -147,7 +142,6 @@ struct RowHasher: ~Copyable {
     }
   }
 
-  /// Returns the hash of all values in a row of this end.
   mutating func rowHash(of row: [Value]) -> UInt64 {
     begin()
     for (place, value) in row.enumerated() {
@@ -156,7 +150,7 @@ struct RowHasher: ~Copyable {
     return hash
   }
 
-  /// The key that was hashed last, in the form in which the row's database stores it.
+  /// The last hashed key, as its database stores it.
   var key: UnsafeRawBufferPointer { native.bytes }
 }
 

@@ -2,12 +2,10 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Decides whether a row of the source and a row of the target are equal. Two values are equal if they have the same
-/// common form (``CanonicalColumn``). For some types, PostgreSQL must decide.
+/// Decides whether a row of the source and a row of the target are equal. PostgreSQL itself decides for some types.
 final class RowVerdict {
   let table: ComparedTable
-  /// The connection to a PostgreSQL target; nil for SQLite. For some types, the source's text is converted to a value
-  /// and printed by PostgreSQL before the comparison.
+  /// The connection to a PostgreSQL target, which converts values of some types; nil for SQLite.
   private let server: PostgresConnection?
   private var given = ByteWriter()
   private var there = ByteWriter()
@@ -15,7 +13,6 @@ final class RowVerdict {
 
   init(_ table: ComparedTable, server: PostgresConnection?) { (self.table, self.server) = (table, server) }
 
-  /// Returns the indexes of the compared columns in which two rows differ.
   func differing(_ source: [Value], _ target: [Value]) throws -> [Int] {
     try table.columns.indices.filter { try !isEqual($0, source[$0], target[$0]) }
   }
@@ -40,8 +37,8 @@ final class RowVerdict {
     } catch let error as PostgresError where error.isBadValue { return false }
   }
 
-  /// Returns the differences between a row of the source and the target rows with its key. The source row is compared
-  /// with an equal target row, or with the first one if none is equal. The other target rows are reported as extra.
+  /// Returns the differences between a source row and the target rows with its key. Surplus target rows are reported as
+  /// extra.
   func differences(_ source: [Value]?, _ targets: [[Value]]) throws -> [Difference] {
     guard targets.count > 1, let source else {
       if targets.isEmpty { return try difference(source, nil).map { [$0] } ?? [] }
@@ -53,7 +50,7 @@ final class RowVerdict {
     }
   }
 
-  /// Returns the difference between two rows; nil if they are equal. Pass nil for a row that is missing.
+  /// Returns the difference between two rows; nil if they are equal. A nil row is missing.
   func difference(_ source: [Value]?, _ target: [Value]?) throws -> Difference? {
     var difference: Difference
     switch (source, target) {

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Reads rows of an SQLite file. Each slice is one statement, which reads one short snapshot.
+/// Reads rows of an SQLite file. Each slice is one statement with its own snapshot.
 final class SQLiteRowReader: RowReader {
   let engine = Engine.sqlite
   let database: Database
@@ -80,12 +80,11 @@ final class SQLiteRowReader: RowReader {
     }
   }
 
-  /// The SQL statement that reads a slice.
   private struct Query {
     let sql: String
     var parameters: [Value] = []
     var limit: Int?
-    /// The indexes of the result columns that hold a row's key or rowid. The next slice starts after these values.
+    /// The result columns with a row's key or rowid, after which the next slice starts.
     var cursor: [Int] = []
 
     init(_ table: ComparedTable, _ end: TableEnd, _ slice: Slice) {

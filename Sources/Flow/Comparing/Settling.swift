@@ -3,12 +3,12 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// The result of examining suspects: the proven differences, and the rows that may be in flight.
+/// The proven differences of some rows, and the rows that may be in flight.
 struct Settlement {
   var differences: [Difference] = []
-  /// The number of rows that differ, but without proof: they may be in flight.
+  /// The number of rows that differ but may be in flight.
   var inFlight = 0
-  /// The apparent differences of the rows that ``inFlight`` counts. Rows whose differences are not known are left out.
+  /// The differences of the rows that ``inFlight`` counts, as far as they are known.
   var unproven: [Difference] = []
 
   mutating func add(_ other: Settlement) {
@@ -17,8 +17,6 @@ struct Settlement {
     unproven += other.unproven
   }
 
-  /// Moves all differences to ``unproven``, and counts them as in flight: they may disappear when changes in flight
-  /// arrive.
   mutating func doubt() {
     inFlight += differences.reduce(0) { $0 + $1.times }
     unproven += differences
@@ -26,36 +24,33 @@ struct Settlement {
   }
 }
 
-/// A method to find out which suspects are differences and which are in flight.
+/// A method to find out which differing rows are in flight.
 protocol Settling {
-  /// Examines suspects that have a key, by reading their rows again. Returns the differences, and the number of rows
-  /// that may be in flight.
+  /// Reads the rows with these keys again, and returns the differences.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Examines suspects that are identified by all their values.
+  /// Reads again the rows that are identified by all their values.
   ///
-  /// - Parameter whole: The hashes of the suspects' rows, in ascending order.
-  /// - Parameter report: Called with the results for some hashes. All results for one hash are in the same call.
+  /// - Parameter whole: The hashes of the rows, in ascending order.
+  /// - Parameter report: Is called with all results of some hashes.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
 
-/// Examines suspects without reading a trail: it reads their rows again after pauses. A row that stays unequal and
-/// unchanged at both ends during a pause counts as a difference, even if it is still in flight.
+/// Reads differing rows again after pauses, without a trail. A row that stays unequal and unchanged counts as a
+/// difference.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
-  /// The shorter pauses, in milliseconds, that are used after the comparison has paused for 20 s in total.
+  /// The shorter pauses after a total of 20 s, in milliseconds.
   private static let shortMilliseconds: [Int32] = [50, 300, 1000]
   private static let patienceMilliseconds: Int64 = 20_000
 
   private let stop: StopSignal
-  /// Whether differences can be proven. False if the target gets rows from a trail that is not on this machine.
+  /// Whether differences can be proven. False if the trail is not on this machine.
   private let proves: Bool
   private var waited: Int64 = 0
 
   init(stop: StopSignal, proves: Bool) { (self.stop, self.proves) = (stop, proves) }
 
-  /// Calls `body` repeatedly, with a pause before each call except the first. Ends when `body` returns false, after the
-  /// last pause, or when the comparison is stopped.
   private func looks(_ body: () throws -> Bool) rethrows {
     guard try body() else { return }
     for pause in waited < Self.patienceMilliseconds ? Self.pausesMilliseconds : Self.shortMilliseconds {
@@ -120,7 +115,7 @@ final class SettlingByLooks: Settling {
 }
 
 extension RowVerdict {
-  /// Returns the difference for rows that one end has more often than the other; nil if both have the same number.
+  /// Returns the difference for rows that one database has more often; nil if both have the same number.
   ///
   /// - Parameter balance: The number of equal rows at the source minus the number at the target.
   func difference(_ balance: Int, source: [Value]?, target: [Value]?) throws -> Difference? {

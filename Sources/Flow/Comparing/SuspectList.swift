@@ -1,11 +1,10 @@
 import Changes
 
-/// A list of suspects that needs little memory, because many rows may differ.
+/// A compact list of differing rows.
 struct SuspectList: ~Copyable {
   private struct Entry {
     let hash: UInt64
-    /// The offsets of the source's key and of the target's key among the encoded keys; -1 if the row was not read at
-    /// that end.
+    /// The offset of the source's encoded key, and of the target's in `target`; -1 if the row was not read there.
     let source: Int
     let target: Int
     let rowBytes: Int
@@ -16,7 +15,7 @@ struct SuspectList: ~Copyable {
 
   var count: Int { entries.count }
 
-  /// Appends a suspect. Each key is encoded as its database stores it; nil if the row was not read there.
+  /// Appends a row, with its encoded keys as stored; nil for a database that lacks it.
   mutating func append(
     hash: UInt64, source: UnsafeRawBufferPointer?, target: UnsafeRawBufferPointer?, rowBytes: Int
   ) {
@@ -56,7 +55,6 @@ struct SuspectList: ~Copyable {
 }
 
 extension ByteWriter {
-  /// Returns the values that are encoded at an offset; nil for an offset below 0.
   func values(at place: Int) -> [Value]? {
     guard place >= 0 else { return nil }
     var reader = ByteReader(UnsafeRawBufferPointer(rebasing: bytes[place...]))

@@ -3,23 +3,17 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Compares the rows of one table. It finds ranges of keys, or groups of rows by their hashes (buckets), that differ
-/// between both ends. In these it finds the single rows that differ, and examines them.
+/// Compares the rows of one table: finds ranges of keys, or groups of rows by hash (buckets), that differ, then the
+/// differing rows.
 final class TableComparison {
-  /// The number of suspects that are examined together. A smaller number is examined if the oldest suspect was found
-  /// more than a second ago.
+  /// The number of differing rows that are read again together. A smaller number is read again after one second.
   private static let batchRows = 4000
-  /// The memory, in bytes, that the examination of one suspect takes. The values of its row are not included.
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
-  /// The limit, in bytes, on the memory for hashes and keys of rows while differing buckets (groups of rows by their
-  /// hashes) are examined.
   private static let bytesInMemory = 12 << 20
-  /// The memory, in bytes, that suspects without a key may take before they are examined. One read of the table
-  /// examines all of them.
+  /// The memory for differing rows without a key, in bytes. One read of the table examines all of them.
   private static let wholeBytes = 16 << 20
-  /// The value of `wholeBytes`, in bytes, if the source is at another node. The rows must then fit into one question
-  /// and its answer.
+  /// The value of ``wholeBytes`` for a source at another node. The rows must fit into one answer.
   private static let wholeBytesAfar = 1 << 20
 
   private let table: ComparedTable
@@ -32,14 +26,14 @@ final class TableComparison {
   private var waiting: [Suspect] = []
   private var waitingBytes = 0
   private var waitingSince: Int64 = 0
-  /// The hashes of suspects without a key that are not examined yet.
+  /// The hashes of differing rows without a key that are not examined yet.
   private var whole: [UInt64] = []
   private var wholeBytes = 0
 
   /// Creates a comparison of one table.
   ///
-  /// - Parameter looks: The readers of both ends that read the rows of suspects, on the calling thread.
-  /// - Parameter report: Called with the results for suspects.
+  /// - Parameter looks: The readers for single rows, on the calling thread.
+  /// - Parameter report: Is called with results.
   init(
     _ table: ComparedTable, _ ends: CompareEnds, _ watch: CompareWatch, settling: any Settling,
     looks: (source: any RowReader, target: any RowReader), report: @escaping (Settlement) throws -> Void
@@ -80,9 +74,8 @@ final class TableComparison {
     try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  /// Reads a range of keys at both ends row by row, but at most `range.count` + 1000 rows of the source. (`range.count`
-  /// is the number of source rows when the range was found to differ.) Returns the rest of the range; nil if all of it
-  /// was read.
+  /// Compares a range of keys row by row, at most `range.count` + 1000 rows of the source. Returns the rest of the
+  /// range; nil if there is none.
   private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
     let rows = range.count + 1000
     var narrowing = Narrowing(rows: range.count, isUnique: true)

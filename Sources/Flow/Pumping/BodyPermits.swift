@@ -2,9 +2,9 @@ import Changes
 import SystemKit
 import Synchronization
 
-/// A limit on the number of request bodies of each peer that are held in memory at one time.
+/// Limits how many request bodies of each peer are in memory.
 final class BodyPermits: Sendable {
-  /// The maximum number of request bodies of one peer that are held in memory at one time.
+  /// The maximum number of request bodies of one peer in memory.
   static let ofPeerMax = 4
 
   /// The permission to hold one request body in memory, until this object is released.

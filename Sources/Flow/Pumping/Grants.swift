@@ -17,10 +17,7 @@ package struct Grants: Equatable, Sendable {
 
   package init(_ peers: [String: Peer]) { self.peers = peers }
 
-  /// Returns whether a peer has a right to a trail.
-  ///
-  /// A text that is no valid name of a peer has no rights. Swift treats some different texts as equal, such as the
-  /// Kelvin sign and the letter K. Without this check, a certificate with such a text could imitate a peer.
+  /// Returns whether a peer has a right to a trail. A text that is no valid name of a peer has no rights.
   package func allow(_ peer: String, _ right: Right, _ trail: TrailName) -> Bool {
     guard TrailName.isValid(peer), let granted = peers[peer] else { return false }
     switch right {

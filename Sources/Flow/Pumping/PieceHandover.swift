@@ -1,12 +1,10 @@
 import Changes
 import SystemKit
 
-/// A buffer that gathers bytes from the network into larger pieces. Another thread processes one piece while the next
-/// one is filled.
-///
-/// Pieces are processed in order, one at a time; at most two exist. Only one thread may add bytes.
+/// Gathers bytes from the network into pieces. One piece is processed on another thread while the next one is filled,
+/// in order. Only one thread may add bytes.
 final class PieceHandover {
-  /// A piece of the bytes that one thread fills and another thread processes, never both at the same time.
+  /// Bytes that one thread fills and another thread processes, never at the same time.
   private final class Piece: @unchecked Sendable {
     var bytes = ByteWriter(capacity: 128 << 10)
     let work: (UnsafeRawBufferPointer) throws -> Void
@@ -28,15 +26,15 @@ final class PieceHandover {
 
   /// Creates a buffer that passes its pieces to `work`.
   ///
-  /// - Parameter work: Processes one piece at a time, usually on another thread. The last piece is processed on the
-  ///   calling thread; if no thread can be started, all pieces are. It is not called after ``settle()`` until the next
-  ///   call of ``put(_:)`` or ``finish()``.
+  /// - Parameter work: Processes one piece at a time, usually on another thread.
   init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
     self.work = work
     coming = Piece(work)
   }
 
-  /// Adds bytes. Throws the error of `work` if an earlier piece could not be processed.
+  /// Adds bytes.
+  ///
+  /// - Throws: The error of `work` for an earlier piece.
   func put(_ bytes: UnsafeRawBufferPointer) throws {
     if coming.bytes.count + bytes.count > Self.pieceBytes { try handOver() }
     coming.bytes.append(bytes)
@@ -59,15 +57,17 @@ final class PieceHandover {
     }
   }
 
-  /// Waits for the piece that is being processed, then processes the last piece, which may be partly filled, on the
-  /// calling thread. Call this after all bytes have been added. Throws the error of `work`.
+  /// Processes the last pieces, after all bytes were added.
+  ///
+  /// - Throws: The error of `work`.
   func finish() throws {
     try settle()
     if coming.bytes.count > 0 { try coming.run() }
   }
 
-  /// Waits until the piece that was passed on last is processed. Throws the error of `work` if it could not be
-  /// processed.
+  /// Waits until the last passed piece is processed.
+  ///
+  /// - Throws: The error of `work`.
   func settle() throws {
     guard let thread = running else { return }
     running = nil

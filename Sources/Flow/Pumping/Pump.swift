@@ -4,7 +4,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The plan of a pump: the trails to send to a peer or to fetch from it, and the settings of the transfer.
+/// The trails that a pump sends to or fetches from a peer, and the settings of the transfers.
 package struct PumpPlan: Sendable {
   package var direction: TransferProgress.Direction
   /// The URL of the peer, `https://HOST:PORT`.
@@ -13,9 +13,9 @@ package struct PumpPlan: Sendable {
   /// The name of this node.
   package var node: String
   package var tls: ClientTLS?
-  /// The limit in bytes per second for all transfers of the pump together; nil: no limit.
+  /// The limit in bytes per second for all transfers of the pump together; nil means no limit.
   package var rate: RateLimit?
-  /// The maximum number of trails that the pump transfers at one time.
+  /// The maximum number of concurrent transfers.
   package var trailsMax: Int
 
   package init(
@@ -40,8 +40,8 @@ package struct PumpShared: Sendable {
   }
 }
 
-/// A pump. It runs one transfer, on its own thread, for each trail that matches its patterns. It regularly looks for
-/// new trails, and ends the transfers of trails that are gone.
+/// A pump, with one transfer and thread for each trail that matches its patterns. The pump regularly looks for new and
+/// deleted trails.
 package final class Pump: Sendable {
   private struct Running: Sendable {
     let gauge: TransferGauge
@@ -55,8 +55,7 @@ package final class Pump: Sendable {
   }
 
   private static let lookMilliseconds: Int32 = 2000
-  /// The maximum number of trails that one pump transfers at one time. Each needs one or two threads, and one pump
-  /// must not use all threads of the service (`TasksMax=4096`).
+  /// The maximum number of concurrent transfers of one pump.
   package static let transfersMax = 512
 
   package let plan: PumpPlan
@@ -71,12 +70,10 @@ package final class Pump: Sendable {
     return transfers.sorted { $0.key.description < $1.key.description }.map { $0.value.gauge.value }
   }
 
-  /// The present error of the pump itself, not of a transfer; nil if there is none. The pump has an error if it cannot
-  /// list trails or start a transfer, or has more trails than it may transfer at one time.
+  /// The present error of the pump itself, not of a transfer; nil if there is none.
   package var error: CairnError? { state.withLock { $0.error } }
 
-  /// Runs until `stop` is set, and returns when all transfers have ended. Errors of single transfers are in
-  /// ``progress``; after most of them, the transfer tries again.
+  /// Runs until `stop` is set, and returns after all transfers have ended. Errors of transfers are in ``progress``.
   ///
   /// - Throws: `bad-url`; `io-failed` if no thread can be started.
   package func run(stop: StopSignal) throws {
@@ -132,8 +129,7 @@ package final class Pump: Sendable {
       remedy: .retry)
   }
 
-  /// Returns at most `most` of the trails in `wanted`: first the trails of this node, then one trail of each other node
-  /// in turn. So no node displaces all trails of another.
+  /// Returns at most `most` trails: first those of this node, then one of each other node in turn.
   static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
     guard wanted.count > most else { return wanted }
     let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }
@@ -145,8 +141,8 @@ package final class Pump: Sendable {
     return chosen
   }
 
-  /// Ends and starts transfers, so that there is one for each trail in `wanted`. If an error is thrown, the transfers
-  /// that were already started continue.
+  /// Ends and starts transfers so that there is one for each of these trails. After an error, the other transfers
+  /// continue.
   private func adjust(to wanted: Set<TrailName>) throws {
     let known = state.withLock { $0.transfers }
     let ended = known.filter { !wanted.contains($0.key) }

@@ -5,8 +5,7 @@ import Trails
 
 // Questions about the rows of sources (`docs/reference/protocol.md`, Questions about rows).
 extension PumpDesk {
-  /// Returns the action for a request with a question about rows of a trail's source. The action receives the question
-  /// and returns the answer. The peer must have the right to pull the trail.
+  /// Returns the action for a question about rows of a trail's source. The peer must have the right to pull the trail.
   func questioning(_ visit: Visit) throws -> HTTPAction {
     try visit.require(.pull)
     guard visit.trail.origin != visit.peer else {
@@ -21,8 +20,7 @@ extension PumpDesk {
       })
   }
 
-  /// Returns whether there is an open question about rows that this peer may answer. A peer may answer a question if it
-  /// may push the question's trail. In the first seconds, only the node where that trail begins may answer.
+  /// Returns whether there is an open question about rows that this peer may answer.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {
@@ -30,8 +28,7 @@ extension PumpDesk {
     return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
   }
 
-  /// Returns a response with the next question about rows that the peer may answer. Waits until there is one; if none
-  /// arrives in time, the status of the response is 204.
+  /// Returns a response with the next question that the peer may answer; status 204 if none arrives in time.
   func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -47,8 +44,9 @@ extension PumpDesk {
     }
   }
 
-  /// Returns the receiver of a request body that contains the peer's answer to a question. Throws an error if the peer
-  /// has not fetched this question, or if its answer cannot be taken now.
+  /// Returns the receiver of the peer's answer to a question.
+  ///
+  /// - Throws: If the peer has not fetched the question, or its answer cannot be taken now.
   func answering(_ peer: String, _ id: String) throws -> any HTTPBodySink {
     guard options.hooks.questions.isAwaited(id, from: peer) else { throw Self.nothing }
     return BodySink(most: QuestionBook.answerBytesMax, try bodies.permit(peer)) { [self] bytes in
@@ -70,13 +68,11 @@ extension PumpDesk.Visit {
   }
 }
 
-/// A receiver that keeps a request body in memory up to a size limit. When the body is complete, it computes the
-/// response.
+/// Keeps a request body in memory up to a size limit, then computes the response.
 private final class BodySink: HTTPBodySink {
   private let most: Int
   private let answer: ([UInt8]) throws -> HTTPResponse
   private var bytes: [UInt8] = []
-  /// The permission to hold the body in memory, until the response is made or the request is abandoned.
   private let permit: BodyPermits.Permit
 
   init(most: Int, _ permit: BodyPermits.Permit, _ answer: @escaping ([UInt8]) throws -> HTTPResponse) {

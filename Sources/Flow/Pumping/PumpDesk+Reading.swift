@@ -17,8 +17,8 @@ extension PumpDesk {
       ]))
   }
 
-  /// Returns a response with this node's requests for copies of tables, for all trails that the peer may push. If the
-  /// peer already has the present list, waits for a change of the list, at most for the time that the request allows.
+  /// Returns a response with this node's requests for copies of tables, for all trails that the peer may push. Waits
+  /// for a change if the peer has the present list.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -72,10 +72,10 @@ extension PumpDesk {
     return Self.response(report(standing).json)
   }
 
-  /// Returns the state of a trail; nil if there is no such trail.
+  /// Returns the state of a trail; nil if it does not exist.
   ///
-  /// - Parameter withUnread: Whether to report the end of all bytes, which may be inside a transaction. A peer that
-  ///   appends to a copy needs that end.
+  /// - Parameter withUnread: Whether to report the end of all bytes, perhaps inside a transaction, as a pushing peer
+  ///   needs.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }
@@ -99,7 +99,6 @@ extension PumpDesk {
     return try follow(visit, source, segment, ear)
   }
 
-  /// Returns a response with the content of a finished segment, or with the part that the Range header names.
   private func whole(_ visit: Visit, _ source: SegmentSource, _ segment: UInt64) throws -> HTTPResponse {
     guard let file = try source.file(segment), file.isSealed else {
       throw CairnError(
@@ -130,8 +129,7 @@ extension PumpDesk {
     }
   }
 
-  /// Returns a response with the bytes of a trail after the offset in the request. If there are none yet, waits for
-  /// them.
+  /// Returns a response with the bytes of a trail after the requested offset, and waits for them if there are none.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {
@@ -197,8 +195,7 @@ extension PumpDesk {
   }
 }
 
-/// The part of a body that a Range header requests. If it requests several ranges, the response has the whole body.
-/// Source: RFC 9110, section 14.
+/// The part of a body that a Range header requests; the whole body for several ranges. Source: RFC 9110, section 14.
 enum ByteRange: Equatable {
   case all
   case part(Range<UInt64>)

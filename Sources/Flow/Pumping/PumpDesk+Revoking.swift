@@ -3,7 +3,7 @@ import NetKit
 
 // Requests that run for long: bodies that a peer pushes, segments that it fetches, and waits for what comes next.
 extension PumpDesk {
-  /// Returns whether a request that ``begin(_:)`` accepted may continue under the grants that are now in force.
+  /// Returns whether an accepted request may continue under the present grants.
   package func mayGoOn(_ request: HTTPRequest) -> Bool {
     let parts = request.path.split(separator: "/")
     guard parts.count >= 4, parts[0] == "cairn", parts[2] == "trails", let trail = TrailName(String(parts[3])),

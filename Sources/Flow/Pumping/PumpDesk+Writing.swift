@@ -35,7 +35,7 @@ extension PumpDesk {
   }
 }
 
-/// A receiver of the bytes that a peer pushes into a copy of a trail.
+/// Receives the bytes that a peer pushes into a copy of a trail.
 final class PushSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit
@@ -43,7 +43,6 @@ final class PushSink: HTTPBodySink {
   private let place: TrailPlace
   private let restarts: (segment: UInt64, offset: UInt64)?
   private var feed: CopyFeed?
-  /// The number of bytes of the request body that were written to the copy of the trail.
   private var taken = 0
   private lazy var handover = PieceHandover { [unowned self] in try take($0) }
   private var isRestart: Bool { restarts != nil }
@@ -81,8 +80,7 @@ final class PushSink: HTTPBodySink {
     } catch { return refusal(error) }
   }
 
-  /// Ends the request after an error. Blocks that were checked stay in the copy: a whole block is valid even if the
-  /// rest of the request body is lost.
+  /// Ends the request after an error. Whole blocks stay in the copy, because they are valid.
   func abandon() {
     try? handover.settle()
     _ = try? desk.copies.with(visit.trail) { try $0.sync() }
@@ -118,7 +116,7 @@ final class PushSink: HTTPBodySink {
   }
 }
 
-/// A receiver of a peer's request for copies of tables.
+/// Receives a peer's request for copies of tables.
 private final class AskSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit

@@ -7,15 +7,13 @@ import Trails
 /// The handler that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
 package final class PumpDesk: HTTPHandler {
   package struct Options: Sendable {
-    /// The name of this node, which answers the requests of its peers.
     package var node: String
     /// Returns the grants of peers; called for each request.
     package var grants: @Sendable () -> Grants
     /// Answers `POST join` and `POST renew`, by which nodes get and renew certificates.
     package var join: @Sendable (HTTPRequest) -> HTTPAction
     package var hooks: PumpHooks
-    /// The maximum size, in bytes, of a response or a pushed body with several blocks of a trail. A block that is
-    /// larger is sent alone.
+    /// The maximum size of a response or a pushed body with several blocks, in bytes. A larger block is sent alone.
     package var bodyBytes = 8 << 20
 
     package init(
@@ -39,7 +37,7 @@ package final class PumpDesk: HTTPHandler {
     (self.options, self.copies, self.bell) = (options, copies, bell)
   }
 
-  /// Ends all requests that wait for data. Later requests are answered with the error `busy`.
+  /// Ends all waiting requests. Later ones get the error `busy`.
   package func end() { stop.set() }
 
   package func begin(_ request: HTTPRequest) -> HTTPAction {
@@ -99,18 +97,16 @@ package final class PumpDesk: HTTPHandler {
     }
   }
 
-  /// The HTTP methods of requests that read. The response to HEAD has no body.
   private static let reading = ["GET", "HEAD"]
   private static let writing = ["POST"]
 
-  /// Throws an error if a path does not allow the method. The error is the same whether or not the path exists, so it
-  /// tells an unknown client nothing.
+  /// Throws unless a path allows the method. The error does not show an unknown client whether the path exists.
   private static func expect(_ methods: [String], _ request: HTTPRequest) throws {
     guard !methods.contains(request.method) else { return }
     throw PumpMethodRefusal(allowed: methods)
   }
 
-  /// A request about a trail, together with the peer that makes it and the trail.
+  /// A request about a trail, with the peer that makes it.
   struct Visit {
     let peer: String
     let trail: TrailName
@@ -153,7 +149,6 @@ package final class PumpDesk: HTTPHandler {
     return number
   }
 
-  /// Returns a listener that is notified when the trail's durable mark moves.
   func ear(_ trail: TrailName) throws -> TrailBell.Ear { try bell.listen(folder: copies.folder(trail)) }
 
   func report(_ standing: TrailStanding) -> TrailReport {
@@ -189,8 +184,7 @@ extension PumpDesk {
     return response(told.json, status: UInt32(told.status))
   }
 
-  /// Returns the response with an error to a request whose body was not read. The connection is closed after the
-  /// response.
+  /// Returns the response to a request whose body was not read; the connection closes after it.
   package static func refusal(_ error: CairnError) -> HTTPResponse {
     var told = response(error)
     told.closes = true
@@ -211,17 +205,16 @@ extension PumpDesk {
   }
 }
 
-/// The error that a path does not allow the HTTP method.
+/// The path does not allow the HTTP method.
 private struct PumpMethodRefusal: Error {
   let allowed: [String]
 }
 
-/// The error that a request body is longer than the protocol allows.
+/// A request body is longer than the protocol allows.
 struct PumpBodyTooLarge: Error {
   let most: Int
 }
 
-/// An error, and the state of the trail that is reported with it.
 struct PumpRefusal: Error {
   let error: CairnError
   let report: TrailReport?

@@ -6,9 +6,8 @@ import Trails
 /// The connection of one transfer to a peer, with the requests of the protocol. Only one thread may use it.
 final class PumpLink {
   private static let version: Int64 = 1
-  /// The longest time, in seconds, for which a request lets the peer wait before it answers.
+  /// The longest time for which a request lets the peer wait, in seconds.
   static let waitSeconds = IdleWait.longest
-  /// The time, in seconds, that an answer may take beyond the requested wait. It is enough for a slow disk.
   private static let answerSeconds = 10
 
   let client: HTTPClient
@@ -17,7 +16,7 @@ final class PumpLink {
 
   /// Creates a link to the peer of a plan.
   ///
-  /// - Parameter heard: Called with each answer.
+  /// - Parameter heard: Is called with each answer.
   init(
     _ plan: PumpPlan, stop: StopSignal, silenceSeconds: Int = waitSeconds + answerSeconds,
     heard: @escaping () -> Void = {}
@@ -31,7 +30,6 @@ final class PumpLink {
       stop: stop)
   }
 
-  /// Returns the state of the trail at the peer; nil if the peer does not have it.
   func report(_ trail: TrailName) throws -> TrailReport? {
     let reply = try perform("GET", "/cairn/1/trails/\(trail)")
     if reply.status == 404 {
@@ -41,8 +39,7 @@ final class PumpLink {
     return try report(reply)
   }
 
-  /// Throws an error if the peer speaks another protocol or another version. Called when the peer does not know a
-  /// trail, since that may be the reason.
+  /// Throws an error if the peer speaks another protocol or another version.
   private func checkVersion() throws {
     let reply = try perform("GET", "/cairn")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
@@ -60,7 +57,6 @@ final class PumpLink {
       hint: "bring both to the same version of Cairn; Cairn tries again by itself", remedy: .retry)
   }
 
-  /// Returns the state of each trail that this node may pull from the peer.
   func trails() throws -> [TrailReport] {
     let reply = try perform("GET", "/cairn/1/trails")
     if reply.status == 404 { try checkVersion() }
@@ -70,10 +66,10 @@ final class PumpLink {
     return object.objects("trails").compactMap { TrailReport($0) }
   }
 
-  /// Appends bytes to the copy at the peer, and returns the state of the copy after that.
+  /// Appends bytes to the copy at the peer, and returns the new state of the copy.
   ///
-  /// - Parameter restart: The present end of the copy, if the copy is to begin again at `place`, in a later segment.
-  ///   Otherwise nil.
+  /// - Parameter restart: The present end of the copy, if the copy begins again at `place`, in a later segment;
+  ///   otherwise nil.
   func push(
     _ bytes: UnsafeRawBufferPointer? = nil, source: (any HTTPBodySource)? = nil, at place: TrailPlace,
     _ trail: TrailName, _ id: TrailID, restart: TrailPlace? = nil
@@ -85,13 +81,12 @@ final class PumpLink {
 
   enum Fetched {
     case bytes
-    /// The peer sent no bytes, because there were none within the requested wait.
     case nothing
   }
 
-  /// Passes the bytes of a trail after `place` to `sink`. If there are none, it waits for them, at most `waitSeconds`.
+  /// Passes the bytes of a trail after `place` to `sink`, and waits up to `waitSeconds` for them.
   ///
-  /// - Parameter isKnown: Whether `place.chain` is known; then it is sent to the peer, which checks it.
+  /// - Parameter isKnown: Whether to send `place.chain` to the peer, which checks it.
   func follow(
     _ place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, applied: Position?,
     waitSeconds: Int, into sink: (UnsafeRawBufferPointer) throws -> Void
@@ -102,13 +97,12 @@ final class PumpLink {
     return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
   }
 
-  /// Reports to the peer that this node has the trail durably up to `place`. It does not throw if the peer rejects the
-  /// place; the next request throws that error.
+  /// Reports to the peer that this node has the trail durably up to `place`. If the peer rejects the place, only the
+  /// next request throws.
   func tell(_ place: TrailPlace, _ trail: TrailName, _ id: TrailID, applied: Position?) throws {
     _ = try perform("HEAD", address(of: place, isKnown: true, trail, id, applied))
   }
 
-  /// Returns the path and query of a request for the bytes of a trail after `place`.
   private func address(
     of place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, _ applied: Position?
   ) -> String {
@@ -118,7 +112,6 @@ final class PumpLink {
     return target
   }
 
-  /// Fetches a finished segment, and passes its bytes to `sink`.
   func segment(
     _ number: UInt64, _ trail: TrailName, _ id: TrailID, into sink: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
@@ -127,7 +120,6 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply) }
   }
 
-  /// Sends to the peer all requests for copies of a trail's tables that are open at this node.
   func ask(_ requests: [CopyRequest], _ trail: TrailName) throws {
     let body = JSONObject([("requests", .list(requests.map { .object($0.json) }))]).line
     let reply = try Array(body.utf8).withUnsafeBytes { bytes in
@@ -136,11 +128,11 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply).error }
   }
 
-  /// The maximum number of trails whose requests are read from one answer.
   private static let requestsMax = 4096
 
-  /// Returns the peer's requests for copies of tables, by trail, for all trails that this node may push to the peer.
-  /// The peer answers as soon as the checksum of its list (`mark`) differs from `known`, or after some time.
+  /// Returns the peer's requests for copies of tables of all trails that this node may push.
+  ///
+  /// - Parameter known: The checksum (`mark`) of the last list. The peer waits until its list differs.
   func requests(
     known: String?
   ) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])], hasQuestions: Bool) {
@@ -159,20 +151,18 @@ final class PumpLink {
 
   // MARK: Questions about rows
 
-  /// The maximum time, in seconds, for the transfer of an answer to a question. The time to wait for a question is
-  /// `questionWaitSeconds`.
+  /// The maximum time for the transfer of an answer to a question, in seconds.
   static let questionSeconds = 60
   private static let questionWaitSeconds = 2
 
-  /// Sends a question about rows of a trail's source to the peer; returns the encoded answer of the trail's node.
+  /// Sends a question about rows of a trail's source to the peer, and returns the encoded answer.
   func ask(_ question: [UInt8], _ trail: TrailName) throws -> [UInt8] {
     let reply = try question.withUnsafeBytes { try perform("POST", "/cairn/1/trails/\(trail)/questions", body: $0) }
     guard reply.status == 200 else { throw fault(reply).error }
     return reply.body
   }
 
-  /// Returns the next question of the peer about rows of a trail that this node may push to it; nil if no question
-  /// arrives in time.
+  /// Returns the next question of the peer about rows of a trail that this node may push; nil if none arrives in time.
   func nextQuestion() throws -> QuestionBook.Question? {
     let reply = try perform("GET", "/cairn/1/questions?wait=\(Self.questionWaitSeconds)")
     if reply.status == 204 { return nil }
@@ -182,7 +172,7 @@ final class PumpLink {
     return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
   }
 
-  /// Sends the encoded answer to a question. The peer drops the answer if the node that asked has stopped waiting.
+  /// Sends the encoded answer to a question. The peer drops the answer if the asking node has stopped waiting.
   func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
     let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
     guard [200, 404].contains(reply.status) else { throw fault(reply).error }

@@ -1,18 +1,17 @@
 import Changes
 import Trails
 
-/// A request of a node for copies of tables: their source is to send the rows through the trail again
-/// (`docs/reference/protocol.md`, Refresh).
+/// A request of a node for copies of tables, which their source sends through the trail (`docs/reference/protocol.md`,
+/// Refresh).
 package struct CopyRequest: Hashable, Sendable {
-  /// The id of the request. Two requests with the same id are the same request.
+  /// The id of the request. Requests with the same id are one request.
   @ByBytes package var id: String
-  /// The patterns of the requested tables; empty: all tables.
+  /// The patterns of the requested tables; empty for all tables.
   @ByBytes package var tables: [String]
 
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 
   private static let idBytesMax = 64
-  /// The maximum number of requests that are accepted for one trail.
   static let countMax = 256
   private static let tableBytesMax = 64 << 10
 
@@ -25,8 +24,7 @@ package struct CopyRequest: Hashable, Sendable {
       }
   }
 
-  /// Parses a request. Returns nil if any part is invalid. An invalid pattern is not left out, because a request
-  /// without patterns means all tables.
+  /// Parses a request; nil if any part is invalid.
   init?(_ value: JSONObject.Value) {
     guard case .object(let object) = value, let id = object.text("id"), Self.isID(id),
       case .list(let patterns)? = object["tables"]
@@ -45,11 +43,9 @@ package struct CopyRequest: Hashable, Sendable {
 
 /// The state of a trail at a node, as sent to peers (`docs/reference/protocol.md`, The state of a trail).
 package struct TrailReport: Equatable, Sendable {
-  /// The node that sends the report.
   package var node: String
   package var standing: TrailStanding
-  /// The position up to which every apply of the node has applied the trail. Nil if the node has no apply of the trail,
-  /// or if it did not report the position.
+  /// The position up to which every apply of the node has applied the trail; nil if unknown or without an apply.
   package var applied: Position?
   package var requests: [CopyRequest]
 
@@ -70,7 +66,7 @@ package struct TrailReport: Equatable, Sendable {
     return object
   }
 
-  /// Parses a report. Returns nil if a required member is missing.
+  /// Parses a report; nil if a required member is missing.
   package init?(_ object: JSONObject) {
     guard let name = object.text("trail").flatMap({ TrailName($0) }),
       let id = object.text("id").flatMap({ bytes(hex: $0) }).flatMap({ TrailID($0) }),
@@ -90,8 +86,7 @@ package struct TrailReport: Equatable, Sendable {
 extension JSONObject {
   private static let toldBytesMax = 4096
 
-  /// Returns a text member of an object that another node sent; nil if there is none. The text is cut to 4096 bytes,
-  /// because logs and status pages repeat it.
+  /// Returns a text member of an object from another node, cut to 4096 bytes; nil if there is none.
   func told(_ name: String) -> String? {
     guard let text = text(name), text.utf8.count > Self.toldBytesMax else { return text(name) }
     return String(decoding: text.utf8.prefix(Self.toldBytesMax), as: UTF8.self) + "…"
@@ -115,7 +110,7 @@ extension TrailPlace {
   }
 }
 
-/// Decodes hexadecimal digits in lower or upper case to at most 64 bytes; nil for any other text.
+/// Decodes hexadecimal digits to at most 64 bytes; nil for any other text.
 func bytes(hex text: String) -> [UInt8]? {
   let digits = Array(text.utf8)
   guard digits.count.isMultiple(of: 2), digits.count <= 128 else { return nil }
@@ -135,7 +130,7 @@ func bytes(hex text: String) -> [UInt8]? {
   return bytes
 }
 
-/// An error that one node reports to another in an HTTP response (`docs/reference/protocol.md`, Errors).
+/// An error that a node reports in an HTTP response (`docs/reference/protocol.md`, Errors).
 package struct PumpFault: Sendable {
   package let status: Int
   package let error: CairnError
@@ -147,7 +142,7 @@ package struct PumpFault: Sendable {
     status = Self.status(of: error.code)
   }
 
-  /// Reads the error from the body of a response whose status is no success.
+  /// Reads the error from the body of a response.
   package init(status: Int, body: [UInt8], from peer: String) {
     self.status = status
     var told: JSONObject?

@@ -3,10 +3,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The questions about rows of sources at other nodes that are not answered yet (`docs/reference/protocol.md`,
-/// Questions about rows).
-///
-/// The thread that asks waits. A pump, or a peer nearer to the source, fetches the question and returns the answer.
+/// The unanswered questions about rows of sources at other nodes (`docs/reference/protocol.md`, Questions about rows).
+/// The asking thread waits until a pump or a peer returns the answer.
 ///
 ///     let answer = try book.ask(trail, question, of: "apply.pos") { stop.isSet }
 package final class QuestionBook: Sendable {
@@ -16,14 +14,12 @@ package final class QuestionBook: Sendable {
     package let bytes: [UInt8]
   }
 
-  /// The maximum size of a question, in bytes; `answerBytesMax` is that of an answer.
+  /// The maximum size of a question, in bytes.
   static let questionBytesMax = 1 << 20
   static let answerBytesMax = 4 << 20
-  /// The maximum number of open questions of one asker; `entriesMax` is that of all askers together.
+  /// The maximum number of open questions of one asker.
   private static let ofAskerMax = 8
   private static let entriesMax = 256
-  /// The time, in milliseconds, within which a pump or a peer must fetch a question. `answeredMilliseconds` is the
-  /// time for the answer.
   private let takenMilliseconds: Int64
   private let answeredMilliseconds: Int64
 
@@ -37,7 +33,7 @@ package final class QuestionBook: Sendable {
   }
 
   private let entries = Mutex<[Entry]>([])
-  /// For each dialled node, by its address: the name that the node gives itself.
+  /// The name of each dialled node, by its address.
   private let names = Mutex<[NameKey: String]>([:])
 
   package init(takenMilliseconds: Int64 = 15_000, answeredMilliseconds: Int64 = 45_000) {
@@ -49,7 +45,7 @@ package final class QuestionBook: Sendable {
   /// Asks a question, and waits for the answer.
   ///
   /// - Parameters:
-  ///   - asker: The apply or the peer that asks. A question is not sent back to the peer that asks it.
+  ///   - asker: The apply or the peer that asks. A question does not go back to the asking peer.
   ///   - isOver: Returns whether the asker has stopped waiting.
   /// - Throws: `busy` if too many questions are open; `peer-unreachable` if no answer arrives; the error that the
   ///   trail's node answers.
@@ -94,16 +90,13 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// The time, in milliseconds, during which only the node where the trail begins may fetch a question. After that, a
-  /// peer that forwards questions may fetch it too.
+  /// The time during which only the trail's own node may fetch a question, in milliseconds.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  /// Stores the name of the node at the address `asker`. A question from that address is then not sent back to a peer
-  /// of this name.
+  /// Stores the name of the node at an address, so that its question does not go back to it.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
-  /// Returns the name that the node at a dialled address gives itself, for logs. Nil if it has not answered since this
-  /// process started.
+  /// Returns the name that the node at a dialled address gives itself; nil if it has not answered yet.
   package func name(at address: String) -> String? { names.withLock { $0[address] } }
 
   private func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
@@ -112,13 +105,13 @@ package final class QuestionBook: Sendable {
     return entry.taker == nil && !isAsker && mayTake(entry.question.trail, isOld)
   }
 
-  /// Returns whether there is an open question that the peer `taker` may answer or forward.
+  /// Returns whether there is an open question that this peer may answer or forward.
   package func hasQuestion(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
     entries.withLock { $0.contains { self.mayTake($0, taker, mayTake) } }
   }
 
-  /// Returns the oldest open question that the peer `taker` may answer or forward; nil if there is none. After that,
-  /// no other peer gets the question.
+  /// Returns the oldest open question that this peer may answer or forward; nil if there is none. No other peer gets a
+  /// returned question.
   package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
     entries.withLock { entries in
       guard let index = entries.firstIndex(where: { self.mayTake($0, taker, mayTake) }) else { return nil }
@@ -127,13 +120,13 @@ package final class QuestionBook: Sendable {
     }
   }
 
-  /// Returns whether a question is open that the peer `taker` has fetched but not yet answered.
+  /// Returns whether this peer has fetched a question that is still open.
   func isAwaited(_ id: String, from taker: String) -> Bool {
     entries.withLock { $0.contains { $0.question.id == id && $0.taker == taker && $0.answer == nil } }
   }
 
-  /// Stores the answer of the peer that fetched the question. Returns false if no thread waits for the answer any
-  /// longer, another peer fetched the question, or the question has an answer already.
+  /// Stores the answer of the peer that fetched the question. Returns false if the asker no longer waits, or if the
+  /// answer comes from another peer or twice.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }
@@ -150,7 +143,7 @@ package final class QuestionBook: Sendable {
     .usage, .busy, .tableMissing, .unsupported, .peerUnreachable, .peerRefused, .trailMissing,
   ]
 
-  /// Returns the result of `answer` in the encoding for the network: the answer, or the error that it throws.
+  /// Encodes the result of `answer`, or the error that it throws, for the network.
   static func sealed(_ answer: () throws -> [UInt8]) -> [UInt8] {
     do {
       let bytes = try answer()

@@ -3,19 +3,13 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A loop that exchanges requests for copies of tables, and questions about rows, with a dialled node. It runs on a
-/// thread of its own, so that the messages do not wait for the transfers.
-///
-/// For a pushed trail, it fetches the requests of the peer. For a pulled trail, it sends those of this node. It does
-/// not report errors, since the transfers report them.
-///
-/// The loop identifies the dialled node by its address in the conf, not by the name that the node gives itself.
+/// Exchanges requests for copies of tables, and questions about rows, with a dialled node, on its own thread. The
+/// transfers report the errors of the connection.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
   private static let againMilliseconds: Int32 = 10_000
-  /// The time in milliseconds for which the loop answers questions about rows before it fetches requests for copies
-  /// again.
+  /// The time for which the loop answers questions before it fetches requests for copies again, in milliseconds.
   private static let turnMilliseconds: Int64 = 5_000
 
   private let plan: PumpPlan
@@ -23,8 +17,7 @@ final class RequestEar {
   private let trails: () -> [TrailName]
   private var asked: [TrailName: [CopyRequest]] = [:]
   private var known: String?
-  /// The time at which the loop last forwarded a question about rows, in milliseconds. The next one often follows
-  /// soon, so the loop then makes shorter pauses.
+  /// The time at which the loop last forwarded a question, in milliseconds. The next pauses are then shorter.
   private var questionedAt: Int64 = 0
 
   /// Creates the loop for the peer of a pump.
@@ -103,8 +96,7 @@ final class RequestEar {
     }
   }
 
-  /// Returns the error to send to the node that asked. A peer of a version that cannot answer questions returns
-  /// `trail-missing`, which is replaced by `unsupported`.
+  /// Returns the error for the asking node, with `trail-missing` of an older peer replaced by `unsupported`.
   private static func told(_ error: any Error) -> any Error {
     guard let error = error as? CairnError, error.code == .trailMissing else { return error }
     return CairnError(

@@ -3,12 +3,10 @@ import Glibc
 import Synchronization
 import SystemKit
 
-/// A notifier that wakes threads when the durable mark of a trail moves. It has one thread and one inotify(7)
-/// descriptor for all trails.
+/// Wakes threads when the durable mark of a trail moves, with one thread and one inotify(7) descriptor for all trails.
 package final class TrailBell: Sendable {
   /// A listener for the durable mark of one trail. A notification that arrives between two waits is not lost.
   package final class Ear: Sendable {
-    /// The reading end of the pipe that wakes the waiting thread; `writing` is the other end.
     private let descriptor: Int32
     private let writing: Int32
     private let watch: Int32
@@ -35,8 +33,7 @@ package final class TrailBell: Sendable {
       close(writing)
     }
 
-    /// Waits for a notification. Returns true if the durable mark may have moved; false if the time is over or `stop`
-    /// was set.
+    /// Waits for a notification. Returns false if the time is over or `stop` was set.
     package func wait(milliseconds: Int, stop: StopSignal) -> Bool {
       var polled = [
         pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
@@ -112,8 +109,7 @@ package final class TrailBell: Sendable {
       return seen
     }
 
-    /// Wakes the listeners of an inotify watch. A negative watch means that events were lost: then all listeners are
-    /// woken.
+    /// Wakes the listeners of an inotify watch; all listeners if events were lost (negative watch).
     private func ring(_ watch: Int32) {
       watches.withLock { watches in
         var one: UInt8 = 1
@@ -141,8 +137,7 @@ package final class TrailBell: Sendable {
 
   deinit { stop.set() }
 
-  /// Returns a listener for the trail in a folder. A caller that reads the trail after this call misses no later
-  /// change.
+  /// Returns a listener for the trail in a folder. A caller that reads the trail afterwards misses no later change.
   ///
   /// - Throws: `trail-missing` if there is no trail in the folder.
   package func listen(folder: String) throws -> Ear {

@@ -3,10 +3,9 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The copies of other nodes' trails that this process writes. Each trail has one open copy, which all transfers and
-/// peers that send its bytes share.
+/// The copies of other nodes' trails that this process writes. All transfers and peers share one open copy of each
+/// trail.
 package final class TrailCopies: Sendable {
-  /// A holder of one open copy of a trail. A thread uses the copy only while it holds the lock of the holder.
   private final class Slot: @unchecked Sendable {
     let lock = Mutex<Void>(())
     var copy: TrailCopy?
@@ -23,13 +22,10 @@ package final class TrailCopies: Sendable {
 
   package func folder(_ trail: TrailName) -> String { "\(state)/\(trail)" }
 
-  /// Returns whether the state folder has a copy of the trail.
   package func exists(_ trail: TrailName) -> Bool { Trail.exists(folder: folder(trail)) }
 
-  /// Calls `body` with the copy of a trail. No other thread uses the copy meanwhile.
-  ///
-  /// The copy is opened if it is not open. If an error of `body` leaves the state of the copy unknown, the copy is
-  /// closed. A new copy to which nothing was written leaves no files.
+  /// Calls `body` with the copy of a trail, which no other thread uses meanwhile. An error that leaves the copy in an
+  /// unknown state closes it. A new copy without data leaves no files.
   package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
     let slot = slots.withLock { slots in
       if let slot = slots[trail] { return slot }
@@ -60,8 +56,7 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Deletes a copy from the disk if `isGone` returns true. No other thread uses the copy meanwhile. Returns whether
-  /// the copy was deleted.
+  /// Deletes a copy from the disk if `isGone` returns true. Returns whether the copy was deleted.
   package func remove(_ trail: TrailName, if isGone: (TrailCopy) throws -> Bool) throws -> Bool {
     try with(trail) { copy in
       guard copy.hasBegun, try isGone(copy) else { return false }
@@ -80,7 +75,6 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Closes the copies that have not been used for the longest time, because each open copy needs open files.
   private func closeIdle() {
     let surplus = slots.withLock { slots -> [Slot] in
       guard slots.count > Self.openMax else { return [] }

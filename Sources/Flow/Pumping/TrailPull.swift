@@ -3,11 +3,9 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A transfer that fetches one trail from one peer, one request after the other, and appends it to this node's copy.
+/// Fetches one trail from one peer, and appends it to this node's copy.
 final class TrailPull: TrailTransfer {
   private static let askAgainMilliseconds: Int64 = 60_000
-  /// The shortest time, in milliseconds, between two reports to the sender of how much has been fetched, while whole
-  /// segment files are fetched.
   private static let tellMilliseconds: Int64 = 5_000
 
   let gauge: TransferGauge
@@ -90,8 +88,8 @@ final class TrailPull: TrailTransfer {
     return result ?? standing
   }
 
-  /// Appends the bytes that `fetch` receives to the copy, and syncs the copy. Returns the copy's state after that; nil
-  /// if `fetch` received nothing. If an error is thrown, blocks that were already checked and written stay.
+  /// Appends the bytes that `fetch` receives to the copy, and syncs the copy. Returns the new state; nil if no bytes
+  /// came. Checked blocks stay after an error.
   private func receive(
     at place: TrailPlace?, first: TrailPlace? = nil, _ id: TrailID, restart end: TrailPlace? = nil,
     _ fetch: ((UnsafeRawBufferPointer) throws -> Void) throws -> Bool
@@ -118,9 +116,8 @@ final class TrailPull: TrailTransfer {
     return standing
   }
 
-  /// Starts the copy again at the oldest segment of the sender, because the sender has deleted the segments that the
-  /// copy needs next. Returns the copy's state after that; nil if the sender has no such trail, or if this node has
-  /// nothing of it yet.
+  /// Begins the copy again at the oldest segment of the sender, because the sender has purged the next segments.
+  /// Returns the new state; nil if either node has nothing of the trail.
   private func restart(
     _ link: PumpLink, _ standing: TrailStanding?, _ achieved: () -> Void
   ) throws -> TrailStanding? {
@@ -157,7 +154,6 @@ final class TrailPull: TrailTransfer {
   }
 }
 
-/// A receiver that checks fetched bytes and writes them to a copy of a trail.
 private final class Intake {
   private let trail: TrailName
   private let id: TrailID
@@ -187,7 +183,6 @@ private final class Intake {
     }
   }
 
-  /// Waits until the bytes received so far are processed. Returns whether the copy received any bytes.
   func hasTaken() -> Bool {
     try? handover.settle()
     return feed != nil

@@ -4,14 +4,10 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A transfer that sends one trail to one peer, one request after the other. It sends the bytes that the copy at the
-/// peer lacks.
+/// Sends one trail to one peer: the bytes that the copy at the peer lacks.
 final class TrailPush: TrailTransfer {
-  /// The size of a request body, in bytes, while many bytes are still to be sent. A block that is larger is sent
-  /// alone.
+  /// The size of a request body while many bytes are still to be sent. A larger block is sent alone.
   private static let bodyBytes = 8 << 20
-  /// The size, in bytes, up to which a request body is sent in one packet with its header. A larger body is read while
-  /// it is sent.
   private static let smallBytes = 32 << 10
 
   let gauge: TransferGauge
@@ -86,7 +82,7 @@ final class TrailPush: TrailTransfer {
     }
   }
 
-  /// Starts the copy at the peer, for the first time or again, at the oldest segment that this node has.
+  /// Begins the copy at the peer, for the first time or again, at the oldest segment of this node.
   private func begin(
     _ source: SegmentSource, _ link: PumpLink, _ standing: TrailStanding, restart: TrailPlace?, _ achieved: () -> Void
   ) throws -> TrailReport {
@@ -141,7 +137,7 @@ final class TrailPush: TrailTransfer {
   }
 }
 
-/// A request body of bytes that are read from a segment while they are sent.
+/// A request body that is read from a segment while it is sent.
 private final class PieceSource: HTTPBodySource {
   private let source: SegmentSource
   private let piece: SegmentSource.Piece

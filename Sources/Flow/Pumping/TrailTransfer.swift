@@ -3,17 +3,17 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A loop that transfers one trail to or from one peer until it is ordered to stop. After most errors it tries again.
+/// A loop that transfers one trail to or from one peer until it is stopped. After most errors it tries again.
 protocol TrailTransfer: AnyObject {
   var gauge: TransferGauge { get }
   var stop: StopSignal { get }
   /// Transfers the trail until an error occurs, which it throws.
   ///
-  /// - Parameter achieved: Called after most successful requests; it resets the counts of failures.
+  /// - Parameter achieved: Is called after most successful requests, to reset the counts of failures.
   func session(_ achieved: () -> Void) throws
 }
 
-/// The error that a trail need not be transferred, because it began at the receiving node.
+/// The trail began at the receiving node, so it is not transferred.
 struct LeftOut: Error {}
 
 extension TrailTransfer {

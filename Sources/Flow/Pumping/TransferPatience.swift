@@ -1,20 +1,18 @@
 import Changes
 
-/// Decides what a transfer does after an error: it tries again after some time, or it stops.
+/// Decides when a transfer tries again after an error, or whether it stops.
 struct TransferPatience: Equatable, Sendable {
-  /// The number of times that damaged bytes may arrive before the transfer stops, so that the operator can act. Before
-  /// that, the bytes are requested again.
+  /// The number of times that damaged bytes may arrive before the transfer stops.
   private static let damagedMax = 3
 
   private var failures = 0
   private var damaged = 0
 
-  /// Resets the counts of failures, after a success.
   mutating func calm() { (failures, damaged) = (0, 0) }
 
   /// Returns the milliseconds until the transfer tries again; nil if it must stop.
   ///
-  /// - Parameter chance: A random number from 0 to 1, so that several transfers do not try again at the same moment.
+  /// - Parameter chance: A random number from 0 to 1, which spreads the attempts of several transfers.
   mutating func next(_ error: CairnError, chance: Double) -> Int? {
     failures += 1
     let longest: Int

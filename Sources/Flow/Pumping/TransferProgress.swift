@@ -7,15 +7,12 @@ import Trails
 package struct TransferProgress: Sendable {
   package enum State: String, Sendable {
     case starting
-    /// Bytes are being transferred.
     case moving
-    /// The receiving node has the whole trail, and the transfer waits for more bytes.
     case waiting
-    /// The last attempt failed. The transfer tries again by itself.
     case retrying
     /// The transfer stopped after an error, and needs an operator.
     case stopped
-    /// The trail is not transferred, because it began at the receiving node.
+    /// The trail began at the receiving node, so it is not transferred.
     case leftOut = "left-out"
   }
 
@@ -32,11 +29,10 @@ package struct TransferProgress: Sendable {
   /// The durable end of the trail's copy: at the peer for a push, at this node for a pull.
   package var copied: TrailPlace?
   package var copiedPosition: Position?
-  /// The end of the trail at the sending node.
   package var end: TrailPlace?
   /// The position up to which every apply of the peer has applied the trail.
   package var peerApplied: Position?
-  /// The number of bytes of the trail that were transferred since the transfer began.
+  /// The number of bytes transferred since the transfer began.
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?
@@ -46,7 +42,7 @@ package struct TransferProgress: Sendable {
   package init(_ trail: TrailName, _ direction: Direction) { (self.trail, self.direction) = (trail, direction) }
 }
 
-/// The progress of a transfer. The transfer's thread writes it, and other threads read it.
+/// The progress of a transfer, which the transfer's thread writes and other threads read.
 final class TransferGauge: Sendable {
   private struct State {
     var progress: TransferProgress

@@ -3,14 +3,9 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Checks many blocks of a trail copy on several threads: checksum, unpacking, chain hash.
-///
-/// The blocks can be checked in any order, because each header has the chain hash of everything before its block. The
-/// caller takes the results in order, and compares that hash with the one that it has computed. All copies of the
-/// process share the threads, which work for one copy at a time. Meanwhile the other copies check their blocks on their
-/// own threads.
+/// Checks many blocks of a trail copy on several threads, and passes the results in order. All copies of the process
+/// share the threads, which work for one copy at a time.
 final class BlockCrew: @unchecked Sendable {
-  /// A whole block that a peer has sent.
   struct Block {
     let header: BlockHeader
     let start: UnsafeRawBufferPointer
@@ -18,21 +13,19 @@ final class BlockCrew: @unchecked Sendable {
     var size: Int { start.count + stored.count }
   }
 
-  /// The result of checking a block. The content is valid only while the caller processes the result.
+  /// The result of checking a block, valid only while the caller processes it.
   struct Opened {
     var checksum: UInt32
     /// The unpacked content, or the error of unpacking; nil if the checksum is wrong.
     var content: Result<UnsafeRawBufferPointer, any Error>?
-    /// The chain hash after the block, over all content up to there. It is right only if the chain hash in the block's
-    /// header is right.
+    /// The chain hash after the block, provided that the one in its header is right.
     var chain = ChainHash.zero
   }
 
-  /// The least number of blocks that are checked on several threads; fewer are checked on the caller's thread.
+  /// The lowest number of blocks for several threads.
   static let blocksMin = 4
   static let shared = BlockCrew(threads: min(sysconf(Int32(_SC_NPROCESSORS_ONLN)), 4) - 1)
 
-  /// The work area for one block: the objects that check it, and the result.
   private final class Bench {
     let opener = BlockOpener()
     let hasher: SHA256
@@ -51,10 +44,8 @@ final class BlockCrew: @unchecked Sendable {
   private var benches: [Bench] = []
   private var blocks: [Block] = []
   private var segment: UInt64 = 0
-  /// The index of the next block that no thread has begun to check.
   private var next = 0
-  /// The number of blocks whose results the caller has processed, so that their work areas can be used for other
-  /// blocks.
+  /// The number of blocks whose results the caller has processed, so that their work areas are free.
   private var handed = 0
   private var busy = 0
 
@@ -71,8 +62,8 @@ final class BlockCrew: @unchecked Sendable {
     return Opened(checksum: checksum, content: content, chain: chain)
   }
 
-  /// Checks blocks, and calls `take` with each result, in order, on this thread; stops if `take` throws. Returns false,
-  /// and does nothing, if the threads work for another copy, or if there are none.
+  /// Checks blocks, and calls `take` with each result, in order, on the calling thread. Returns false, without an
+  /// effect, if the threads are not available.
   func open(_ blocks: [Block], of segment: UInt64, _ take: (Block, Opened) throws -> Void) throws -> Bool {
     guard threads > 0 else { return false }
     condition.lock()
@@ -105,8 +96,8 @@ final class BlockCrew: @unchecked Sendable {
     return true
   }
 
-  /// Checks the next block. Returns false if no block is left, or if its work area is still in use. The caller must
-  /// hold the lock, which is released during the check.
+  /// Checks the next block. Returns false if no block or no work area is left. Requires the lock, which is released
+  /// during the check.
   private func work() -> Bool {
     guard next < min(blocks.count, handed + benches.count) else { return false }
     let (block, bench) = (blocks[next], benches[next % benches.count])

@@ -1,9 +1,9 @@
 import Changes
 import CodecKit
 
-/// Encodes the contents of blocks: compression, header, checksum. One encoder serves all blocks of a writer.
+/// Encodes the blocks of a writer: compression, header, checksum.
 final class BlockEncoder {
-  /// The size of a block's content, in bytes, below which compression costs more than it saves.
+  /// The smallest content that is compressed, in bytes.
   private static let compressedBytesMin = 1024
   private static let usualBytes = 1 << 20
 
@@ -17,7 +17,7 @@ final class BlockEncoder {
     hasher = try SHA256()
   }
 
-  /// Returns a whole encoded block, header and stored bytes; valid until the next call.
+  /// Returns a whole encoded block, valid until the next call.
   func block(
     _ content: UnsafeRawBufferPointer, flags: BlockHeader.Flags, contentOffset: UInt64, durable: UInt64,
     chain: ChainHash

@@ -5,7 +5,7 @@ import CodecKit
 struct BlockHeader {
   static let magic: UInt32 = 0x4b4c_4243  // CBLK
   static let size = 72
-  /// The largest content of a block in bytes, unpacked: one record of 1 GiB, with its kind and length.
+  /// The largest unpacked content of a block, in bytes: one record of 1 GiB.
   static let contentLengthMax: UInt32 = 1 << 30 + 16
 
   enum Codec {
@@ -15,11 +15,11 @@ struct BlockHeader {
 
   struct Flags: OptionSet {
     let rawValue: UInt8
-    /// The flag of a block that ends with the end of a transaction.
+    /// The block ends with the end of a transaction.
     static let border = Flags(rawValue: 1)
-    /// The flag of a block after which the writer synced the file, before it wrote anything else.
+    /// The writer synced the file after this block, before it wrote anything else.
     static let sync = Flags(rawValue: 2)
-    /// The flag of the last block of a finished segment (the seal), which has no content.
+    /// The last block of a finished segment, without content.
     static let seal = Flags(rawValue: 4)
   }
 
@@ -28,16 +28,15 @@ struct BlockHeader {
   var codec: UInt8
   var flags: Flags
   var contentOffset: UInt64
-  /// The offset in the segment's file up to which the writer had synced the file when it wrote the block.
+  /// The file offset up to which the segment was synced when the block was written.
   var durable: UInt64
-  /// The chain hash of everything in the trail before the block: a SHA-256 hash over all content.
+  /// The chain hash of everything in the trail before the block.
   var chain: ChainHash
   var checksum: UInt32 = 0
 }
 
 extension BlockHeader {
-  /// Writes the header and its checksum at the start of `buffer`. The `storedLength` bytes of the block must already
-  /// follow there.
+  /// Writes the header and its checksum into `buffer`, before the stored bytes that are already there.
   func encode(before buffer: UnsafeMutableRawBufferPointer) {
     func put<T: FixedWidthInteger>(_ value: T, _ offset: Int) {
       buffer.storeBytes(of: value.littleEndian, toByteOffset: offset, as: T.self)
@@ -56,7 +55,7 @@ extension BlockHeader {
     put(CRC32C.of(UnsafeRawBufferPointer(rebasing: buffer[Self.size...]), continuing: checksum), 68)
   }
 
-  /// Reads a header from 72 bytes; nil if they do not begin with the magic number. No other field is checked.
+  /// Decodes a header from 72 bytes; nil without the magic number. No other field is checked.
   init?(_ bytes: UnsafeRawBufferPointer) {
     func get<T: FixedWidthInteger>(_ offset: Int) -> T {
       T(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: T.self))
@@ -67,8 +66,7 @@ extension BlockHeader {
       contentOffset: get(16), durable: get(24), chain: chain, checksum: get(68))
   }
 
-  /// Returns the checksum of the header's bytes. To get the checksum of the whole block, continue this checksum over
-  /// the stored bytes.
+  /// Returns the checksum of the header's bytes, to continue over the stored bytes of the block.
   static func checksumStart(_ header: UnsafeRawBufferPointer) -> UInt32 {
     CRC32C.of(UnsafeRawBufferPointer(rebasing: header[..<68]))
   }

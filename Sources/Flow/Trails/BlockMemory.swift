@@ -2,16 +2,13 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// A budget of memory for large blocks, which all trails of this process share. Only blocks of more than ``usualBytes``
-/// count.
-///
-/// A block from a peer waits for memory for a limited time, and is then refused with `busy`. A reader of a trail takes
-/// memory without waiting, because readers that wait for each other could wait for ever.
+/// The memory for blocks of more than ``usualBytes``, shared by all trails of this process. A block from a peer waits
+/// for memory for a limited time; a reader of a trail never waits.
 ///
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }
 package final class BlockMemory: Sendable {
-  /// The largest block, in bytes, that does not count against the budget: each worker has memory for it anyway.
+  /// The largest block that needs no reservation, in bytes.
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
 
@@ -27,25 +24,24 @@ package final class BlockMemory: Sendable {
 
   package init(patienceMilliseconds: Int = 10_000) { self.patienceMilliseconds = patienceMilliseconds }
 
-  /// The most memory, in bytes, for all blocks of more than 1 MiB together.
+  /// The limit for all blocks of more than ``usualBytes`` together, in bytes.
   package var limit: Int {
     get { state.withLock { $0.limit } }
     set { state.withLock { $0.limit = newValue } }
   }
 
-  /// The largest block, in bytes, that is accepted from a peer. The limit applies to its stored and to its unpacked
-  /// size.
+  /// The largest block that is accepted from a peer, stored or unpacked, in bytes.
   package var blockBytesMax: Int {
     get { state.withLock { $0.blockBytesMax } }
     set { state.withLock { $0.blockBytesMax = newValue } }
   }
 
   package var used: Int { state.withLock { $0.used } }
-  /// The most memory that was in use at one time, in bytes.
+  /// The highest memory use for such large blocks so far, in bytes.
   package var peak: Int { state.withLock { $0.peak } }
 
-  /// Reserves memory for a peer's block, and waits for it if necessary. A single block is accepted even if it is larger
-  /// than the limit.
+  /// Reserves memory for a peer's block, and waits for it if necessary. A single block may exceed the limit.
+  ///
   /// - Throws: `busy` if other blocks leave no room in time: ten seconds by default.
   package func claim(_ bytes: Int) throws {
     guard bytes > 0 else { return }
@@ -72,7 +68,6 @@ package final class BlockMemory: Sendable {
   /// Reserves memory, without waiting, for a block of a trail that is already on this node.
   package func take(_ bytes: Int) { state.withLock { $0.take(bytes) } }
 
-  /// Gives back reserved memory.
   package func free(_ bytes: Int) { state.withLock { $0.used -= bytes } }
 }
 

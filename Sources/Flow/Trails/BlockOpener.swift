@@ -4,17 +4,15 @@ import Synchronization
 
 /// Checks and unpacks blocks, one after the other, into the same memory.
 final class BlockOpener {
-  /// The most memory, in bytes, that is kept from one block to the next.
   static let usualBytes = BlockMemory.usualBytes
-  /// The largest allowed ratio of a block's content to its stored bytes. zstd makes at most 128 KiB from four bytes. A
-  /// block with a larger ratio is refused before memory is reserved for it.
+  /// The largest allowed ratio of a block's content to its stored bytes. zstd makes at most 128 KiB from four bytes.
   private static let ratioMax = 1 << 15
 
-  /// The place from which a block comes. It decides how large the block may be.
+  /// The place from which a block comes, which limits its size.
   enum Origin {
-    /// A trail of this node, or a copy whose blocks have been checked. A block may contain a record of 1 GiB.
+    /// A trail of this node, or a checked copy. A block may contain a record of 1 GiB.
     case trail
-    /// A peer that sends the block. The block may be no larger than ``BlockMemory/blockBytesMax``.
+    /// A peer. A block has at most ``BlockMemory/blockBytesMax``.
     case peer
   }
 
@@ -28,11 +26,11 @@ final class BlockOpener {
 
   deinit { memory.free(claimed) }
 
-  /// Checks and unpacks a block, and returns its content. The content is valid until the next call, and only while
-  /// `stored` is valid.
+  /// Checks and unpacks a block.
   ///
-  /// `checksum` is the checksum of the header and the stored bytes as read, and `chain` the chain hash before the
-  /// block.
+  /// - Parameter checksum: The checksum of the header and the stored bytes.
+  /// - Parameter chain: The chain hash before the block.
+  /// - Returns: The content, valid until the next call and while `stored` is.
   func open(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, checksum: UInt32, at place: Position, chain: ChainHash
   ) throws -> UnsafeRawBufferPointer {
@@ -40,7 +38,7 @@ final class BlockOpener {
     return try unpack(block, stored, place)
   }
 
-  /// Throws ``SegmentFault`` if the checksum of a block, its position, or the chain hash in its header is wrong.
+  /// Throws ``SegmentFault`` if a block's checksum, position or chain hash is wrong.
   static func check(_ block: BlockHeader, checksum: UInt32, at place: Position, chain: ChainHash) throws {
     guard checksum == block.checksum else {
       throw SegmentFault(
@@ -54,7 +52,7 @@ final class BlockOpener {
     }
   }
 
-  /// Returns the content of a block whose checksum is right; valid until the next call, or ``release()``.
+  /// Returns the content of a block with a right checksum, valid until the next call or ``release()``.
   func unpack(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, _ place: Position
   ) throws -> UnsafeRawBufferPointer {
@@ -85,7 +83,7 @@ final class BlockOpener {
     }
   }
 
-  /// Frees the memory of a block of more than 1 MiB. The content of the block is no longer valid.
+  /// Frees the memory of a block of more than 1 MiB, and so its content.
   func release() {
     guard claimed > 0 else { return }
     unpacked.shrink(above: Self.usualBytes)
@@ -106,13 +104,11 @@ final class BlockOpener {
   }
 }
 
-/// The unused ``BlockOpener`` objects for blocks from peers. All copies share them: each call of a copy borrows one, so
-/// an idle copy needs no memory for blocks.
+/// The unused ``BlockOpener`` objects for blocks from peers, shared by all copies.
 final class PeerOpeners: Sendable {
   static let shared = PeerOpeners()
   private static let keptMax = 8
 
-  /// An unused opener, which passes from one thread to another.
   private struct Idle: @unchecked Sendable { let opener: BlockOpener }
 
   private let idle = Mutex<[Idle]>([])

@@ -1,9 +1,9 @@
 import Changes
 import CodecKit
 
-/// Checks the blocks that arrive for a copy of a trail, in order, by the same rules as readers of trails.
+/// Checks the blocks that arrive for a copy of a trail, in order.
 struct CopyCheck {
-  /// The end of the last block that passed the checks, as a place in the segment.
+  /// The end of the last checked block in the segment.
   private(set) var place: LiveSegment.Place
   /// The end of the last block that ends a transaction, and the number of that transaction.
   private(set) var border: (place: LiveSegment.Place, lastNumber: UInt64)
@@ -11,7 +11,6 @@ struct CopyCheck {
   let segment: UInt64
   private var scan: RecordScan
 
-  /// Creates a check that begins at the start of a segment, after its header.
   init(_ header: SegmentHeader) {
     segment = header.number
     place = .init(fileOffset: header.length, contentOffset: 0, chain: header.chain)
@@ -19,7 +18,7 @@ struct CopyCheck {
     border = (place, header.firstTransaction - 1)
   }
 
-  /// Creates a check that continues at `end`, the end of the copy after its recovery.
+  /// Creates a check that continues at the end of a recovered copy.
   ///
   /// - Parameter border: The end of the last whole transaction, whose number is `lastNumber`.
   init(_ end: Recovery.End, border: LiveSegment.Place, lastNumber: UInt64) {
@@ -32,8 +31,9 @@ struct CopyCheck {
 
   var lastNumber: UInt64 { scan.transactions.lastNumber }
 
-  /// Checks the whole blocks in `bytes`, up to the last block of the segment, and adds their sizes to `taken`. If a
-  /// block is faulty, the call throws; `taken` then counts the blocks before it.
+  /// Checks the whole blocks in `bytes`, up to the end of the segment.
+  ///
+  /// - Parameter taken: Is increased by the bytes of the good blocks, also if a later block throws.
   mutating func follow(
     _ bytes: UnsafeRawBufferPointer, _ opener: BlockOpener, _ hasher: SHA256, taken: inout Int
   ) throws {
@@ -64,8 +64,7 @@ struct CopyCheck {
     if header.flags.contains(.border), !isSealed { border = (place, lastNumber) }
   }
 
-  /// Returns the whole blocks at the start of `bytes`, up to the last block of the segment. It stops before a block of
-  /// more than 1 MiB, because there is memory for only one such block.
+  /// Returns the whole blocks at the start of `bytes`, up to the end of the segment or a block of more than 1 MiB.
   private func blocks(_ bytes: UnsafeRawBufferPointer) -> [BlockCrew.Block] {
     var (blocks, offset) = ([BlockCrew.Block](), 0)
     while let block = try? block(UnsafeRawBufferPointer(rebasing: bytes[offset...])),
@@ -78,7 +77,7 @@ struct CopyCheck {
     return blocks
   }
 
-  /// Returns the block at the start of `bytes`; nil if `bytes` have only a part of it.
+  /// Returns the block at the start of `bytes`; nil if it is not whole.
   private func block(_ bytes: UnsafeRawBufferPointer) throws -> BlockCrew.Block? {
     guard let size = try Self.size(of: bytes, at: Position(segment: segment, offset: place.contentOffset)),
       bytes.count >= size, let header = BlockHeader(bytes)
@@ -88,8 +87,9 @@ struct CopyCheck {
       stored: UnsafeRawBufferPointer(rebasing: bytes[BlockHeader.size..<size]))
   }
 
-  /// Returns the size in bytes of the block that begins with these bytes; nil if they end before the end of its header.
-  /// Throws if the block is larger than a peer may send, before any memory is taken for it.
+  /// Returns the size of the block that begins with these bytes; nil if its header is not whole.
+  ///
+  /// - Throws: If the block is larger than a peer may send.
   static func size(of bytes: UnsafeRawBufferPointer, at place: Position) throws -> Int? {
     guard bytes.count >= BlockHeader.size else { return nil }
     guard let block = BlockHeader(bytes) else { throw SegmentFault(.torn, place, "there is no block here") }

@@ -1,23 +1,16 @@
 import Changes
 
 /// Adds the bytes of one segment to a copy of a trail. The bytes arrive in pieces of any size; only whole blocks are
-/// added.
-///
-/// Several feeds may bring the same bytes, for example from two peers. The first one to bring a block adds it; any
-/// other feed that brings the block fails with `trail-elsewhere`. Memory is bounded by one block, and counted in
-/// ``BlockMemory`` if that block has more than 1 MiB.
+/// added. If another feed has added a block first, this one fails with `trail-elsewhere`.
 package final class CopyFeed {
   package let trail: TrailID
-  /// The place in the trail where the next block is added.
+  /// The place of the next block in the trail.
   package private(set) var place: TrailPlace
-  /// The present end of the copy, if this feed's first bytes begin the copy again at a later segment. Nil if they
-  /// continue the copy.
+  /// The present end of the copy, if the first bytes begin the copy again at a later segment; else nil.
   private var restartsBehind: TrailPlace?
-  /// The bytes that have arrived of a header or block that is not yet whole.
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
   private let memory = BlockMemory.shared
-  /// The memory that is reserved in ``BlockMemory`` for the block in `rest`, in bytes.
   private var claimed = 0
   /// Whether the feed has added a whole block to the copy.
   package private(set) var hasBlock = false
@@ -30,12 +23,12 @@ package final class CopyFeed {
 
   deinit { memory.free(claimed) }
 
-  /// Returns the chain hash in the segment header at the start of `bytes`; nil if `bytes` end before it.
+  /// Returns the chain hash in the segment header at the start of `bytes`; nil if it is not there.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }
 
-  /// Whether the bytes that have arrived end with a whole header or block.
+  /// Whether the received bytes end with a whole header or block.
   package var isWhole: Bool { rest.count == 0 }
 
   package func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {
@@ -83,8 +76,7 @@ package final class CopyFeed {
     return taken
   }
 
-  /// Returns how many more bytes `rest` needs to make its header or block whole. If `rest` does not yet show their
-  /// size, returns how many more bytes it needs for that.
+  /// Returns how many bytes `rest` still needs for a whole header or block, or to know its size.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count
@@ -93,7 +85,6 @@ package final class CopyFeed {
     return size - rest.count
   }
 
-  /// Reserves memory for a block of more than 1 MiB, before its bytes are collected.
   private func makeRoom(_ size: Int) throws {
     guard size > BlockMemory.usualBytes, claimed == 0 else { return }
     try memory.claim(size)

@@ -1,15 +1,14 @@
 import Changes
 import CodecKit
 
-/// The durable mark in encoded form, as it is stored twice in the file `durable` (`docs/trail-format.md`, Durable
-/// mark).
+/// The durable mark in encoded form, stored twice in the file `durable` (`docs/trail-format.md`, Durable mark).
 struct DurableMark: Equatable {
   static let magic: UInt64 = 0x5255_444e_5249_4143  // CAIRNDUR
   static let size = 128
 
   var generation: UInt64
   var segment: UInt64
-  /// The offset in the segment's file after the last synced block that ends a transaction.
+  /// The file offset after the last synced block that ends a transaction.
   var fileOffset: UInt64
   var contentOffset: UInt64
   var chain: ChainHash
@@ -35,8 +34,7 @@ struct DurableMark: Equatable {
     return Array(out.bytes)
   }
 
-  /// Decodes one of the two slots of the file `durable`. Nil if the slot is not valid, or if a number in it is outside
-  /// ``NumberBounds``.
+  /// Decodes a copy of the mark from the file `durable`; nil if it is not valid.
   init?(_ slot: ArraySlice<UInt8>) {
     guard slot.count == Self.size else { return nil }
     var fields = Fields(Array(slot))

@@ -1,9 +1,9 @@
 import Changes
 import SystemKit
 
-/// The segment at the end of a trail, to which its writer adds blocks.
+/// The last segment of a trail, to which the writer adds blocks.
 final class LiveSegment {
-  /// A place between two blocks of the segment: its offsets, and the chain hash of everything before it.
+  /// A place between two blocks of the segment, with the chain hash of everything before it.
   struct Place: Equatable {
     var fileOffset: UInt64
     var contentOffset: UInt64
@@ -16,19 +16,19 @@ final class LiveSegment {
 
   let number: UInt64
   private(set) var place: Place
-  /// The offset in the file up to which the segment has been synced.
+  /// The file offset up to which the segment has been synced.
   private(set) var durable: UInt64
   private let file: File
   private let allocateBytes: UInt64
-  /// Whether the segment is part of a copy. For a copy, little disk space is allocated ahead, so that a peer cannot
-  /// reserve space without sending data.
+  /// Whether the segment is part of a copy, which allocates little disk space ahead. A peer could otherwise reserve
+  /// space without data.
   private let isCopy: Bool
   private static let copyAheadMin: UInt64 = 64 << 10
   private var allocated: UInt64
-  /// The offset in the file up to which all bytes have been written at least once, if only as zeros.
+  /// The file offset before which all bytes have been written, if only as zeros.
   private var written: UInt64
 
-  /// Creates a segment with its header; syncs the file and the file's entry in the folder.
+  /// Creates a segment with its header, and syncs the file and its entry in the folder.
   convenience init(_ folder: TrailFolder, _ header: SegmentHeader, allocateBytes: Int) throws {
     guard let bytes = header.encoded() else {
       throw folder.bug("the name \(header.name) is too long")
@@ -36,8 +36,9 @@ final class LiveSegment {
     try self.init(folder, header, encoded: bytes, allocateBytes: allocateBytes)
   }
 
-  /// Creates a segment with the header bytes that another node has encoded. With `isDurable` false, the header becomes
-  /// durable with the next ``sync()``, and the file's entry with a sync of the folder.
+  /// Creates a segment with the header bytes of another node.
+  ///
+  /// - Parameter isDurable: Whether to sync the header and the file's entry in the folder now.
   init(
     _ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], isDurable: Bool = true, isCopy: Bool = false,
     allocateBytes: Int
@@ -57,7 +58,7 @@ final class LiveSegment {
     try Folder.sync(folder.path)
   }
 
-  /// Opens the last segment after a recovery, to continue at its end, which has been synced.
+  /// Opens the last segment after a recovery, to continue at its synced end.
   init(_ folder: TrailFolder, _ end: Recovery.End, isCopy: Bool = false, allocateBytes: Int) throws {
     number = end.segment
     self.isCopy = isCopy
@@ -70,10 +71,8 @@ final class LiveSegment {
   }
 
   var isSynced: Bool { durable == place.fileOffset }
-  /// Whether the segment's file is still in the folder.
   var isInPlace: Bool { get throws { try file.isInPlace } }
 
-  /// Encodes this content as a block and adds it to the segment, without a sync.
   func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags, _ encoder: BlockEncoder) throws {
     let block = encoder.block(
       content, flags: flags, contentOffset: place.contentOffset, durable: durable, chain: place.chain)
@@ -83,7 +82,9 @@ final class LiveSegment {
     try append(block, to: end)
   }
 
-  /// Adds encoded blocks to the segment, without a sync; `end` is the place after them.
+  /// Adds encoded blocks to the segment, without a sync.
+  ///
+  /// - Parameter end: The place after them.
   func append(_ blocks: UnsafeRawBufferPointer, to end: Place) throws {
     try allocate(to: place.fileOffset + UInt64(blocks.count))
     try writeAhead(of: UInt64(blocks.count))
@@ -98,7 +99,6 @@ final class LiveSegment {
     durable = place.fileOffset
   }
 
-  /// Removes all blocks of the segment after a place.
   func cut(to place: Place) throws {
     try file.truncate(to: place.fileOffset)
     allocated = place.fileOffset
@@ -106,13 +106,13 @@ final class LiveSegment {
     self.place = place
   }
 
-  /// Adds the last block, which marks the segment as finished (the seal), and finishes the file.
+  /// Adds the last block, the seal, and finishes the file.
   func seal(_ encoder: BlockEncoder) throws {
     try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal], encoder)
     try finish()
   }
 
-  /// Releases the space allocated after the last block, and syncs the file. The segment never changes again.
+  /// Frees the space after the last block and syncs the file, which never changes again.
   func finish() throws {
     try file.truncate(to: place.fileOffset)
     try file.sync()
@@ -121,9 +121,8 @@ final class LiveSegment {
 
   func close() throws { try file.close() }
 
-  /// Writes zeros after a small block, for the next blocks. The sync of a small block costs half as much if that part
-  /// of the file was written before: the file system then records no metadata. The sync of the first block also syncs
-  /// the zeros.
+  /// Writes zeros after a small block, for the next blocks. Overwriting them costs half as much at a sync, because no
+  /// metadata change.
   private func writeAhead(of count: UInt64) throws {
     let end = place.fileOffset + count
     guard end > written else { return }
@@ -136,8 +135,7 @@ final class LiveSegment {
     written += UInt64(zeros)
   }
 
-  /// Allocates disk space for further blocks. Large blocks get their space when they are written: to allocate it first
-  /// would make the file system do its work twice.
+  /// Allocates disk space for further small blocks. Large blocks get their space when they are written.
   private func allocate(to end: UInt64) throws {
     guard end > allocated else { return }
     if end - place.fileOffset > Self.largeBytes {
@@ -152,7 +150,7 @@ final class LiveSegment {
 }
 
 extension DurableMark {
-  /// Returns the next durable mark, at the end of `segment`. The segment must be synced completely.
+  /// Returns the next durable mark, at the end of `segment`, which must be synced.
   func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
     moved(to: segment.number, segment.place, lastTransaction: lastTransaction)
   }

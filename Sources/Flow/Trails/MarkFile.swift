@@ -2,8 +2,8 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The file `durable` of a trail, which stores the durable mark in two slots (fixed places in the file). If both slots
-/// are valid, the one with the higher generation (a number that grows with each write) is used.
+/// The file `durable` of a trail, which stores the durable mark in two slots. The valid slot with the higher generation
+/// counts.
 final class MarkFile {
   private static let slotOffsets: [UInt64] = [0, 512]
   private static let readLength = 640
@@ -12,9 +12,8 @@ final class MarkFile {
 
   init(_ path: String, _ mode: File.Mode) throws(FileError) { file = try File(path, mode) }
 
-  /// Returns the durable mark from the newest valid slot of the two in the file; nil if there is none. A slot that is
-  /// being written may look broken: then the other slot is used. If both look broken, the file is read again, up to 20
-  /// times.
+  /// Returns the durable mark from the newest valid slot; nil if there is none. A slot may be unreadable while it is
+  /// written, so the file is read up to 20 times.
   func newest() throws -> DurableMark? {
     for attempt in 0..<20 {
       if attempt > 0 { usleep(1000) }
@@ -23,8 +22,7 @@ final class MarkFile {
     return nil
   }
 
-  /// Writes a durable mark to one of the two slots in the file, without a sync. Marks with an even generation use the
-  /// first slot, all others the second.
+  /// Writes a durable mark to one of the two slots, by its generation, without a sync.
   func write(_ mark: DurableMark) throws {
     let bytes = mark.encoded()
     let offset = Self.slotOffsets[Int(mark.generation % 2)]

@@ -1,11 +1,10 @@
 import Changes
 
-/// Checks the structure of the records in blocks, as a reader of the trail does, but decodes no rows: a copy does not
-/// need their values.
+/// Checks the records in blocks as a reader of the trail does, but decodes no rows.
 struct RecordScan {
   private(set) var transactions: TransactionTracker
   private(set) var lastSchemaID: UInt64
-  /// The memory that a reader needs for the schemas of the segment so far; see ``TableSchema/memoryBytes``.
+  /// The memory for the schemas of the segment so far; see ``TableSchema/memoryBytes``.
   private(set) var schemaBytes: Int
 
   init(_ transactions: TransactionTracker, lastSchemaID: UInt64 = 0, schemaBytes: Int = 0) {
@@ -14,7 +13,9 @@ struct RecordScan {
     self.schemaBytes = schemaBytes
   }
 
-  /// Checks all records in the unpacked content of a block. `place` is the position of the content in the trail.
+  /// Checks all records in the unpacked content of a block.
+  ///
+  /// - Parameter place: The position of the content in the trail.
   mutating func follow(
     _ content: UnsafeRawBufferPointer, at place: Position, _ flags: BlockHeader.Flags
   ) throws {

@@ -2,26 +2,25 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). It checks everything before the durable
-/// mark, keeps the whole transactions after the mark, and cuts off the rest. The caller holds the lock of the folder.
+/// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). Everything before the durable mark is
+/// checked, whole transactions after it are kept, and the rest is cut off. Requires the lock of the folder.
 struct Recovery {
-  /// The choice of what is kept of a trail after its durable mark.
+  /// The part of a trail after its durable mark that is kept.
   enum Kept {
-    /// Everything up to the end of the last whole transaction. The writer writes an unfinished transaction again.
+    /// Everything up to the end of the last whole transaction.
     case transactions
-    /// All whole blocks. This is for a copy, which may continue inside a transaction. The sync flags in its blocks are
-    /// not examined, because they describe syncs of the original.
+    /// All whole blocks. For a copy, which may continue inside a transaction.
     case blocks
   }
 
-  /// The place between two blocks where the writer continues, with the state of the trail there.
+  /// The place where the writer continues, with the state of the trail there.
   struct End {
     var segment: UInt64
     var place: LiveSegment.Place
     var transactions: TransactionTracker
     var lastHeader: TransactionHeader?
     var lastSchemaID: UInt64
-    /// The memory that a reader needs for the schemas of the segment; see ``TableSchema/memoryBytes``.
+    /// The memory for the schemas of the segment; see ``TableSchema/memoryBytes``.
     var schemaBytes: Int
     var isSealed: Bool
     var lastNumber: UInt64 { transactions.lastNumber }
@@ -32,7 +31,7 @@ struct Recovery {
   let name: TrailName
   let keeps: Kept
   private(set) var cut: TrailRecovery?
-  /// The end of a whole transaction to which the durable mark may move. Nil before ``run()``.
+  /// The end of the last whole transaction, to which the durable mark may move; nil before ``run()``.
   private(set) var border: (segment: UInt64, place: LiveSegment.Place, lastNumber: UInt64)?
 
   init(_ folder: TrailFolder, _ mark: DurableMark, _ name: TrailName, keeps: Kept) {
@@ -42,8 +41,7 @@ struct Recovery {
     self.keeps = keeps
   }
 
-  /// Recovers the trail and returns its end. Afterwards everything up to the end is synced; the durable mark is not
-  /// moved.
+  /// Recovers the trail, and returns its synced end. The durable mark does not move.
   mutating func run() throws -> End {
     let segments = try folder.segments()
     var cursor = try open(mark.segment, lastHeader: nil)
@@ -98,8 +96,8 @@ struct Recovery {
     if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
   }
 
-  /// Reads the whole blocks after those that the cursor has read, and cuts off the rest. For a copy, all whole blocks
-  /// are kept; otherwise, only those up to the end of the last whole transaction.
+  /// Reads the whole blocks after the durable mark, and cuts off the rest. A copy keeps all whole blocks, otherwise
+  /// whole transactions are kept.
   private mutating func recoverBehindMark(_ cursor: SegmentCursor, hasLater: Bool) throws -> End {
     let start = cursor.number == mark.segment ? cursor.fileOffset : 0
     let size = try cursor.file.size
@@ -155,8 +153,7 @@ struct Recovery {
     }
   }
 
-  /// Writes bytes of the file again, unchanged. After a failed sync they may exist only in memory, in pages that the
-  /// kernel regards as written.
+  /// Writes bytes of the file again, unchanged. After a failed sync, the kernel may regard lost pages as written.
   private func rewrite(_ file: File, from start: UInt64, to end: UInt64) throws {
     var window = Scratch(capacity: 1 << 20)
     var offset = start
@@ -170,7 +167,7 @@ struct Recovery {
     }
   }
 
-  /// Removes a segment whose creation was interrupted by a crash: its header is not whole and it has no block.
+  /// Removes a segment that a crash left without a whole header.
   private mutating func dropUnfinished(_ number: UInt64, _ fault: SegmentFault, hasLater: Bool) throws {
     let file = try File(folder.segmentPath(number), .read)
     let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
@@ -180,8 +177,8 @@ struct Recovery {
     try Folder.sync(folder.path)
   }
 
-  /// Returns `end`. If the last segment has no transaction yet, the result also has the header of the last transaction,
-  /// from the previous segment. For a copy, this header is left out.
+  /// Adds the header of the last transaction, from the previous segment, if the last segment has no transaction yet.
+  /// Not for a copy.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

@@ -2,49 +2,44 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Reads one segment from its first block on, one block at a time, and checks everything that can be checked.
-///
-/// The cursor throws ``SegmentFault`` and `FileError`. After an error the cursor cannot be used.
+/// Reads one segment a block at a time, with all checks. Throws ``SegmentFault`` and `FileError`, and cannot be used
+/// after an error.
 final class SegmentCursor {
   let header: SegmentHeader
   let file: File
-  /// The offset in the file after the loaded block.
   private(set) var fileOffset: UInt64
   private var flags: BlockHeader.Flags = []
   private(set) var transactions: TransactionTracker
   private(set) var schemas: [UInt64: TableSchema] = [:]
-  /// The number of columns in each schema record of the segment; the index is the id of the schema minus one.
+  /// The number of columns in each schema of the segment; the index is the id of the schema minus one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
-  /// The memory that `schemas` take, in the bytes of ``TableSchema/memoryBytes``.
+  /// The memory for `schemas`; see ``TableSchema/memoryBytes``.
   private(set) var schemaBytes = 0
-  /// The offset in the segment's unpacked content of the record that ``nextRecord()`` returned last.
+  /// The offset of the last returned record in the segment's unpacked content.
   private(set) var recordOffset: UInt64 = 0
-  /// The offset in the segment's unpacked content after the last commit record that ``nextRecord()`` returned.
+  /// The offset after the last returned commit record in the segment's unpacked content.
   private(set) var commitOffset: UInt64 = 0
 
   private var stored = Scratch(capacity: 64 << 10)
   private let opener = BlockOpener()
   private let hasher: SHA256
   private let memory = BlockMemory.shared
-  /// The memory reserved in ``BlockMemory`` for the stored bytes of a block of more than 1 MiB, in bytes.
   private var claimed = 0
-  /// The unpacked records of the loaded block. Empty before the first block, and after all records of a block of more
-  /// than 1 MiB were read.
+  /// The unpacked records of the loaded block. Empty after a block of more than 1 MiB has been read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
-  /// The offset in the segment's unpacked content after the loaded block.
+  /// The offset after the loaded block in the segment's unpacked content.
   private(set) var contentEnd: UInt64 = 0
   private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
-  /// The number of bytes of `content` that are already in the chain hash.
   private var hashedCount = 0
   private var isHashed = true
-  /// The chain hash (over all content of the trail) after the last block that was read completely.
   private var chain: ChainHash
   private var knownCommitChain: ChainHash?
 
-  /// Opens a segment and checks its header. `lastHeader` is the header of the last transaction before the segment; nil
-  /// if not known.
+  /// Opens a segment and checks its header.
+  ///
+  /// - Parameter lastHeader: The header of the last transaction before the segment; nil if not known.
   init(_ folder: TrailFolder, _ number: UInt64, lastHeader: TransactionHeader? = nil) throws {
     file = try File(folder.segmentPath(number), .read)
     header = try SegmentHeader.read(file, number: number)
@@ -59,12 +54,11 @@ final class SegmentCursor {
 
   var number: UInt64 { header.number }
   var isSealed: Bool { flags.contains(.seal) }
-  /// Whether the loaded block ends between two transactions of the trail.
+  /// Whether the loaded block ends between two transactions.
   var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
   var isAtBlockEnd: Bool { records.isAtEnd }
 
-  /// The chain hash (over all content of the trail) after the last commit record that was returned. Before the first
-  /// commit, it is the chain hash before the segment.
+  /// The chain hash after the last returned commit record, or before the segment.
   var commitChain: ChainHash {
     if let knownCommitChain { return knownCommitChain }
     hash(to: Int(commitOffset - contentStart))
@@ -73,8 +67,7 @@ final class SegmentCursor {
     return result
   }
 
-  /// Returns the chain hash (over all content of the trail) after the loaded block. Call it only after all records of
-  /// the block have been read.
+  /// Returns the chain hash after the loaded block, all records of which must have been read.
   func chainAtEnd() -> ChainHash {
     if !isHashed {
       _ = commitChain
@@ -85,8 +78,7 @@ final class SegmentCursor {
     return chain
   }
 
-  /// Compares the trail at the end of the loaded block with a durable mark for that place. Returns a description of the
-  /// difference; nil if they are equal. Call it only after all records of the block have been read.
+  /// Returns how the end of the loaded block differs from a durable mark for that place; nil if it does not differ.
   func problem(at mark: DurableMark) -> String? {
     if mark.contentOffset != contentEnd { return "the durable mark says that this is \(mark.position)" }
     if transactions.isOpen { return "the durable mark is inside transaction \(transactions.lastNumber + 1)" }
@@ -97,7 +89,7 @@ final class SegmentCursor {
     return chain == mark.chain ? nil : "chain hash is \(chain), the durable mark says \(mark.chain)"
   }
 
-  /// Whether no block follows: the file ends after the loaded block, or has only allocated zeros there.
+  /// Whether the file has no block, or only zeros, after the loaded block.
   var isAtZeros: Bool {
     get throws {
       try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
@@ -112,8 +104,7 @@ final class SegmentCursor {
     hashedCount = count
   }
 
-  /// Returns the next record of the loaded block; nil at the end of the block. The record refers to memory that is
-  /// valid until the next block is loaded.
+  /// Returns the next record of the loaded block; nil at its end. The record is valid until the next block is loaded.
   func nextRecord() throws -> Record? {
     while !records.isAtEnd {
       let start = records.offset
@@ -195,8 +186,8 @@ final class SegmentCursor {
     }
   }
 
-  /// Frees the memory of a block of more than 1 MiB after all its records have been read. After that, only the hash of
-  /// the block is needed, and a reader may wait at the end of a trail for days.
+  /// Frees the memory of a block of more than 1 MiB after all its records have been read. A reader may wait at the end
+  /// of a trail for days.
   private func leaveContent() {
     _ = chainAtEnd()
     content = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -207,7 +198,6 @@ final class SegmentCursor {
     claimed = 0
   }
 
-  /// Returns memory for the stored bytes of a block of `length` bytes.
   private func room(_ length: Int) -> UnsafeMutableRawBufferPointer {
     memory.free(claimed)
     claimed = length > BlockOpener.usualBytes ? length : 0
@@ -216,8 +206,8 @@ final class SegmentCursor {
     return stored.bytes(length)
   }
 
-  /// Loads the next block, which must end at or before the file offset `limit`. Call it only after all records of the
-  /// previous block have been read.
+  /// Loads the next block, which must end at or before file offset `limit`. All records of the loaded block must have
+  /// been read.
   func loadBlock(limit: UInt64) throws {
     let before = chainAtEnd()
     let start = contentEnd

@@ -3,12 +3,10 @@ import Changes
 /// An error in the bytes of a segment, with its position.
 struct SegmentFault: Error {
   enum Kind {
-    /// The header or a block is not whole, or does not fit the blocks before it. An interrupted write can cause this,
-    /// but only after the durable end of the trail.
+    /// The header or a block is not whole, or does not fit. After the durable end, an interrupted write can cause this.
     case torn
     /// A whole block has impossible content, which no interrupted write can cause.
     case content
-    /// A later version of the trail format wrote the segment.
     case version
   }
 

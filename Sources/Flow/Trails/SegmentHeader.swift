@@ -6,12 +6,10 @@ import SystemKit
 struct SegmentHeader: Equatable {
   static let magic: UInt64 = 0x4c52_544e_5249_4143  // CAIRNTRL
   static let version: UInt16 = 1
-  /// The length in bytes of the headers that this version writes, with room for two names of 200 bytes. A reader
-  /// accepts any length.
+  /// The length of the headers that this version writes, in bytes. A reader accepts any length.
   static let usualLength = 512
-  /// The number of bytes, from the start of a header, that are needed to know the header's length.
+  /// The number of bytes at the start of a header that show its length.
   static let startLength = 16
-  /// The number of bytes of a header before the two names in it.
   private static let fixedLength = 88
 
   var trail: TrailID
@@ -21,7 +19,7 @@ struct SegmentHeader: Equatable {
   var firstTransaction: UInt64
   var chain: ChainHash
   var name: TrailName
-  /// The length of the header in bytes: the file offset of the first block.
+  /// The length of the header in bytes, which is the file offset of the first block.
   var length = UInt64(usualLength)
 
   /// Returns the encoded header; nil if a name is too long for it.
@@ -47,7 +45,6 @@ struct SegmentHeader: Equatable {
     return Array(out.bytes)
   }
 
-  /// Reads and checks the header of segment `number`.
   static func read(_ file: File, number: UInt64) throws -> SegmentHeader {
     func bytes(_ count: Int) throws -> [UInt8] {
       var bytes = [UInt8](repeating: 0, count: count)
@@ -63,7 +60,7 @@ struct SegmentHeader: Equatable {
     return try whole.withUnsafeBytes { buffer throws in try decode(buffer, number: number) }
   }
 
-  /// Returns the length in bytes of a segment header that begins with these ``startLength`` bytes.
+  /// Returns the length of a segment header, in bytes, from its first ``startLength`` bytes.
   static func length(of start: UnsafeRawBufferPointer, number: UInt64) throws -> Int {
     var fixed = Fields(Array(start[..<startLength]))
     let magic: UInt64 = fixed.next()
@@ -79,7 +76,6 @@ struct SegmentHeader: Equatable {
     return Int(length)
   }
 
-  /// Checks and decodes the bytes of the whole header of segment `number`.
   static func decode(_ bytes: UnsafeRawBufferPointer, number: UInt64) throws -> SegmentHeader {
     let expected = CRC32C.of(UnsafeRawBufferPointer(rebasing: bytes.dropLast(4)))
     let checksum = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: bytes.count - 4, as: UInt32.self))

@@ -3,29 +3,26 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Reads the segment files of a trail as bytes, in whole blocks, up to the durable end, for a copy on another node. A
-/// writer may continue meanwhile.
-///
-/// One thread uses a source; any number of sources may be open. Every error is a `CairnError`.
+/// Reads the segment files of a trail as whole blocks, up to the durable end, for a copy on another node. A writer may
+/// continue meanwhile. One thread uses a source; every error is a `CairnError`.
 package final class SegmentSource {
-  /// The result of the check whether a trail can continue the copy of a peer, which ends at a certain place.
+  /// The result of comparing the end of a peer's copy with the trail.
   package enum Verdict: Equatable, Sendable {
-    /// The place is in the trail, and further bytes follow it.
+    /// The place is in the trail, and may be continued.
     case follows
     case atEnd
-    /// The bytes after the place have been purged from the trail.
     case purged
-    /// The place is after the durable end, so it is unknown whether it will be in the trail.
+    /// The place is after the durable end, so the trail may still reach it.
     case beyond
-    /// Before the place, the trail and the peer's copy have different contents.
+    /// The trail and the peer's copy have different contents before the place.
     case forked
   }
 
-  /// Several whole blocks of one segment that follow each other. At offset 0, the segment's header comes before them.
+  /// Consecutive whole blocks of one segment. At offset 0, the segment's header comes before them.
   package struct Piece: Equatable, Sendable {
     package var place: TrailPlace
     package var count: Int
-    /// The place after these blocks; the start of the next segment if the last block finishes the segment.
+    /// The place after these blocks; after the last block of a segment, the start of the next segment.
     package var next: TrailPlace
   }
 
@@ -40,7 +37,9 @@ package final class SegmentSource {
   private var open: OpenSegment?
   private var oldest: UInt64 = 0
 
-  /// Opens the trail in a folder. Throws `trail-missing` if there is no trail.
+  /// Opens the trail in a folder.
+  ///
+  /// - Throws: `trail-missing` if there is no trail.
   package static func open(folder path: String) throws -> SegmentSource {
     let folder = TrailFolder(path)
     do { return try SegmentSource(folder) } catch { throw folder.outward(error) }
@@ -55,7 +54,7 @@ package final class SegmentSource {
   /// The durable end of the trail when the file `durable` was last read.
   package var end: TrailPlace { TrailPlace(segment: mark.segment, offset: mark.fileOffset, chain: mark.chain) }
 
-  /// Reads the durable end again and returns the first and the last place of the trail.
+  /// Reads the durable end again, and returns the first and the last place of the trail.
   package func standing() throws -> TrailStanding {
     try guarded {
       try refresh()
@@ -70,8 +69,7 @@ package final class SegmentSource {
 
   /// Compares the end of a peer's copy with the trail as it is now.
   ///
-  /// - Parameter chain: The chain hash at the end of the copy; nil if the peer has no bytes and begins at the start of
-  ///   a segment. At any other place in the trail, nil gives `forked`.
+  /// - Parameter chain: The chain hash at the end of the copy; nil at the start of a segment, if the peer has no bytes.
   package func judge(segment number: UInt64, offset: UInt64, chain: ChainHash?) throws -> Verdict {
     try guarded {
       try refresh()
@@ -106,8 +104,9 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns the next blocks after a place for which ``judge(_:)`` returned `follows`: as many as fit into `max` bytes,
-  /// but at least one. Nil at the durable end.
+  /// Returns the next blocks after a place: at most `max` bytes, but at least one block. Nil at the durable end.
+  ///
+  /// - Parameter place: A place for which ``judge(_:)`` returned `follows`.
   package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
     try guarded {
       guard let segment = try segment(place.segment) else { return nil }
@@ -137,7 +136,7 @@ package final class SegmentSource {
     }
   }
 
-  /// Fills `buffer` with the bytes of `piece`, beginning at offset `start` of the piece.
+  /// Fills `buffer` with the bytes of `piece` from offset `start` on.
   package func read(_ piece: Piece, from start: Int = 0, into buffer: UnsafeMutableRawBufferPointer) throws {
     try guarded {
       guard let segment = try segment(piece.place.segment) else {
@@ -148,8 +147,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns a descriptor of a segment's file, for reading only, and the number of its bytes that are durable. The
-  /// caller must close the descriptor. Nil if the segment does not exist.
+  /// Returns a read-only descriptor of a segment's file, and the number of its durable bytes; nil if the segment does
+  /// not exist. The caller closes the descriptor.
   package func file(_ number: UInt64) throws -> (descriptor: Int32, count: UInt64, isSealed: Bool)? {
     try guarded {
       guard number <= mark.segment else { return nil }
@@ -191,7 +190,6 @@ extension SegmentSource {
     return oldest
   }
 
-  /// Opens a segment; returns nil if it does not exist.
   private func segment(_ number: UInt64) throws -> OpenSegment? {
     if let open, open.header.number == number, try open.file.isLinked { return open }
     do {
@@ -210,8 +208,7 @@ extension SegmentSource {
     segment.header.number == mark.segment ? mark.fileOffset : try segment.file.size
   }
 
-  /// Returns the header of the block at an offset of the file; nil if no whole block lies between the offset and
-  /// `limit`.
+  /// Returns the header of the block at a file offset; nil if no whole block is there before `limit`.
   private func block(_ segment: OpenSegment, at offset: UInt64, limit: UInt64) throws -> BlockHeader? {
     guard offset <= limit, limit - offset >= UInt64(BlockHeader.size) else { return nil }
     let block = try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in

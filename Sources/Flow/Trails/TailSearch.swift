@@ -2,20 +2,19 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Searches a segment's file for blocks after a place where no whole block follows (the break).
+/// Searches a segment's file for blocks after the place where no whole block follows (the break).
 struct TailSearch {
   private static let windowBytes = 1 << 20
 
   let file: File
   let size: UInt64
-  /// The break: the offset in the file after the last whole block, where no whole block begins.
+  /// The file offset after the last whole block (the break).
   let breakOffset: UInt64
-  /// The offset of the break in the segment's unpacked content.
+  /// The offset after the last whole block in the segment's unpacked content.
   let contentOffset: UInt64
 
-  /// Returns the file offset of a later whole block that was written after the segment had been synced beyond the
-  /// break. Such a block proves that the break is damage. Nil if there is no such block: an interrupted write explains
-  /// the break.
+  /// Returns the file offset of a whole block that was written after a sync beyond ``breakOffset``. Such a block proves
+  /// damage; nil means that an interrupted write explains the end.
   func laterSyncedBlock() throws -> UInt64? {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset + 1
@@ -36,8 +35,7 @@ struct TailSearch {
     return nil
   }
 
-  /// Returns the number of bytes after the break, up to the last byte that is not zero. Later bytes are only allocated
-  /// space.
+  /// Returns the number of bytes after ``breakOffset``, without zeros at the end of the file.
   func usedBytes() throws -> UInt64 {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset

@@ -1,13 +1,12 @@
 import Changes
 import SystemKit
 
-/// Functions about whole trails. They do not need the writer's lock, and a writer may continue meanwhile.
+/// Functions about whole trails, which need no lock while a writer continues.
 package enum Trail {
-  /// Returns whether a folder has a trail. It has one if it has the file `durable`, which the writer creates last.
+  /// Returns whether a folder has a trail, which has a file `durable`.
   package static func exists(folder: String) -> Bool { Folder.exists(TrailFolder(folder).markPath) }
 
-  /// Returns the names of the trails in a state folder, sorted: its folders `NODE.NAME` that have a file `durable`.
-  /// Empty if the state folder does not exist.
+  /// Returns the sorted names of the trails in a state folder; empty if the folder does not exist.
   package static func names(state: String) throws -> [TrailName] {
     let entries: [String]
     do throws(FileError) { entries = try Folder.names(state) } catch {
@@ -18,7 +17,7 @@ package enum Trail {
       .filter { exists(folder: "\(state)/\($0)") }
   }
 
-  /// Returns the facts about each trail in a state folder. Throws the first error.
+  /// Returns the facts about each trail in a state folder.
   package static func list(state: String) throws -> [TrailInfo] {
     try names(state: state).map { try info(folder: "\(state)/\($0)") }
   }
@@ -30,14 +29,14 @@ package enum Trail {
     do { return try folder.openMark().1.trail } catch { throw folder.outward(error) }
   }
 
-  /// Returns the facts about the trail in a folder, from its file `durable` and the header of each segment.
+  /// Returns the facts about the trail in a folder, from the file `durable` and the segment headers.
   package static func info(folder path: String) throws -> TrailInfo {
     let folder = TrailFolder(path)
     do { return try info(folder) } catch { throw folder.outward(error) }
   }
 
-  /// Returns the start of the segment that contains a transaction. If the transaction has been purged, returns the
-  /// start of the oldest segment. If it does not exist yet, returns the start of the segment with the last transaction.
+  /// Returns the start of the segment that contains a transaction. For a purged transaction, this is the oldest
+  /// segment; for a future one, the segment of the last transaction.
   package static func segmentStart(folder path: String, of number: UInt64) throws -> Checkpoint {
     let folder = TrailFolder(path)
     do {
@@ -71,8 +70,8 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
-  /// Reads a trail from its oldest segment to its present durable end, and checks everything: checksums, chain hashes,
-  /// segment headers, every record and every value. Throws at the first fault.
+  /// Reads a trail from its oldest segment to its durable end, and checks every checksum, chain hash, header, record
+  /// and value. Throws at the first fault.
   ///
   /// - Parameter progress: Called from time to time with the number of bytes that have been checked, and with the
   ///   total.
@@ -90,11 +89,8 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
-  /// Deletes the finished segments before the segment of `below`, oldest first, and returns their numbers. Their
-  /// content is lost: `below` must not be after the durable checkpoint of any reader.
-  ///
-  /// The last segment stays. While the last segment has no transaction, the one before it stays too, because the writer
-  /// reads the last transaction there.
+  /// Deletes the finished segments before the segment of `below`, oldest first, and returns their numbers. `below` must
+  /// not be after the durable checkpoint of any reader. The last transaction stays.
   package static func purge(folder path: String, below: Position) throws -> [UInt64] {
     let folder = TrailFolder(path)
     do {
@@ -136,7 +132,7 @@ package enum Trail {
       lastTransaction: mark.lastTransaction, bytes: segments.reduce(0) { $0 + $1.bytes }, writtenAt: writtenAt)
   }
 
-  /// Reads the header of a segment, and returns it with the open file; nil if the segment has just been purged.
+  /// Returns the header of a segment with the open file; nil if the segment has just been purged.
   private static func header(_ folder: TrailFolder, _ number: UInt64) throws -> (SegmentHeader, File)? {
     do {
       let file = try File(folder.segmentPath(number), .read)

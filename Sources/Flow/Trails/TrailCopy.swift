@@ -2,15 +2,11 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Appends the bytes of segment files that another node sends to the end of a copy of its trail. Each copy has one
-/// instance, which holds the lock of the folder, as a writer does.
-///
-/// Bytes that fail the checks are not written. One thread at a time uses a copy. Every error is a `CairnError`. If
-/// writing or syncing fails, every later call fails too: close the copy and open it again. An idle copy keeps no memory
-/// for blocks; ``BlockMemory`` bounds the memory for blocks of more than 1 MiB.
+/// Appends the bytes of segment files from another node to a copy of its trail. Each copy has one instance, which holds
+/// the lock of the folder and checks all bytes. After a failed write or sync, close the copy and open it again.
 package final class TrailCopy {
   package let name: TrailName
-  /// The part of the copy that was cut off when it was opened; nil if nothing was cut off.
+  /// The part that was cut off when the copy was opened; nil if nothing was.
   package private(set) var recovery: TrailRecovery?
 
   private static let allocateBytes = 1 << 20
@@ -18,19 +14,17 @@ package final class TrailCopy {
   private let folder: TrailFolder
   private let lock: File
   private let hasher: SHA256
-  /// The open file `durable`, which stores the durable end; nil until the copy has begun.
   private var marks: MarkFile?
   private var mark: DurableMark?
-  /// The segment at the end of the copy; nil after a finished segment, until the header of the next one arrives.
   private var segment: LiveSegment?
   private var check: CopyCheck?
   private var oldest: UInt64 = 0
   private var failure: CairnError?
 
-  /// Opens the copy in `folder`, or prepares a new one: until bytes arrive, it has only its folder and lock.
+  /// Opens the copy in `folder`, or prepares a new one.
   ///
-  /// Throws `trail-busy` if another writer has the lock, and `state-foreign` if the folder has another trail. Also
-  /// throws `trail-damaged` and `trail-version`.
+  /// - Throws: `trail-busy` if another writer has the lock, `state-foreign` if the folder has another trail,
+  ///   `trail-damaged`, `trail-version`.
   package static func open(folder path: String, name: TrailName) throws -> TrailCopy {
     let folder = TrailFolder(path)
     do { return try TrailCopy(folder, name) } catch { throw folder.outward(error, "open") }
@@ -50,8 +44,7 @@ package final class TrailCopy {
   /// Whether the folder has any part of the trail.
   package var hasBegun: Bool { mark != nil }
 
-  /// Removes the files that ``open(folder:name:)`` created for a copy that has not begun, and releases the lock. No
-  /// call may follow.
+  /// Removes the files of a copy that has not begun, and releases the lock. No call may follow.
   package func discard() {
     if !hasBegun, (try? Folder.names(folder.path)) == [Folder.lastName(of: folder.lockPath)] {
       try? Folder.remove(folder.lockPath)
@@ -60,8 +53,7 @@ package final class TrailCopy {
     try? close()
   }
 
-  /// Deletes the copy from the disk, and releases the lock. No call may follow. The file `durable` is deleted first,
-  /// because a folder without it has no trail.
+  /// Deletes the copy from the disk, and releases the lock. No call may follow.
   package func remove() throws {
     try guarded {
       if mark != nil { try Folder.remove(folder.markPath) }
@@ -71,7 +63,7 @@ package final class TrailCopy {
     discard()
   }
 
-  /// The place at which the next bytes are added; nil until the copy has begun. Bytes before it may not be synced yet.
+  /// The place at which the next bytes are added; nil until the copy has begun. Earlier bytes may not be synced yet.
   package var end: TrailPlace? {
     guard let mark else { return nil }
     if let segment {
@@ -80,16 +72,16 @@ package final class TrailCopy {
     return TrailPlace(segment: (check?.segment ?? mark.segment) + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
-  /// Throws the error of ``append(_:at:of:)`` if bytes of trail `id` at `place` cannot be added to the copy.
+  /// Throws the error of ``append(_:at:of:)`` if bytes of this trail cannot be added at `place`.
   package func expect(_ place: TrailPlace, of id: TrailID) throws {
     try guarded { try expect(place, id) }
   }
 
-  /// Adds whole blocks, and at offset 0 the header before them, at the end of the copy. Returns the number of bytes
-  /// added: bytes after the last whole block, or after the end of the segment, are left out. The blocks are not synced.
+  /// Adds whole blocks at the end of the copy, without a sync; at offset 0, the segment's header comes before them.
   ///
-  /// Throws `trail-elsewhere` if the copy does not end at `place`, and `trail-forked` if it ends there with another
-  /// history. Throws `trail-damaged` if the bytes fail the checks; whole blocks before the fault are kept.
+  /// - Returns: The number of bytes added, without a partial block at the end.
+  /// - Throws: `trail-elsewhere` if the copy does not end at `place`; `trail-forked` if its content differs;
+  ///   `trail-damaged` for a fault in the bytes, after the whole blocks before it are added.
   package func append(_ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID) throws -> Int {
     try guarded {
       try expect(place, id)
@@ -110,11 +102,10 @@ package final class TrailCopy {
     }
   }
 
-  /// Begins the copy again at a later segment, because no node has the bytes after the copy's end any more. The
-  /// segments that the copy has are deleted.
+  /// Begins the copy again at a later segment, and deletes the segments that it has. No node has the bytes between them
+  /// any more.
   ///
-  /// `end` must be the present end of the copy. The other arguments, the result and the errors are as in
-  /// ``append(_:at:of:)``.
+  /// - Parameter end: The present end of the copy.
   package func restart(
     _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
   ) throws -> Int {
@@ -131,8 +122,8 @@ package final class TrailCopy {
     }
   }
 
-  /// Makes the added bytes durable, and moves the durable mark to the end of the last whole transaction. Returns the
-  /// first and the last place of the copy; nil if the copy has not begun.
+  /// Syncs the added bytes, and moves the durable mark to the end of the last whole transaction. Returns the first and
+  /// the last place of the copy; nil if it has not begun.
   @discardableResult
   package func sync() throws -> TrailStanding? {
     try guarded {
@@ -182,7 +173,7 @@ extension TrailCopy {
     return taken
   }
 
-  /// Finishes a segment whose last block has arrived: syncs all of it before the next segment can be created.
+  /// Syncs a segment whose last block has arrived, before the next segment is created.
   private func seal(_ segment: LiveSegment) throws {
     try writing {
       try segment.finish()
@@ -192,8 +183,8 @@ extension TrailCopy {
     }
   }
 
-  /// Moves the durable mark to the end of the last whole transaction. The segment must be synced already. Before the
-  /// mark moves to another segment, the folder is synced, so that it has the entry of that segment's file.
+  /// Moves the durable mark to the end of the last whole transaction, which must be synced. Before it moves to another
+  /// segment, the folder is synced.
   private func moveMark() throws {
     guard let mark, let marks, let check else { return }
     let (border, isNew) = (check.border, check.segment != mark.segment)
@@ -239,8 +230,7 @@ extension TrailCopy {
     }
   }
 
-  /// Begins the copy again at a segment that does not follow the last one. The durable mark moves to the segment when
-  /// its header is durable, before any block is added.
+  /// Begins the copy again at a later segment. The durable mark moves there before any block is added.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -313,8 +303,8 @@ extension TrailCopy {
     do { return try body() } catch { throw folder.outward(error, "add to") }
   }
 
-  /// Runs `body`, which writes to the disk. If it fails, every later call of the copy fails, because the content on
-  /// disk is unknown.
+  /// Runs `body`, which writes to the disk. After an error, every later call fails, because the content on disk is
+  /// unknown.
   private func writing(_ body: () throws -> Void) throws {
     do { try body() } catch {
       let error = folder.outward(error, "write")
@@ -345,8 +335,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Returns whether the segment continues the one before it; true if there is none. After a crash during a restart of
-  /// the copy, older segments may be left that this segment does not continue.
+  /// Returns whether the segment continues the one before it, if there is one. A crash during a restart of the copy can
+  /// leave older segments.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }
@@ -369,8 +359,7 @@ extension TrailCopy {
     }
   }
 
-  /// Removes the segments after the end of the copy. They have no blocks: a crash interrupted a restart of the copy
-  /// before the durable mark moved to them.
+  /// Removes segments without blocks after the end of the copy. A crash during a restart of the copy left them.
   private func removeSuccessors(of end: Recovery.End) throws {
     let later = try folder.segments().filter { $0 > end.segment }
     for number in later { try Folder.remove(folder.segmentPath(number)) }

@@ -2,16 +2,15 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Creates a trail: its first segment, then the file `durable`, each synced. Without that file, the folder has no
-/// trail.
+/// Creates a trail: its first segment, then the file `durable`, each synced. A folder without that file has no trail.
 struct TrailCreator {
   let folder: TrailFolder
   let allocateBytes: Int
-  /// Whether the trail is a copy, which may begin at any segment of the original.
   var isCopy = false
 
-  /// Returns whether a trail must be created, because the folder has none. Removes the files of an interrupted
-  /// creation. Throws `trail-damaged` if there are segments of a trail, but its file `durable` is missing.
+  /// Returns whether the folder has no trail, and removes the files of an interrupted creation.
+  ///
+  /// - Throws: `trail-damaged` if there are segments but no file `durable`.
   func isNeeded() throws -> Bool {
     if Trail.exists(folder: folder.path) { return false }
     for number in try folder.segments() {
@@ -25,7 +24,9 @@ struct TrailCreator {
     return true
   }
 
-  /// Creates a trail with a random id. `now`: the present time, µs since 1970 UTC.
+  /// Creates a trail with a random id.
+  ///
+  /// - Parameter now: The present time, µs since 1970 UTC.
   func create(_ name: TrailName, _ now: Int64) throws {
     guard let id = TrailID(randomBytes(16)) else { throw folder.bug("no random bytes") }
     let header = SegmentHeader(trail: id, number: 1, created: now, firstTransaction: 1, chain: .zero, name: name)
@@ -33,7 +34,7 @@ struct TrailCreator {
     try mark(header)
   }
 
-  /// Creates the file `durable` for a segment that has a header but no block. The folder has a trail from then on.
+  /// Creates the file `durable` for a segment that has no block yet.
   func mark(_ header: SegmentHeader) throws {
     let mark = DurableMark(
       generation: 1, segment: header.number, fileOffset: header.length, contentOffset: 0, chain: header.chain,

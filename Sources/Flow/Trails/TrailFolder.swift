@@ -1,7 +1,7 @@
 import Changes
 import SystemKit
 
-/// The folder of a trail. It gives access to the files in the folder, and creates errors that name the trail.
+/// The folder of a trail, with access to its files and errors that name the trail.
 struct TrailFolder {
   let path: String
   /// The name of the trail for messages: the last part of the path.
@@ -17,7 +17,6 @@ struct TrailFolder {
   var lockPath: String { path + "/lock" }
   func segmentPath(_ number: UInt64) -> String { "\(path)/\(number.hex(8)).seg" }
 
-  /// Returns the numbers of the existing segment files, in ascending order.
   func segments() throws(FileError) -> [UInt64] {
     var numbers: [UInt64] = []
     for name in try Folder.names(path) {
@@ -29,7 +28,7 @@ struct TrailFolder {
     return numbers.sorted()
   }
 
-  /// Takes the lock that only one writer of the folder can hold; creates the folder if it is missing.
+  /// Takes the lock that only one writer can hold, and creates a missing folder.
   func lock() throws -> File {
     try Folder.create(path)
     let lock = try File(lockPath, .openOrCreate)
@@ -42,8 +41,9 @@ struct TrailFolder {
     return lock
   }
 
-  /// Opens the file `durable` and reads the durable end. Throws `trail-missing` if there is no such file,
-  /// `trail-damaged` if it cannot be read.
+  /// Opens the file `durable` and reads the durable mark.
+  ///
+  /// - Throws: `trail-missing` if there is no such file, `trail-damaged` if it cannot be read.
   func openMark() throws -> (MarkFile, DurableMark) {
     let file: MarkFile
     do throws(FileError) { file = try MarkFile(markPath, .read) } catch {
@@ -60,7 +60,6 @@ struct TrailFolder {
       hint: "start its capture, or check the name and the state folder", context: ["trail": label])
   }
 
-  /// Returns the error for a writer whose open files are not in the folder any more, so that its writes are lost.
   func removed() -> CairnError {
     CairnError(
       .trailMissing, "trail \(label) was removed, moved or replaced in \(path) while it was written",
@@ -100,7 +99,7 @@ struct TrailFolder {
       context: ["trail": label, "position": position.description])
   }
 
-  /// Returns the error for received bytes that fail the checks, before they are added to a copy.
+  /// Returns the error for received bytes that fail the checks of a copy.
   func unfit(_ error: any Error) -> CairnError {
     guard let fault = error as? SegmentFault else { return outward(error, "add to") }
     if fault.kind == .version { return outward(fault, "add to") }

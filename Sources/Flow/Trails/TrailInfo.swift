@@ -4,20 +4,18 @@ import Changes
 package struct TrailInfo: Equatable, Sendable {
   package struct Segment: Equatable, Sendable {
     package var number: UInt64
-    /// The size of the segment's file in bytes; for the last segment, the bytes up to the durable end.
+    /// The size of the segment's file in bytes; in the last segment, up to the durable end.
     package var bytes: UInt64
     package var isSealed: Bool
     package var firstTransaction: UInt64
     /// The time at which the segment was created, µs since 1970 UTC.
     package var created: Int64
-    /// The disk space of the segment's file in bytes. It includes space allocated ahead and bytes after the durable
-    /// end.
+    /// The disk space of the segment's file in bytes, with space after the durable end.
     package var allocated: UInt64 = 0
-    /// The bytes that count against a limit of disk space: the larger of size and disk space. On a compressing file
-    /// system the disk space may be smaller.
+    /// The bytes that count against a limit of disk space: the larger of size and disk space.
     package var onDisk: UInt64 { max(bytes, allocated) }
 
-    /// Compares all fields except the disk space: the same segment may occupy different space on two disks.
+    /// Compares all fields except the disk space, which differs between disks.
     package static func == (a: Segment, b: Segment) -> Bool {
       a.number == b.number && a.bytes == b.bytes && a.isSealed == b.isSealed
         && a.firstTransaction == b.firstTransaction && a.created == b.created
@@ -37,9 +35,9 @@ package struct TrailInfo: Equatable, Sendable {
   package var bytes: UInt64
   /// The time of the last write to the last segment, µs since 1970 UTC.
   package var writtenAt: Int64 = 0
-  /// The disk space in bytes of a trail besides its segments: for the folder, the file `durable` and the lock.
+  /// The disk space in bytes of a trail besides its segments.
   package static let besides: UInt64 = 12 << 10
-  /// The bytes that the trail occupies on the disk.
+  /// The disk space of the trail in bytes.
   package var onDisk: UInt64 { segments.reduce(Self.besides) { $0 + $1.onDisk } }
   /// Whether the trail has no whole transaction yet.
   package var isEmpty: Bool { lastTransaction < segments.first?.firstTransaction ?? 1 }

@@ -1,21 +1,21 @@
 import Changes
 
-/// The sizes and the compression that a writer uses for a trail. Readers do not need them.
+/// The sizes and the compression that a writer uses for a trail.
 package struct TrailOptions: Sendable {
-  /// The size of a segment's file, in bytes, at which the segment is finished: the next sync begins another one.
+  /// The file size at which a sync begins another segment, in bytes.
   package var segmentBytes = 16 << 20
-  /// The size of a segment's content before compression, in bytes, at which the segment is finished by the next sync.
+  /// The uncompressed content at which a sync begins another segment, in bytes.
   package var contentBytes = 32 << 20
-  /// The memory for the schemas of a segment, in the bytes of ``TableSchema/memoryBytes``, from which on the next
-  /// transaction begins another segment. One transaction can add schemas up to ``TableSchema/memoryMax``.
+  /// The memory for table schemas at which the next transaction begins another segment; see
+  /// ``TableSchema/memoryBytes``.
   package var schemaBytes = 64 << 20
-  /// The most memory that the schemas of one segment may take. Tests use less than readers accept.
+  /// The highest memory for the table schemas of one segment.
   package var schemaBytesMax = TableSchema.memoryMax
-  /// The usual size of a block's content before compression, in bytes. A larger record has a block of its own.
+  /// The usual size of a block's uncompressed content, in bytes. A larger record has its own block.
   package var blockBytes = 64 << 10
-  /// Whether blocks of 1 KiB and more are compressed with zstd, if that makes them smaller.
+  /// Whether blocks of 1 KiB and more are compressed with zstd.
   package var compress = true
-  /// The number of bytes of disk space to allocate beyond the end of the last segment.
+  /// The disk space to allocate after the end of the last segment, in bytes.
   package var allocateBytes = 1 << 20
 
   package init() {}

@@ -1,12 +1,11 @@
 import Changes
 
-/// A place in a trail where a block begins, or where the next block will begin. Nodes exchange such places
-/// (`docs/reference/protocol.md`, Place).
+/// A place between two blocks of a trail, as nodes exchange it (`docs/reference/protocol.md`, Place).
 package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
   package var segment: UInt64
-  /// The offset in the segment's file; 0 is the place before the segment's header.
+  /// The offset in the segment's file; 0 is before the segment's header.
   package var offset: UInt64
-  /// The chain hash of everything in the trail before the place: a SHA-256 hash over all content.
+  /// The chain hash of everything in the trail before the place.
   package var chain: ChainHash
 
   package init(segment: UInt64, offset: UInt64, chain: ChainHash) {
@@ -17,8 +16,7 @@ package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
 
   package var description: String { "\(segment.hex(8)):\(offset)" }
 
-  /// Returns whether both places have the same segment and offset. Their chain hashes, and so their histories, may
-  /// differ.
+  /// Returns whether both places have the same segment and offset, without comparing chain hashes.
   package func isSameSpot(as other: TrailPlace) -> Bool { segment == other.segment && offset == other.offset }
 
   package func isBehind(_ other: TrailPlace) -> Bool { (segment, offset) > (other.segment, other.offset) }
@@ -28,11 +26,9 @@ package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
 package struct TrailStanding: Equatable, Sendable {
   package var name: TrailName
   package var id: TrailID
-  /// The number of the oldest segment that exists.
   package var oldest: UInt64
-  /// The end up to which everything is synced. The end of a copy may be inside a transaction.
+  /// The synced end. In a copy, it may be inside a transaction.
   package var end: TrailPlace
-  /// The end as a position in the trail.
   package var position: Position
   /// The number of the last whole transaction before the end; 0 if there is none.
   package var lastTransaction: UInt64

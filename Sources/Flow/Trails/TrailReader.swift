@@ -2,29 +2,25 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Reads a trail record by record up to its durable end; a writer in this or another process may continue meanwhile.
-///
-/// One thread uses a reader; any number of readers may be open. Every error is a `CairnError`. After an error the
-/// reader cannot be used: open another one. Memory is bounded by the largest block.
+/// Reads a trail record by record up to its durable end, while a writer may continue. One thread uses a reader. Every
+/// error is a `CairnError`, after which the reader cannot be used.
 package final class TrailReader {
   private let folder: TrailFolder
   private let marks: MarkFile
   private var mark: DurableMark
   private var cursor: SegmentCursor
-  /// The checkpoint at which the reader was opened, if it is after the durable end, as after a power cut; otherwise
-  /// nil. The reader returns no record until the writer has recovered the trail and the durable end has reached the
-  /// checkpoint.
+  /// The checkpoint of the reader if it is after the durable end, as after a power cut. The reader then waits until the
+  /// trail reaches it.
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
-  /// The position in the source from the last progress record that was read; nil if none was read. Records that were
-  /// read only to open the reader at a checkpoint count too.
+  /// The position in the source from the last progress record that was read; nil if none was read.
   package private(set) var lastSourcePosition: [UInt8]?
 
-  /// Opens the trail in `folder` to read it from a checkpoint on; nil: from the start of its oldest segment.
+  /// Opens the trail in `folder` at a checkpoint, or at its start if that is nil.
   ///
-  /// Reads the checkpoint's segment from its beginning to check it. Throws `.trailMissing`, `.trailDamaged`,
-  /// `.trailVersion`, and `.checkpointForeign` if the checkpoint is not one of this trail.
+  /// - Throws: `.trailMissing`, `.trailDamaged`, `.trailVersion`, and `.checkpointForeign` if the checkpoint is not of
+  ///   this trail.
   package static func open(folder path: String, at checkpoint: Checkpoint?) throws -> TrailReader {
     let folder = TrailFolder(path)
     do { return try TrailReader(folder, checkpoint) } catch { throw folder.outward(error) }
@@ -60,14 +56,13 @@ package final class TrailReader {
 
   package var name: TrailName { cursor.header.name }
   package var id: TrailID { mark.trail }
-  /// Whether the trail that this reader reads is still in the folder: another trail may have replaced it.
+  /// Whether the trail is still in the folder. Another trail may have replaced it.
   package var isInPlace: Bool { get throws { try marks.file.isInPlace } }
 
-  /// The position where the record that was returned last begins.
+  /// The position of the last returned record.
   package var position: Position { Position(segment: cursor.number, offset: cursor.recordOffset) }
 
-  /// The place after the last commit record that was returned; before the first commit, the place where the reader was
-  /// opened. Each use hashes everything that was read since the last use, so use it once per batch.
+  /// The place after the last returned commit record. Its chain hash is computed on each use, so use it once per batch.
   package var checkpoint: Checkpoint {
     awaited
       ?? Checkpoint(
@@ -77,14 +72,11 @@ package final class TrailReader {
   /// The durable end of the trail when the reader last read the file `durable`.
   package var durableEnd: Checkpoint { mark.checkpoint }
 
-  /// Returns the schema (definition) of a table by its id in the segment that is being read. Nil before the schema's
-  /// record has been read.
+  /// Returns a table's schema by its id in the segment; nil before the schema's record has been read.
   package func schema(_ id: UInt64) -> TableSchema? { cursor.schemas[id] }
 
-  /// Returns the next record; nil at the durable end, where a later call may find more.
-  ///
-  /// The record refers to memory that is valid until the next call. Records of an unknown kind that may be skipped are
-  /// left out.
+  /// Returns the next record; nil at the durable end, where a later call may find more. The record is valid until the
+  /// next call.
   package func next() throws -> Record? {
     if isFailed { throw folder.bug("a reader is used after it failed") }
     do { return try advance() } catch {
@@ -97,8 +89,7 @@ package final class TrailReader {
   ///
   ///     try reader.decoding { try change.after?.values() }
   ///
-  /// - Throws: The errors of `body`. A ``DecodingError`` becomes `trail-damaged` with the position of the last record,
-  ///   because the reader's own checks do not decode values.
+  /// - Throws: The errors of `body`. A ``DecodingError`` becomes `trail-damaged` with the position of the record.
   package func decoding<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as DecodingError {
       throw folder.damaged(position, "a value of the record cannot be decoded: \(error)")
@@ -106,7 +97,7 @@ package final class TrailReader {
   }
 
   /// Waits until there is more to read, `fd` is readable, or the time is over (negative: no limit). Returns true if
-  /// there is more to read, also if it was written since the last call of ``next()``.
+  /// there is more to read.
   package func wait(milliseconds: Int, also fd: Int32? = nil) throws -> Bool {
     do { return try waitForMark(milliseconds, fd) } catch { throw folder.outward(error, "wait for") }
   }
@@ -115,10 +106,9 @@ package final class TrailReader {
 // MARK: - Reading
 
 extension TrailReader {
-  /// The number of bytes of the current segment that have been read.
   var segmentBytesRead: UInt64 { cursor.fileOffset }
   var segmentNumber: UInt64 { cursor.number }
-  /// The position after the last commit record that was returned; it needs no hashing, unlike ``checkpoint``.
+  /// The position after the last returned commit record, without the cost of ``checkpoint``.
   package var commitPosition: Position { Position(segment: cursor.number, offset: cursor.commitOffset) }
 
   private static func openCursor(_ folder: TrailFolder, _ number: UInt64, trail: TrailID) throws -> SegmentCursor {
@@ -146,7 +136,6 @@ extension TrailReader {
     }
   }
 
-  /// Loads the next block, or opens the next segment; returns false at the durable end.
   private func loadNext() throws -> Bool {
     if let checkpoint = awaited {
       _ = try refreshMark()
@@ -178,10 +167,8 @@ extension TrailReader {
     return true
   }
 
-  /// Waits up to three seconds for a segment to be purged. Returns the error if it is; nil if it is not.
-  ///
-  /// Call it for a segment that the durable end has passed but that is not finished. A copy that began again at a later
-  /// segment will delete such a segment.
+  /// Waits up to three seconds for a segment to be purged, and returns the error if it is. A copy that began again at a
+  /// later segment deletes such a segment.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
       if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }
@@ -212,8 +199,7 @@ extension TrailReader {
     cursor = next
   }
 
-  /// Reads the durable end again; returns whether it has moved. If the newer slot of the file `durable` is broken, the
-  /// other slot gives an older end, which is ignored.
+  /// Reads the durable mark again, and returns whether it has moved. An older mark is ignored.
   private func refreshMark() throws -> Bool {
     guard let newest = try marks.newest() else {
       throw folder.damaged(nil, "both slots of the durable mark are broken")
@@ -229,8 +215,9 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Looks for a checkpoint in the blocks after the durable end; ``seek(_:)`` looks before that end. Throws
-  /// `checkpoint-foreign` if the chain hash at the checkpoint differs, or if a block is not whole.
+  /// Looks for a checkpoint in the blocks after the durable end.
+  ///
+  /// - Throws: `checkpoint-foreign` if its chain hash differs, or if a block is not whole.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {
@@ -296,7 +283,6 @@ extension TrailReader {
     }
   }
 
-  /// Returns whether the durable end is after everything that has been read.
   private func hasMore() throws -> Bool {
     if try refreshMark() { return awaited.map { $0.position <= mark.position } ?? true }
     if awaited != nil { return false }

@@ -2,16 +2,13 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Appends transactions to a trail. Each trail has one writer, which holds the lock of the folder.
-///
-/// One thread uses a writer. Every error is a `CairnError`. If writing or syncing fails, every later call throws the
-/// same error, and nothing is tried again. Close the writer, fix the cause, and open another, which keeps all whole
-/// transactions that reached the file. Memory is bounded by a few blocks, for transactions of any size.
+/// Appends transactions to a trail. Each trail has one writer, which holds the lock of the folder and is used by one
+/// thread. After a failed write or sync, close the writer and open another one.
 package final class TrailWriter {
   package let name: TrailName
-  /// The id of the trail, drawn at random when the trail was created.
+  /// The random id of the trail.
   package let id: TrailID
-  /// The part of the trail that was cut off when it was opened; nil if nothing was cut off.
+  /// The part that was cut off when the trail was opened; nil if nothing was.
   package let recovery: TrailRecovery?
   /// The header of the last complete transaction, synced or not; nil in an empty trail.
   package private(set) var lastHeader: TransactionHeader?
@@ -26,29 +23,27 @@ package final class TrailWriter {
   private var segment: LiveSegment
   private var failure: CairnError?
 
-  /// The records of whole transactions that have not been written to the file yet.
   private var pending: ByteWriter
-  /// The records of the open transaction that have not been written to the file yet.
   private var current: ByteWriter
   private var payload = ByteWriter()
   private var header: TransactionHeader?
   private var changes: UInt64 = 0
-  /// The place of the first block of the open transaction; nil while no block of it has been written.
+  /// The place of the open transaction's first block; nil if none has been written.
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
-  /// The memory that a reader needs for the schemas of the segment; see ``TableSchema/memoryBytes``.
+  /// The memory for the schemas of the segment; see ``TableSchema/memoryBytes``.
   private var schemaBytes: Int
-  /// The part of `schemaBytes` for schemas that were first used in the open transaction.
+  /// The part of `schemaBytes` for schemas that the open transaction added.
   private var newSchemaBytes = 0
-  /// The tokens of schemas that were first used in the open transaction; see ``schemaID(_:token:)``.
+  /// The caller's numbers (tokens) of the schemas that the open transaction added.
   private var newTokens: [UInt64] = []
 
-  /// Opens the trail in `folder`, or creates it and its folder.
+  /// Opens the trail in `folder`, or creates it, and syncs all whole transactions.
   ///
-  /// An existing trail is read from the beginning of its last segment, and all whole transactions in it are synced.
-  /// `now` returns µs since 1970 UTC and dates segments. Throws `.trailBusy` if another writer has the lock,
-  /// `.trailDamaged`, `.trailVersion`, `.stateForeign` for a trail of another name, and `.diskFull`.
+  /// - Parameter now: Returns the time, µs since 1970 UTC.
+  /// - Throws: `.trailBusy` if another writer has the lock, `.trailDamaged`, `.trailVersion`, `.stateForeign` for a
+  ///   trail of another name, and `.diskFull`.
   package static func open(
     folder path: String, name: TrailName, options: TrailOptions = .init(), now: @escaping () -> Int64
   ) throws -> TrailWriter {
@@ -99,12 +94,8 @@ package final class TrailWriter {
   /// The end of the synced part of the trail.
   package var end: Checkpoint { mark.checkpoint }
 
-  /// Begins a transaction. Returns its header with the number and the clock filled in. The number is the last number
-  /// plus one. The clock is the greatest of the commit time, the last transaction's clock plus one, and the given
-  /// clock.
-  ///
-  /// If the schemas of the segment take much memory (``TrailOptions/schemaBytes``), everything is synced, and the
-  /// transaction begins another segment.
+  /// Begins a transaction, and returns its header with the next number and a clock. The clock is later than that of the
+  /// last transaction.
   ///
   /// - Parameter isLate: Whether the commit time is the time at which capture saw the transaction. Earlier commits of
   ///   the source may still come, so the clock is computed without this commit time.
@@ -127,16 +118,16 @@ package final class TrailWriter {
     return header
   }
 
-  /// Returns the id of a schema in the segment that is being written. Writes the schema record if the segment does not
-  /// have it yet. `token` is the caller's number for the schema; the same token always means the same schema.
+  /// Returns the id of a schema in the open segment, and writes the schema there if it is missing.
   ///
-  /// - Throws: `unsupported` if the segment then has more schemas than a reader accepts; see ``schemaRoom``.
+  /// - Parameter token: The caller's number for the schema.
+  /// - Throws: `unsupported` if the segment then has more schemas than a reader accepts.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
     guard let id = try schemaIDInRoom(schema, token: token) else { throw tooManySchemas(schema) }
     return id
   }
 
-  /// Returns the id of a schema as ``schemaID(_:token:)`` does; nil if the open transaction has no room for it.
+  /// Returns the id of a schema; nil if the open transaction has no room for it.
   package func schemaIDInRoom(_ schema: TableSchema, token: UInt64) throws -> UInt64? {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
@@ -154,7 +145,7 @@ package final class TrailWriter {
     return lastSchemaID
   }
 
-  /// Adds a record to the open transaction. Begin, commit and schema records are written by other calls.
+  /// Adds a record to the open transaction, except begin, commit and schema records.
   package func append(kind: UInt8, _ payload: UnsafeRawBufferPointer) throws {
     try check(isOpen: true)
     switch kind {
@@ -167,7 +158,7 @@ package final class TrailWriter {
     }
   }
 
-  /// Ends the open transaction. It is then whole, but durable only after the next ``sync()``.
+  /// Ends the open transaction, which is durable after the next ``sync()``.
   package func commit() throws {
     try check(isOpen: true)
     guard let header else { return }
@@ -183,11 +174,8 @@ package final class TrailWriter {
     close(transaction: header)
   }
 
-  /// Makes every commit so far durable: writes it, calls fdatasync, moves the durable mark. Begins another segment if
-  /// this one is large. Does nothing if everything is durable already. Must not be called inside a transaction.
-  ///
-  /// If this throws, the last transactions may or may not be in the trail. The `lastHeader` of the next writer shows
-  /// which one is the last.
+  /// Makes every commit so far durable, and moves the durable mark. Begins another segment if this one is large. No
+  /// transaction may be open. If it throws, the last transactions may or may not be in the trail.
   @discardableResult
   package func sync() throws -> Checkpoint {
     try check(isOpen: false)
@@ -206,7 +194,7 @@ package final class TrailWriter {
     }
   }
 
-  /// Drops the open transaction, as if it had not begun. Does nothing if no transaction is open.
+  /// Drops the open transaction, if any.
   package func abandon() throws {
     if let failure { throw failure }
     guard let header else { return }
@@ -217,8 +205,9 @@ package final class TrailWriter {
     close(transaction: header)
   }
 
-  /// Drops an open transaction, syncs everything, and releases the lock. After a failed write, only releases the lock,
-  /// and throws the error of that write. No call may follow.
+  /// Drops an open transaction, syncs everything, and releases the lock. No call may follow.
+  ///
+  /// - Throws: The error of an earlier failed write.
   package func close() throws {
     defer {
       failure = failure ?? folder.bug("a writer is used after it was closed")
@@ -262,10 +251,9 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
-  /// The memory that further schemas of the open transaction may take, in the bytes of ``TableSchema/memoryBytes``.
-  /// Readers refuse a segment with more schemas than ``TableSchema/memoryMax``.
+  /// The memory left for further schemas of the open transaction; see ``TableSchema/memoryMax``.
   package var schemaRoom: Int { options.schemaBytesMax - schemaBytes }
-  /// The part of a segment's room for schemas that a caller may keep for schemas that it does not foresee.
+  /// The part of a segment's room for schemas that a caller may keep in reserve.
   package var schemaSpare: Int { options.schemaBytesMax / 4 }
 
   private func tooManySchemas(_ schema: TableSchema) -> CairnError {
@@ -277,7 +265,7 @@ extension TrailWriter {
   }
 
   /// Writes the collected records of the open transaction to the file. If the transaction is not committed, they are
-  /// cut off again. Earlier transactions are written in blocks of their own, so a block never contains both.
+  /// cut off again.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)
@@ -313,8 +301,8 @@ extension TrailWriter {
         || schemaBytes >= options.schemaBytes)
   }
 
-  /// Finishes the segment and begins the next one. Each step is durable before the next: a crash at any point leaves a
-  /// whole trail.
+  /// Finishes the segment and begins the next one. Each step is durable before the next, so a crash leaves a whole
+  /// trail.
   private func rotate() throws {
     try segment.seal(encoder)
     let place = segment.place

@@ -2,27 +2,21 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Reads single transactions of a trail by their positions, in any order.
-///
-/// The lookup reads a segment once, to check it and to learn its table schemas and the places of its blocks. After
-/// that, it reads only the blocks that contain a transaction. One thread uses a lookup.
+/// Reads single transactions of a trail by their positions, in any order. The first read of a segment checks all of it;
+/// later reads need only some blocks. One thread uses a lookup.
 package final class TransactionLookup {
-  /// The facts that the first reading of a segment has gathered.
   private struct Segment {
-    /// The offsets of the segment's blocks, in the unpacked content and in the file, in ascending order.
     var blocks: [(content: UInt64, file: UInt64)] = []
     var schemas: [UInt64: TableSchema] = [:]
-    /// The memory that `schemas` take, in the bytes of ``TableSchema/memoryBytes``.
+    /// The memory for `schemas`; see ``TableSchema/memoryBytes``.
     var schemaBytes = 0
-    /// The offset in the unpacked content after the segment's last block.
+    /// The offset after the last block in the segment's unpacked content.
     var end: UInt64 = 0
-    /// The reader of the segment, which continues after what it has read; nil if the segment is finished.
     var cursor: SegmentCursor?
     var use = 0
   }
 
-  /// The most segments whose schemas and block places are kept in memory. Of several segments, the schemas together
-  /// take at most ``TableSchema/memoryMax``.
+  /// The maximum number of segments in memory. The schemas of several segments take at most ``TableSchema/memoryMax``.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]
@@ -32,11 +26,11 @@ package final class TransactionLookup {
 
   package init(folder path: String) { folder = TrailFolder(path) }
 
-  /// Reads the transaction whose begin record is at a position. Calls `body` with every record from there to the
-  /// commit. For a changed or copied row, `body` also gets the table's schema. A record is valid during the call.
+  /// Reads the transaction that begins at a position, and calls `body` with each of its records. A changed row comes
+  /// with the table's schema.
   ///
-  /// - Throws: `checkpoint-foreign` if no transaction begins there, or if it has been purged. Errors of `body` pass
-  ///   through, except that a ``DecodingError`` becomes `trail-damaged`.
+  /// - Throws: `checkpoint-foreign` if no transaction begins there or it was purged; errors of `body`, of which a
+  ///   ``DecodingError`` becomes `trail-damaged`.
   package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
     var failure: (any Error)?
     do {
@@ -58,7 +52,6 @@ package final class TransactionLookup {
 
   // MARK: Segments
 
-  /// Continues to read a segment, if the position is after the blocks that have been read so far.
   private func learn(_ place: Position) throws {
     useCount += 1
     var segment = segments[place.segment] ?? Segment()
@@ -135,7 +128,7 @@ package final class TransactionLookup {
     return try Record.decode(kind: kind, try records.readCounted())
   }
 
-  /// Reads and checks a block whose place is known. Returns its unpacked content, which is valid until the next call.
+  /// Reads and checks a block, and returns its unpacked content, which is valid until the next call.
   private func block(_ file: File, _ block: (content: UInt64, file: UInt64), _ segment: UInt64)
     throws
     -> UnsafeRawBufferPointer
@@ -166,8 +159,7 @@ package final class TransactionLookup {
 }
 
 extension [(content: UInt64, file: UInt64)] {
-  /// Returns the index of the first element that satisfies the condition, by binary search. All later elements must
-  /// satisfy it too.
+  /// Returns the index of the first element that satisfies the condition, which all later elements must satisfy.
   fileprivate func partitioningIndex(where isBehind: (Element) -> Bool) -> Int {
     var (low, high) = (0, count)
     while low < high {

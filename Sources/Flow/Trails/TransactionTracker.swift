@@ -1,16 +1,14 @@
 import Changes
 
-/// Checks that the records of a trail form transactions. Each record is between a begin and its commit, transaction
-/// numbers have no gaps, and each commit has the right number of rows.
+/// Checks that the records of a trail form transactions, with numbers without gaps and the right numbers of rows.
 struct TransactionTracker {
   private(set) var lastNumber: UInt64
-  /// The header of the last complete transaction that was read. If that transaction has a progress record, the header
-  /// has the source position from it.
+  /// The header of the last complete transaction, with the source position of its progress record.
   private(set) var lastHeader: TransactionHeader?
   private var current: TransactionHeader?
   private var changes: UInt64 = 0
 
-  /// Starts the check after transaction `lastNumber`; pass 0 at the start of a trail.
+  /// Starts the check after transaction `lastNumber`; 0 is the start of a trail.
   init(lastNumber: UInt64, lastHeader: TransactionHeader? = nil) {
     self.lastNumber = lastNumber
     self.lastHeader = lastHeader
@@ -18,7 +16,7 @@ struct TransactionTracker {
 
   var isOpen: Bool { current != nil }
 
-  /// Checks the next record. Returns a description of the fault; nil if there is none.
+  /// Checks the next record, and returns a description of the fault; nil if there is none.
   mutating func follow(_ record: Record) -> String? {
     switch record {
     case .begin(let header):
@@ -45,7 +43,7 @@ struct TransactionTracker {
     return nil
   }
 
-  /// Counts a changed or copied row without decoding it. Returns a description of the fault; nil if there is none.
+  /// Counts a row without decoding it, and returns a description of the fault; nil if there is none.
   mutating func followRow() -> String? {
     guard current != nil else { return "a row outside of a transaction" }
     changes += 1

@@ -1,6 +1,6 @@
 import Changes
 
-/// Verifies a trail: reads it to its end as a reader does, with all its checks, and also decodes every value.
+/// Reads a trail to its end with all checks of a reader, and decodes every value.
 struct Verification {
   let reader: TrailReader
   let folder: TrailFolder

@@ -1,15 +1,13 @@
 import Changes
 import Trails
 
-/// A schema change of a table of this database in which a column or the table lost its name: it was renamed or dropped.
-///
-/// Rows that another node wrote before it knew of the change still have the old name.
+/// A schema change in which a column or a table was renamed or dropped. Rows that another node wrote before still have
+/// the old name.
 ///
 ///     ALTER TABLE item RENAME COLUMN name TO title   ->   names: ["name": "title"]
 ///     ALTER TABLE item DROP COLUMN name              ->   names: ["name": nil]
 ///     ALTER TABLE item RENAME TO goods               ->   moved: goods(id, name)
 package struct ColumnStep: Equatable, Sendable {
-  /// A table, by its schema (namespace) and name.
   package struct Table: Equatable, Sendable {
     @ByBytes package var namespace: String
     @ByBytes package var name: String
@@ -22,26 +20,25 @@ package struct ColumnStep: Equatable, Sendable {
 
   /// The number of the transaction that made the change.
   package var number: UInt64
-  /// The trail, `NODE.NAME`, that contains the transaction; empty for the trail of this database's own capture.
+  /// The trail, `NODE.NAME`, that contains the transaction; empty for this database's own trail.
   @ByBytes package var origin = ""
   /// The trail, `NODE.NAME`, whose apply made the change; empty if an application made it.
   @ByBytes package var applied: String
-  /// The table before the change, by its schema (namespace) and name only, because a whole definition may be large.
+  /// The table before the change, by schema (namespace) and name only.
   package var table: Table
-  /// For each column that lost its name: the new name; nil if the column was dropped.
+  /// The new name of each renamed column; nil if the column was dropped.
   @ByBytes package var names: [NameKey: String?]
   /// The table after the change; nil if the table keeps its name.
   package var moved: Table?
 
-  /// Creates an entry for a schema change in the trail of this database's own capture. Nil if the table and every
-  /// column keep their names.
+  /// Creates an entry for a schema change in this database's own trail; nil if all names stay.
   init?(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema, number: UInt64) {
     self.init(before, after, origins: ddl.origins(from: before, to: after), applied: ddl.applied, number: number)
   }
 
-  /// Creates an entry for a schema change; nil if the table and every column keep their names.
+  /// Creates an entry for a schema change; nil if all names stay.
   ///
-  /// - Parameter origin: The trail that contains the change; empty for the trail of this database's own capture.
+  /// - Parameter origin: The trail that contains the change; empty for this database's own trail.
   package init?(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]?, applied: String, number: UInt64,
     of origin: String = ""
@@ -58,7 +55,6 @@ package struct ColumnStep: Equatable, Sendable {
     (self.applied, table, self.names) = (applied, Table(before), names)
   }
 
-  /// The approximate number of bytes that this entry takes in memory.
   var bytes: Int {
     func count(_ table: Table) -> Int { table.namespace.utf8.count + table.name.utf8.count }
     return names.reduce(200 + origin.utf8.count + applied.utf8.count + count(table) + (moved.map(count) ?? 0)) {
@@ -67,9 +63,8 @@ package struct ColumnStep: Equatable, Sendable {
   }
 }
 
-/// The latest schema changes in which columns or tables lost their names, in the order in which they were read.
+/// The latest schema changes that renamed or dropped columns or tables, in the order of reading.
 package struct ColumnSteps: Sendable {
-  /// The largest number of schema changes that are kept.
   private static let countMax = 1000
   private static let bytesMax = 4 << 20
   package private(set) var all: [ColumnStep] = []
@@ -77,7 +72,7 @@ package struct ColumnSteps: Sendable {
 
   package init() {}
 
-  /// Adds the schema changes of one transaction, except those that were added before: a transaction may be read again.
+  /// Adds the schema changes of one transaction, without those added before.
   package mutating func take(_ steps: [ColumnStep]) {
     for step in steps where !all.contains(step) {
       all.append(step)

@@ -1,16 +1,14 @@
-/// The transactions of another origin that the authors of one origin's transactions knew, over time. For example, the
-/// step "number 7, known 40" says: the author of transaction 7 knew the other origin's transactions up to number 40.
-///
-/// At most `stepsMax` steps are kept. When there are more, every second step is dropped. An author may then seem to
-/// have known less than it did, but never more.
+/// The transactions of another origin that the authors of one origin's transactions knew. For example, the step "number
+/// 7, known 40" says that the author of transaction 7 knew the other origin's transactions up to 40. Beyond `stepsMax`,
+/// every second step is dropped, which can only lower what is known.
 struct KnowledgeSteps {
   private static let stepsMax = 4096
   private var numbers: [UInt64] = []
   private var clocks: [UInt64] = []
   private var known: [UInt64] = []
 
-  /// Adds a step: the author of transaction `number` knew the other origin's transactions up to `knows`. Call it with
-  /// ascending numbers. It has no effect if `number` or `knows` is not greater than in the last step.
+  /// Adds an entry: the author of transaction `number` knew the other origin's transactions up to `knows`. Numbers must
+  /// ascend.
   ///
   /// - Parameter clock: The clock of transaction `number`.
   mutating func add(_ number: UInt64, clock: UInt64, knows: UInt64) {
@@ -23,18 +21,17 @@ struct KnowledgeSteps {
     known.append(knows)
   }
 
-  /// Returns the other origin's last transaction that the author of transaction `number` knew; 0 if the author knew
-  /// none.
+  /// Returns the other origin's last transaction that the author of this transaction knew; 0 for none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the last step at or before transaction `number`. `known` is the other origin's last transaction that the
-  /// author knew, and `clock` is the clock of the step's transaction. Both are 0 if there is no such step.
+  /// Returns the other origin's last transaction that the author of this transaction knew, with the clock of the entry;
+  /// zeros without an entry.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])
   }
 
-  /// Forgets the steps that are needed only for transactions before `number`.
+  /// Removes the entries that only transactions before `number` need.
   mutating func forget(before number: UInt64) {
     let count = index(behind: number) - 1
     // Not on each call, because the remaining elements move.

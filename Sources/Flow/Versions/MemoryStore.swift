@@ -1,16 +1,12 @@
 import Changes
 
 /// The row versions of a version window, in memory. A version takes 24 bytes, a transaction 56, and a row 12 to 24.
-///
-/// Everything is in arrays, linked by indexes, so that no version needs an allocation; free entries are reused. Row
-/// names are distributed like random numbers, so they are used as hashes.
+/// Arrays linked by indexes avoid an allocation for each version.
 struct MemoryStore {
-  /// One version, linked to the next version of its row and to the next one of its transaction.
   private struct Slot {
     var row: UInt64
     var transaction: Int32
-    /// The index of the next version of the same row. Versions from the same trail are linked in descending order of
-    /// their transactions.
+    /// The index of the next version of the same row. Versions of one trail are in descending order.
     var nextOfRow: Int32
     var nextOfTransaction: Int32
   }
@@ -21,23 +17,20 @@ struct MemoryStore {
     var count: Int32
   }
 
-  /// An entry of the hash table: the first version in the list of versions of one row.
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name (a hash). It is compared first, because reading the whole name, which is stored with
-    /// the version, is slower.
+    /// A part of the row's name, compared first because it is in the entry itself.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
   }
 
-  /// The transactions from one trail by ascending number. Transactions without versions may remain for a while.
+  /// The transactions of one trail by ascending number. Some may have no versions any more.
   private struct Order {
     var items: [(number: UInt64, transaction: Int32)] = []
-    /// The index of the first transaction in `items` that may still have versions.
+    /// The index of the first transaction that may still have versions.
     var first = 0
 
-    /// Returns the index in `items` of the first transaction with a number greater than `number`.
     func index(behind number: UInt64) -> Int {
       var (low, high) = (first, items.count)
       while low < high {
@@ -51,9 +44,7 @@ struct MemoryStore {
   private static let none: Int32 = -1
 
   private(set) var count = 0
-  /// The number of versions from each trail; the index is the trail's index in the window.
   private var counts: [Int] = []
-  /// A hash table with linear probing, by row name. Each entry refers to the first version of a row.
   private var buckets: [Bucket] = []
   private var rowCount = 0
   private var slots: [Slot] = []
@@ -64,7 +55,6 @@ struct MemoryStore {
 
   func holds(_ row: UInt64) -> Bool { first(of: row) != Self.none }
 
-  /// Adds a version of a row, unless the store has it already.
   mutating func add(_ row: UInt64, _ entry: WindowEntry) {
     let transaction = place(of: entry)
     let first = first(of: row)
@@ -103,7 +93,7 @@ struct MemoryStore {
     counts[entry.origin] += 1
   }
 
-  /// Returns whether all versions in the store come from the trail with index `origin`.
+  /// Returns whether all versions come from the trail with this index.
   func isOnly(of origin: Int) -> Bool { count == 0 || (origin < counts.count && counts[origin] == count) }
 
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) {
@@ -115,7 +105,6 @@ struct MemoryStore {
     }
   }
 
-  /// Calls `body` with every version in the store, in no particular order.
   func forEach(_ body: (_ row: UInt64, WindowEntry) throws -> Void) rethrows {
     for bucket in buckets where bucket.slot != Self.none {
       let row = slots[Int(bucket.slot)].row
@@ -125,8 +114,8 @@ struct MemoryStore {
     }
   }
 
-  /// Returns the rows that the transactions of one trail wrote: from the transaction after number `after` through
-  /// number `through`. A row may be in the result several times, or may have no versions any more.
+  /// Returns the rows that transactions `after` + 1 through `through` of one trail wrote. A row may appear several
+  /// times, or have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
     guard origin < orders.count else { return [] }
     let order = orders[origin]
@@ -145,8 +134,8 @@ struct MemoryStore {
     return rows
   }
 
-  /// Removes the versions of a row that satisfy the condition. Do not call ``rows(of:after:through:)`` after that for
-  /// the transactions that made these versions, because their lists of rows are no longer valid.
+  /// Removes the versions of a row that satisfy the condition. The results of ``rows(of:after:through:)`` for their
+  /// transactions are not valid afterwards.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
     var at = first(of: row)
     guard at != Self.none else { return }
@@ -169,8 +158,8 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces the version `old` of a row by `new`. Call it only if no version from the transaction of `old` was removed
-  /// before. Returns false, and changes nothing, if that transaction has more than 64 versions.
+  /// Replaces a version of a row. Returns false, without an effect, if the version's transaction has more than 64
+  /// versions. No version of that transaction may have been removed before.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }
@@ -184,8 +173,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes a version from the list of its transaction's versions. Returns false if that list is too long (more than
-  /// 64 versions).
+  /// Removes a version from the list of its transaction. Returns false if that list has more than 64 versions.
   private mutating func unlink(_ slot: Int32) -> Bool {
     let transaction = Int(slots[Int(slot)].transaction)
     guard transactions[transaction].count <= 64 else { return false }
@@ -203,10 +191,9 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes all versions of a row and returns true, if every node knows them. Otherwise removes nothing and returns
-  /// false.
+  /// Removes all versions of a row if every node knows them, and returns whether it did.
   ///
-  /// - Parameter floors: For each trail, by index: the transactions that every node knows.
+  /// - Parameter floors: The transactions of each trail that every node knows, by the trail's index.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     let first = first(of: row)
     var at = first
@@ -226,7 +213,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Returns the first of a trail's transactions that still have a version in the store; nil if there is none.
+  /// Returns the first transaction of a trail that still has a version; nil if there is none.
   mutating func oldest(of origin: Int) -> WindowEntry? {
     guard origin < orders.count else { return nil }
     while orders[origin].first < orders[origin].items.count {
@@ -238,7 +225,6 @@ struct MemoryStore {
     return nil
   }
 
-  /// Frees the memory of transactions that have no versions any more.
   mutating func tidy() {
     for origin in orders.indices {
       _ = oldest(of: origin)
@@ -257,7 +243,6 @@ struct MemoryStore {
 
   private func first(of row: UInt64) -> Int32 { buckets.isEmpty ? Self.none : buckets[bucket(of: row)].slot }
 
-  /// Returns the index of a row's entry in the hash table, or of the free entry for the row.
   private func bucket(of row: UInt64) -> Int {
     let (mask, tag) = (buckets.count - 1, Bucket.tag(of: row))
     var at = Int(tag) & mask
@@ -286,7 +271,7 @@ struct MemoryStore {
     }
   }
 
-  /// Removes a row from the hash table. Entries that a collision had displaced move back.
+  /// Removes a row from the hash table, and moves displaced entries back.
   private mutating func forget(_ row: UInt64) {
     let mask = buckets.count - 1
     var hole = bucket(of: row)
@@ -313,7 +298,6 @@ struct MemoryStore {
       && transaction.entry.origin == origin
   }
 
-  /// Returns the index of a version's transaction in `transactions`; adds the transaction if it is new.
   private mutating func place(of entry: WindowEntry) -> Int32 {
     while orders.count <= entry.origin { orders.append(Order()) }
     // Transactions arrive in order, except for those of a table that was suspended.
@@ -347,7 +331,6 @@ struct MemoryStore {
     leave(transaction)
   }
 
-  /// Lowers the number of versions of a transaction by one.
   private mutating func leave(_ transaction: Int32) {
     transactions[Int(transaction)].count -= 1
     if transactions[Int(transaction)].count == 0 { freeTransactions.append(transaction) }

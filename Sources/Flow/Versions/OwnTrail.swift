@@ -3,22 +3,19 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The trail of this database's own capture, as the version window reads it. All apply workers share one reader, which
-/// continues where it ended.
+/// The trail of this database's own capture, as the version window reads it. All apply workers share one reader.
 final class OwnTrail: @unchecked Sendable {
   let folder: String
-  /// The lock that guards `scan`, the reader of the trail.
   private let lock = Condition()
   private var scan: TrailScan?
-  /// The trail's id and last durable transaction, when they were last read; nil before that.
   private let end = Mutex<(id: TrailID, lastTransaction: UInt64)?>(nil)
-  /// The number of the segment that contains the last transaction passed to ``start(of:)``; nil before the first call.
   private let segment = Mutex<UInt64?>(nil)
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads the trail from transaction `number()` through its durable end. Returns nil if no such trail exists yet.
-  /// Calls `identify` with the id of the trail before any transaction is read.
+  /// Reads the trail from transaction `number()` through its durable end; nil if no such trail exists yet.
+  ///
+  /// - Parameter identify: Is called with the id of the trail before the first transaction.
   func readOn(
     from number: () -> UInt64, _ identify: (TrailID) throws -> Void, _ rowNames: TrailScan.RowNames,
     learn: TrailScan.Learn, _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void
@@ -51,8 +48,7 @@ final class OwnTrail: @unchecked Sendable {
 }
 
 extension OwnTrail {
-  /// Returns the id and the last durable transaction of the trail, if the trail ends before transaction `number`.
-  /// Returns nil if the trail has that transaction, or if there is no trail.
+  /// Returns the id and the last durable transaction of the trail if it ends before transaction `number`, else nil.
   func end(before number: UInt64) throws -> (id: TrailID, lastTransaction: UInt64)? {
     try end.withLock { end in
       if let known = end, known.lastTransaction >= number { return nil }
@@ -62,7 +58,7 @@ extension OwnTrail {
     }
   }
 
-  /// Returns the start of the segment that contains a transaction. Call it with ascending numbers only.
+  /// Returns the start of the segment that contains a transaction. Numbers must ascend between calls.
   func start(of number: UInt64) throws -> Position {
     try segment.withLock { known in
       guard var segment = known else {
@@ -80,15 +76,14 @@ extension OwnTrail {
 
   private static let segmentsMany: UInt64 = 16
 
-  /// Returns whether at least 16 segments follow the segment of a transaction. Call it with ascending numbers only.
+  /// Returns whether at least 16 segments follow the segment of a transaction. Numbers must ascend between calls.
   func hasMuch(behind number: UInt64) throws -> Bool {
     guard Trail.exists(folder: folder) else { return false }
     return try Trail.firstTransaction(folder: folder, ofSegment: start(of: number).segment + Self.segmentsMany) != nil
   }
 }
 
-/// The end of the part of this database's own trail that has been read: transaction, position in the source, and
-/// position in the trail.
+/// The end of the part of this database's own trail that has been read.
 struct OwnReach {
   var number: UInt64
   var sourcePosition: [UInt8]

@@ -1,18 +1,16 @@
 import Changes
 
-/// A number in normal form, read from a text: its digits without zeros at either end, and the power of ten of the last
-/// digit. The text `-0120.50` has the digits 1205 and the power -1.
+/// A number from a text in normal form: digits without zeros at either end, and a power of ten. `-0120.50` has the
+/// digits 1205 and the power -1.
 struct PlainNumber {
   private(set) var isNegative = false
-  /// The digits of the number, most significant first, without zeros at either end; empty for zero.
+  /// The digits, most significant first; empty for zero.
   private(set) var digits: [UInt8] = []
   private(set) var power = 0
-  /// The number as a 64-bit integer; nil if it is not whole or does not fit.
   private(set) var integer: Int64?
-  /// The longest text, in bytes, that is read as a number. No type of SQLite or PostgreSQL has so many digits.
+  /// The longest text that is read as a number, in bytes.
   private static let digitsMax = 20_000
 
-  /// Reads a number from a text; nil if the text is not exactly one number.
   init?(_ text: UnsafeRawBufferPointer) {
     guard let first = text.first, first <= UInt8(ascii: "9"), text.count <= Self.digitsMax else {
       return nil
@@ -26,7 +24,7 @@ struct PlainNumber {
     integer = wholeNumber
   }
 
-  /// Returns the number in a text of an optional sign and up to 18 digits, as most numbers are; nil for other texts.
+  /// Parses an optional sign and up to 18 digits; nil for other texts.
   private static func small(_ text: UnsafeRawBufferPointer) -> Int64? {
     let start = text.first == UInt8(ascii: "-") ? 1 : 0
     guard text.count > start, text.count - start <= 18 else { return nil }

@@ -1,28 +1,24 @@
 import Changes
 
-/// The name of a row in the version window: a 64-bit hash of its table and key. SQLite and PostgreSQL represent some
-/// keys differently, but give the same hash.
-///
-/// The name of a row is the same in every process and never changes. Two rows may share a name: rarely by chance,
-/// always if their keys are texts of the same number. So code that finds a version by its name compares the keys too.
+/// The name of a row in the version window: a 64-bit hash of its table and key. SQLite and PostgreSQL give the same
+/// hash for a key. Two rows may share a name, so compare their keys too.
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
-  /// Whether the name is for references to the row (foreign keys of other rows). If false, it is for the row's own
-  /// versions.
+  /// Whether the name is for foreign keys that refer to the row, and not for its own versions.
   package var isReference = false
-  /// Whether the change for which the name was made deletes the row. This is not part of the hash.
+  /// Whether the change deletes the row; not part of the hash.
   package private(set) var isEnd = false
 
   package init(hash: UInt64) { self.hash = hash }
 
-  /// The name under which the version window keeps references to this row, by foreign keys of other rows.
+  /// The name in the version window for foreign keys that refer to this row.
   package var reference: RowName {
     var name = self
     name.isReference = true
     return name
   }
 
-  /// Returns this name with ``isEnd`` set: whether the change for which it is made deletes the row.
+  /// Returns this name with ``isEnd`` set to whether the change deletes the row.
   package func ended(_ isEnd: Bool = true) -> RowName {
     var name = self
     name.isEnd = isEnd
@@ -36,10 +32,10 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// The name under which the version window keeps deletes of rows that had a foreign key to this row.
+  /// The name in the version window for deletes of rows that referred to this row by a foreign key.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
-  /// The key under which the version window keeps versions for this name. References to a row and versions of the row
+  /// The key under which the version window keeps versions of this name. Foreign keys to a row and versions of the row
   /// have different keys.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
@@ -53,8 +49,8 @@ package struct RowName: Hashable, Sendable {
   }
 }
 
-/// The names of the rows that a change concerns: none, one, or two if it changes a key (the old one first). After these
-/// come the names for its references: the rows to which its foreign keys refer. The first two names need no allocation.
+/// The names of the rows that a change writes: none, one, or two if it changes a key. Then come the names of the rows
+/// to which its foreign keys refer.
 package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, Sendable {
   package private(set) var count = 0
   private var first = RowName(hash: 0)
@@ -79,9 +75,7 @@ package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, S
   package subscript(index: Int) -> RowName { index == 0 ? first : index == 1 ? second : others[index - 2] }
 }
 
-/// A row, given by its name (a hash) and its key.
-///
-/// Two rows of one table may share a name, so the key is compared wherever a row is found by its name:
+/// A row, given by its name (a hash) and its key, because two rows may share a name.
 ///
 ///     KeyedRow(name, [.text("0123")]).isSame(as: KeyedRow(name, [.text("123")]))  // false
 ///     KeyedRow(name, [.text("t")]).isSame(as: KeyedRow(name, [.integer(1)]))      // true: PostgreSQL's boolean
@@ -92,18 +86,15 @@ package struct KeyedRow: Hashable, Sendable {
 
   package init(_ name: RowName, _ key: [Value]) { (self.name, self.key) = (name, key) }
 
-  /// Returns whether this row and `other` are the same row of the same table.
   package func isSame(as other: KeyedRow) -> Bool { name == other.name && isSameKey(other.key) }
 
-  /// Returns whether this row is the row with the same name and the key `other`.
+  /// Returns whether this row has the key `other`, for a row of the same name.
   package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
 
-  /// Whether another row may have the same name (a hash), because the name does not depend on the exact text of the
-  /// key. For example, the keys `'7'` and `'07'` give the same name.
+  /// Whether rows with other texts in their keys may have the same name, such as `'7'` and `'07'`.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }
 
-  /// The texts of the row's key, concatenated with their lengths. Rows with the same name are compared and sorted by
-  /// them.
+  /// The texts of the row's key with their lengths, which sort rows of the same name.
   package var spelling: [UInt8] {
     var bytes: [UInt8] = []
     for case .text(let text) in key {
@@ -115,15 +106,14 @@ package struct KeyedRow: Hashable, Sendable {
 }
 
 extension Value {
-  /// Returns whether two key values are equal. Two texts are equal if their bytes are. Values of different types are
-  /// equal if they give the same row name, because SQLite and PostgreSQL represent some values differently.
+  /// Returns whether two key values are equal. Texts are compared by bytes; values of different types by their hash, as
+  /// SQLite and PostgreSQL represent some differently.
   package func isSameKey(as other: Value) -> Bool {
     if self == other { return true }
     if case .text = self, case .text = other { return false }
     return RowName(table: "", key: [self]) == RowName(table: "", key: [other])
   }
 
-  /// Whether this key value is a text whose meaning is hashed instead of its bytes, such as a number.
   fileprivate var isLooseKey: Bool {
     guard case .text(let bytes) = self else { return false }
     return bytes.withUnsafeBytes(RowNaming.isLoose)
@@ -143,9 +133,8 @@ package struct RowNaming: Sendable {
 
   package var name: RowName { RowName(hash: state) }
 
-  /// Adds the next value of the key to the hash. Equal numbers give the same hash, as integer, real or text. So do a
-  /// blob and PostgreSQL's text of it, and a PostgreSQL boolean and the integers 1 and 0. If a text has no such
-  /// meaning, its bytes are hashed.
+  /// Adds the next key value to the hash. Equal numbers give the same hash as integer, real or text, as do a blob and
+  /// its text, or a boolean and 1 or 0.
   package mutating func add(_ value: ColumnView) {
     switch value {
     case .unchanged, .null: mix(0, tag: .null)
@@ -172,14 +161,12 @@ package struct RowNaming: Sendable {
     add(bytes: bytes, tag: .text)
   }
 
-  /// Returns whether the meaning of a text is hashed instead of its bytes, for example because it is a number.
+  /// Returns whether a text is hashed by its meaning, such as a number, and not by its bytes.
   static func isLoose(_ text: UnsafeRawBufferPointer) -> Bool {
     PlainNumber(text) != nil || blob(text) != nil
       || text.count == 1 && (text[0] == UInt8(ascii: "t") || text[0] == UInt8(ascii: "f"))
   }
 
-  /// Returns the bytes that a text states in PostgreSQL's hex format: `\x` and two digits for each byte. Nil for other
-  /// texts.
   private static func blob(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
     guard text.count >= 2, text.count % 2 == 0, text[0] == UInt8(ascii: "\\"),
       text[1] == UInt8(ascii: "x")
@@ -245,8 +232,6 @@ package struct RowNaming: Sendable {
     mix(rest, tag: tag)
   }
 
-  /// Mixes a word into the hash, as in wyhash: the product is folded to 64 bits, and depends on every bit of both
-  /// factors.
   private mutating func mix(_ word: UInt64, tag: Tag) {
     let a = state ^ 0xa076_1d64_78bd_642f
     let b = (word &+ tag.rawValue &* 0xe703_7ed1_a0b4_28db) ^ 0x8ebc_6af0_9c88_c6e3

@@ -1,10 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// A list of records in a temporary file. The file is deleted when it is closed. A record is found by its number or by
-/// a hash.
-///
-/// The file is a temporary database of SQLite: it has no name, and nothing in it is made durable or rolled back.
+/// A list of records in a temporary SQLite database, which is deleted when it is closed. A record is found by its
+/// number or by a hash.
 ///
 ///     let file = try SpillFile()
 ///     try file.append(hash: 7, bytes)                 // record 0
@@ -63,8 +61,8 @@ package final class SpillFile {
     }
   }
 
-  /// Calls `body` with the records that have this hash, the last one first, until it returns a result. Returns that
-  /// result; nil if there is none.
+  /// Calls `body` with the records of this hash, the last one first, until it returns a result. Returns that result, or
+  /// nil.
   package func last<T>(hash: UInt64, _ body: (_ number: Int, inout ByteReader) throws -> T?) throws -> T? {
     try Self.naming {
       try find.bind(Int64(bitPattern: hash), at: 1)
@@ -103,7 +101,7 @@ package final class SpillFile {
     }
   }
 
-  /// Runs a body. Gives an SQLite error a message about the temporary file, which has no name of its own.
+  /// Runs a body, and names the temporary file in an SQLite error.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     func failed(_ code: ErrorCode, _ problem: String) -> CairnError {
       CairnError(

@@ -1,10 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// The row versions of a version window in a temporary file, which is deleted when it is closed. It replaces
-/// ``MemoryStore`` when there are more versions than memory should hold.
-///
-/// The file is SQLite's kind of temporary database: it has no name, and is neither durable nor transactional.
+/// The row versions of a version window in a temporary SQLite database. The store replaces ``MemoryStore`` when there
+/// are too many versions for memory.
 final class SpillStore {
   private(set) var count = 0
   private let insert: Statement
@@ -67,7 +65,7 @@ final class SpillStore {
     }
   }
 
-  /// Calls `body` with every version in the file, ordered by the index of its trail and the transaction number.
+  /// Calls `body` with every version, ordered by trail and transaction number.
   func forEach(_ body: (_ row: UInt64, WindowEntry) -> Void) throws {
     try Self.naming {
       let all = try database.prepare(
@@ -118,11 +116,8 @@ final class SpillStore {
         offset: UInt64(bitPattern: statement.integer(4))))
   }
 
-  /// Returns an unsigned number as a signed one, because SQLite has no unsigned integers. Row names are only compared
-  /// for equality, and transaction numbers never reach the sign bit.
   private static func stored(_ value: UInt64) -> Int64 { Int64(bitPattern: value) }
 
-  /// Runs `body`. If it throws an SQLite error, adds to the error that it concerns the version window's temporary file.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
       throw CairnError(

@@ -1,8 +1,7 @@
 import SQLiteKit
 
 extension Database {
-  /// Creates a temporary database of SQLite and begins a transaction in it. It has no name, is deleted when it is closed,
-  /// and nothing in it is made durable or rolled back.
+  /// Creates a temporary database without a name, which is deleted when it is closed, and begins a transaction.
   ///
   /// - Parameter cacheKiB: The memory for its pages, in KiB, above which they go to a file.
   /// - Parameter schema: The SQL that creates its tables.

@@ -4,11 +4,8 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// A capture's connections, its trail, and the objects that make its decisions, such as ``SlotProgress``. The parts of
-/// ``PostgresCapture`` share one session.
-///
-/// The session writes transactions into the trail, makes them durable and confirms them to the server. ``SlotProgress``
-/// decides when.
+/// The connections and the trail of one PostgreSQL capture. The session writes transactions into the trail, syncs them,
+/// and confirms them to the server.
 final class CaptureSession {
   let uri: String
   let options: PostgresCapture.Options
@@ -31,14 +28,11 @@ final class CaptureSession {
   var sequences = SequenceWatch()
   var waits = WaitingTables()
 
-  /// The number of the transaction that is open in the trail; nil if no transaction is open.
   private var openNumber: UInt64?
-  /// The number of changes in the open transaction of the trail.
   private var changeCount: UInt64 = 0
   private var barrierNumber = 0
   private var record = ByteWriter()
 
-  /// Connects to the source, and checks that its server can be captured.
   init(uri: String, trail: TrailWriter, options: PostgresCapture.Options, clock: Clock, progress: CaptureProgress)
     throws
   {
@@ -61,10 +55,8 @@ final class CaptureSession {
       stored ?? PostgresPosition(system: identity.system, timeline: identity.timeline, reached: LSN(0)))
   }
 
-  /// The host and database of the source, for messages.
   var place: String { source.connection.place }
 
-  /// Opens another connection to the source, to the same host and database.
   func connect() throws -> PostgresConnection {
     try PostgresConnection(uri, application: PostgresSource.application(slotName))
   }
@@ -73,7 +65,6 @@ final class CaptureSession {
 
   var isTrailOpen: Bool { openNumber != nil }
 
-  /// Begins a transaction of the trail if none is open, because a record is about to be written.
   func openTransaction() throws {
     guard openNumber == nil else { return }
     let arriving = incoming.header
@@ -106,14 +97,12 @@ final class CaptureSession {
     if hasNewShapes { try sync() }
   }
 
-  /// Makes the changes to the list of known tables and to running copies final, because a transaction of the trail is
-  /// complete. After this, ``abandon()`` does not undo them.
+  /// Makes the changes to the list of tables and to running copies final, after a transaction of the trail is complete.
   func settle() {
     tables.settle()
     refreshes.settle()
   }
 
-  /// Drops the unfinished transaction of the trail, and undoes the changes that it made to the list of known tables.
   func abandon() throws {
     guard openNumber != nil || incoming.isOpen else { return }
     if openNumber != nil { try trail.abandon() }
@@ -122,8 +111,8 @@ final class CaptureSession {
     refreshes.abandon()
   }
 
-  /// Appends a change of a row to the open transaction of the trail. If the transaction has no room for the definition
-  /// of the table, the change is left out, and the table is copied again.
+  /// Appends a change of a row to the open transaction of the trail. If the transaction has no room for the table's
+  /// definition, capture copies the table again instead.
   ///
   /// - Parameter image: The encoded old row, new row or both, as `flags` says.
   func append(
@@ -152,14 +141,12 @@ final class CaptureSession {
     refreshes.restart(known.relation)
   }
 
-  /// Appends the schema changes of a table to the trail. If a change interrupts the copy of a table, that copy begins
-  /// again.
+  /// Appends the schema changes of a table to the trail. An interrupted copy of a table begins again.
   func append(_ change: KnownTables.Change) throws {
     for relation in change.restarted { refreshes.restart(relation) }
     for record in change.records { try trail.append(record, by: incoming.applier) }
   }
 
-  /// Appends an event of a table's refresh, such as its start, to the trail.
   func append(_ event: Refresh.Event, of table: PostgresRegistry.Table) throws {
     try PostgresCopier.append(Refresh(schemaID: try id(of: table), event: event), trail)
   }
@@ -172,8 +159,7 @@ final class CaptureSession {
     }
   }
 
-  /// Returns the number that identifies a table's shape in the open segment. Writes the shape into the segment if it is
-  /// missing there.
+  /// Returns the number of a table's shape in the open segment, and writes the shape there if it is missing.
   func id(of table: PostgresRegistry.Table) throws -> UInt64 { try trail.schemaID(table.schema, token: table.epoch) }
 
   /// Appends a transaction that contains only the position of capture in the source.
@@ -182,8 +168,7 @@ final class CaptureSession {
     try endTransaction()
   }
 
-  /// Writes capture's position in the source into the trail if that is due. The server can then delete its log before
-  /// that position.
+  /// Writes capture's position in the source into the trail if that is due, so that the server can delete older log.
   ///
   /// - Parameter isWanted: Whether a message or the server requests the position now.
   func recordProgressInTime(isWanted: Bool) throws {
@@ -213,7 +198,7 @@ final class CaptureSession {
 
   func saveRequests() throws { try requestsFile.save(refreshes.requests) }
 
-  /// Reports to the server how much of its log has been received, and up to where the server may delete its log.
+  /// Reports to the server which log has been received, and which log it may delete.
   ///
   /// - Parameter wantsReply: Whether the server is asked for an answer.
   func report(wantsReply: Bool = false) throws {
@@ -227,12 +212,12 @@ final class CaptureSession {
     try report(wantsReply: !incoming.isOpen)
   }
 
-  /// Keeps the stream alive: sends a report if the last one is some time ago, because the server ends a silent stream.
+  /// Sends a report if the last one is too old, because the server ends a silent stream.
   func keepStream() throws { if slot.isReportDue(now: Clock.monotonicMilliseconds) { try report() } }
 
   // MARK: Server
 
-  /// Commits a logical message with a random text at the source, and returns the text. The stream brings the message
+  /// Commits a logical message with a random text at the source, and returns the text. The stream brings this message
   /// after everything that was committed before.
   func emitBarrier() throws -> String {
     barrierNumber += 1
@@ -243,38 +228,36 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether rows are still to be read from tables, for copies or because they were requested, and can be read now.
+  /// Whether table rows can be read now, for copies or requests.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
-  /// Whether table rows are still to be read, apart from tables that are suspended until an operator acts.
+  /// Whether table rows are still to be read, without the tables that wait for the operator.
   var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
 
-  /// Publishes how many tables are still to be copied, and which tables are suspended.
   func showWaiting() {
     let (waiting, waits) = (tables.waitingCount(besides: waits.forOperator), waits.all)
     progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }
   }
 
-  /// Replaces the list of tables that are suspended for this cause, and reports those that were not suspended before.
+  /// Replaces the tables that are suspended for this cause, and reports the new ones to the operator.
   func set(_ found: [UInt32: TableWait], _ cause: WaitingTables.Cause) {
     for wait in waits.set(found, cause) { progress.tell("\(wait.message); \(wait.hint)") }
     showWaiting()
   }
 
-  /// Removes a table that no longer exists from the suspended tables.
   func endWaits(of relation: UInt32) {
     waits.end(relation)
     refreshes.endObstacle(of: relation)
   }
 
-  /// Adds a suspended table, and reports it if it was not suspended before.
   func add(_ wait: TableWait, of relation: UInt32, _ cause: WaitingTables.Cause) {
     if waits.add(wait, of: relation, cause) { progress.tell("\(wait.message); \(wait.hint)") }
     showWaiting()
   }
 
-  /// Returns the error for a server that lacks transactions which the trail has, such as a server restored from a
-  /// backup. `how` is the part of the message that describes the difference.
+  /// Returns the error for a server that lacks transactions of the trail, such as a server restored from a backup.
+  ///
+  /// - Parameter how: The part of the message that describes the difference.
   func wentBack(_ how: String) -> CairnError {
     CairnError(
       .sourceWentBack, "the source \(place) is not at the end of the trail: \(how)",
@@ -283,8 +266,7 @@ final class CaptureSession {
     )
   }
 
-  /// Returns the error for a slot that cannot be used, or whose publication is missing. Creating the publication again
-  /// does not help, because the server looks it up as it was at each place of the log.
+  /// Returns the error for a slot that cannot be used, or whose publication is missing.
   func lost(_ loss: SlotProgress.Loss) -> CairnError {
     let copy = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: "
     let newSlot = "a new slot is made and every table is copied again"

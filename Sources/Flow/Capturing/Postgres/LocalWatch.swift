@@ -5,16 +5,14 @@ import PostgresKit
 import Synchronization
 import SystemKit
 
-/// Lets an apply wait until the trail of its own database has everything that was committed there before a moment.
-///
-/// In a session of its own, the apply commits a logical message. The capture, on its own thread, reads that message
-/// after all earlier commits, makes the trail durable, and reports that to the watch. Any thread may use a watch.
+/// Lets an apply wait until the trail of its own database has all earlier commits. The apply commits a logical message,
+/// and capture reports when the trail is durable up to it. Any thread may use a watch.
 package final class LocalWatch: Sendable {
-  /// A logical message that was committed through the watch, and that the capture will read from the stream.
+  /// A logical message that the watch committed.
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
     @ByBytes private(set) var token: String
-    /// The server's snapshot just before the message was written: it shows which transactions had ended by then.
+    /// The server's snapshot just before the message was written.
     package let moment: ServerMoment
     /// The number (`xid`) of the transaction that committed the message.
     package let transaction: UInt64
@@ -23,7 +21,7 @@ package final class LocalWatch: Sendable {
       (self.token, self.moment, self.transaction) = (token, moment, transaction)
     }
 
-    /// Reads a message from its text, `watch TOKEN MOMENT TRANSACTION`; nil for any other text.
+    /// Parses `watch TOKEN MOMENT TRANSACTION`; nil for any other text.
     init?(_ text: String) {
       let parts = text.split(separator: " ")
       guard parts.count == 4, parts[0] == Self.word, let moment = ServerMoment(String(parts[2])),
@@ -32,20 +30,18 @@ package final class LocalWatch: Sendable {
       self.init(token: String(parts[1]), moment: moment, transaction: transaction)
     }
   }
-  /// The place of a message in the trail. Everything committed before the message is durable in the trail up to there.
+  /// The place of a message in the trail, up to which the trail is durable.
   package struct Reach: Equatable, Sendable {
     /// The number of the last transaction in the trail when capture read the message.
     package let number: UInt64
     package let position: Position
   }
-  /// An apply's wait for one message. It ends when capture has read the message.
   private struct Waiting {
     let arrival = StopSignal()
     var reach: Reach?
   }
 
-  /// The longest wait for one message, ms. After it, another message is committed: capture may have read the first one
-  /// and ended before it reported that.
+  /// The longest wait for one message, ms. After it, another message is committed.
   private static let patienceMilliseconds: Int32 = 5000
 
   private let uri: String
@@ -54,8 +50,9 @@ package final class LocalWatch: Sendable {
 
   package init(uri: String) { self.uri = uri }
 
-  /// Commits a message, which the stream brings after everything that was committed before the call. The caller must
-  /// then call ``wait(_:_:milliseconds:)`` with the result. Errors: ``PostgresError``.
+  /// Commits a logical message. The caller must then call ``wait(_:_:milliseconds:)``.
+  ///
+  /// - Throws: ``PostgresError``.
   package func mark() throws -> Mark {
     let token = randomBytes(16).hex
     waiting.withLock { $0[token] = Waiting() }
@@ -96,8 +93,8 @@ package final class LocalWatch: Sendable {
     }
   }
 
-  /// Waits until capture has read a message, and returns the message's place in the durable trail. Nil if `stop` was
-  /// set first, or the time ran out.
+  /// Waits until capture has read a message, and returns the message's place in the durable trail; nil after `stop` or
+  /// the given time.
   package func wait(_ mark: Mark, _ stop: StopSignal, milliseconds: Int32) -> Reach? {
     let token = mark.token
     guard let arrival = waiting.withLock({ $0[token]?.arrival }) else { return nil }
@@ -115,8 +112,8 @@ package final class LocalWatch: Sendable {
     return waiting.withLock { $0.removeValue(forKey: token)?.reach }
   }
 
-  /// Waits until everything that had been committed before the call is durable in the trail. Returns the message that
-  /// proved it; nil if `stop` was set first.
+  /// Waits until all earlier commits of the database are durable in the trail. Returns the message that proves it; nil
+  /// after `stop`.
   package func catchUp(_ stop: StopSignal) throws -> Mark? {
     while !stop.isSet {
       let mark = try mark()
@@ -125,10 +122,8 @@ package final class LocalWatch: Sendable {
     return nil
   }
 
-  /// Returns whether an apply waits for this message. Capture calls it.
   func isAwaited(_ mark: Mark) -> Bool { waiting.withLock { $0[mark.token] != nil } }
 
-  /// Reports that capture has read the message, and that the trail is durable up to it.
   func reached(_ mark: Mark, _ reach: Reach) {
     waiting.withLock {
       $0[mark.token]?.reach = reach

@@ -27,8 +27,8 @@ extension PostgresCapture {
     try resume(copiesAgain: false)
   }
 
-  /// Begins the capture with a new slot. The publication must exist before the slot, because a slot does not know
-  /// publications that were created after it.
+  /// Begins the capture with a new slot. The publication must exist first, because a slot does not see later
+  /// publications.
   private func begin(_ reason: Refresh.Reason) throws {
     let (source, options, trail) = (session.source, session.options, session.trail.name.description)
     let identity = try PostgresSource.identity(session.replication)
@@ -58,8 +58,7 @@ extension PostgresCapture {
     try session.sync()
   }
 
-  /// Continues with an existing slot, after a check that no change after the end of the trail is missing. The check
-  /// compares what the trail has recorded with the server: cluster, timeline, slot, publication and place in the log.
+  /// Continues with an existing slot, after a check that the server lacks no change after the end of the trail.
   private func resume(copiesAgain: Bool) throws {
     let source = session.source
     let identity = try PostgresSource.identity(session.replication)

@@ -60,7 +60,6 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the description of the changed table; nil if the change does not go into the trail.
   private func table(_ id: UInt32) throws -> Captured? {
     guard session.incoming.change() else { return nil }
     switch session.tables.lookup(id) {
@@ -101,7 +100,6 @@ extension PostgresCapture {
       mark, .init(number: session.trail.lastHeader?.number ?? 0, position: session.trail.end.position))
   }
 
-  /// Writes or ends the open chunk if that is due, after every transaction that committed before `end` was processed.
   func reach(_ end: LSN) throws {
     session.slot.reach(end)
     try refresher.reach(session.slot.received)
@@ -109,8 +107,8 @@ extension PostgresCapture {
 
   // MARK: Logical messages
 
-  /// Processes a logical message that is part of a transaction. A message without Cairn's prefix, or without a required
-  /// signature, has no effect.
+  /// Processes a logical message of the open transaction. A message without Cairn's prefix or a required signature has
+  /// no effect.
   private func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     guard let message = IncomingTransaction.Message(prefix: prefix) else { return }
     var known = content
@@ -126,8 +124,6 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the content of a logical message if its signature shows that Cairn wrote it in the open transaction.
-  /// Counts and logs any other message, and returns nil.
   private func authentic(
     _ message: UnsafeRawBufferPointer, _ prefix: String, _ place: MessageKey.Place
   ) throws -> UnsafeRawBufferPointer? {
@@ -149,8 +145,8 @@ extension PostgresCapture {
     return nil
   }
 
-  /// Reads the keys with which Cairn signs its messages. A key is not used if an untrusted role owns the schema
-  /// (namespace) that contains it, or any object there.
+  /// Reads the keys that sign Cairn's messages. A key is ignored if an untrusted role owns its schema (namespace) or
+  /// any object there.
   func readKeys() throws {
     let connection = session.source.connection
     // The end of the log is read before the keys: messages up to it were signed with keys that existed then.

@@ -3,76 +3,62 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Captures one PostgreSQL database into a trail: by logical slot, `pgoutput` and refresh
-/// (`docs/explanation/postgres-capture.md`).
-///
-/// The capture is one blocking worker on one thread. A transaction of the source is one transaction of the trail. The
-/// slot is confirmed only to positions that are durable in the trail.
-///
-/// The class opens connections, passes each message to the types that decide (``SlotProgress``,
-/// ``IncomingTransaction``, ``KnownTables``, ``RefreshQueue``, ``CatalogWatch``), and does what they return.
+/// Captures one PostgreSQL database into a trail through a logical slot with `pgoutput`
+/// (`docs/explanation/postgres-capture.md`). A capture blocks one thread. Each transaction of the source becomes one
+/// transaction of the trail.
 package final class PostgresCapture {
   package struct Options: Sendable {
     package var tables = TablePatterns()
-    /// The state folder of the node, in which the known tables are stored.
+    /// The state folder of the node.
     package var place = ""
-    /// Whether every table is copied again, and a lost slot is replaced by a new one.
+    /// Whether to copy every table again, and to replace a lost slot by a new one.
     package var copiesAgain = false
-    /// Whether rows from before capture began are copied. If not, the targets must get these rows in another way.
+    /// Whether to copy the rows that exist when capture begins.
     package var copiesRows = true
-    /// Whether it is an error if the source has no tables.
+    /// Whether a source without tables is an error.
     package var needsTables = true
-    /// The object through which an apply learns how far capture has read; nil if no apply needs it.
+    /// Shows an apply how far capture has read; nil if no apply needs it.
     package var watch: LocalWatch?
-    /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil if there is no
-    /// two-way apply.
+    /// The lock that keeps capture from reading table rows while a two-way apply writes; nil without two-way apply.
     package var turns: AlternatingLock?
-    /// The trails whose applied transactions stay out of this trail, because this trail goes to the nodes from which
-    /// those trails come. All other applied transactions go into this trail as if an application had made them. Nil:
-    /// all applied transactions stay out.
+    /// The trails whose applied transactions stay out of this trail, because they come from the nodes that read this
+    /// trail. Nil keeps out all applied transactions.
     package var applies: Set<String>?
-    /// Whether rows that an apply writes also go into the trail, if the applied note in the log names the origin of the
-    /// rows.
+    /// Whether rows that an apply writes also go into the trail, if an applied note names their origin.
     package var relays = false
-    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. If so, the names of
-    /// tables, and of a table's columns, must differ in more than the case of ASCII letters.
+    /// Whether replication is two-way. If so, names that differ only in the case of ASCII letters are refused.
     package var goesBothWays = false
-    /// The largest allowed lead of another node's clock, µs. A clock in an applied note that leads by more is reduced
-    /// to this limit, so that the trail's clock does not follow it.
+    /// The largest allowed lead of another node's clock, µs. A larger lead in an applied note is reduced to this value.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }
 
   static let barrierPrefix = "cairn.barrier"
-  /// The prefix of the logical messages that request to record the position of capture in the trail at once.
+  /// The prefix of logical messages that ask capture to record its position at once.
   package static let progressPrefix = "cairn.progress"
-  /// The least time between two reconnections that only free the connection's memory, ms.
+  /// The shortest time between two reconnections that only free memory, ms.
   private static let giveBackMilliseconds: Int64 = 60_000
-  /// The longest wait for an unreachable server, ms, in a run that ends once it has caught up.
+  /// The longest wait for an unreachable server in a run that ends when it has caught up, ms.
   private static let patienceMilliseconds: Int64 = 60_000
 
   let session: CaptureSession
   let tracker: TableTracker
   let refresher: PostgresRefresher
-  /// The keys by which capture recognizes messages that Cairn wrote.
   var keys: MessageKeys
   private var silence = ServerSilence(now: 0)
   private var isConnected = true
-  /// The random text of the message that capture committed at the start of a run. Everything committed before the run
-  /// comes earlier in the stream than this message. Nil once it has arrived.
+  /// The text of the message that capture committed at the start of a run; nil after the stream has brought it.
   var goal: String?
-  /// Whether capture had nothing left to do when the stream last had no message.
   private var isCaughtUp = false
-  /// The next time at which capture may reconnect to free the connection's memory, in monotonic ms.
   private var giveBackAt: Int64 = 0
   var image = ByteWriter()
   var scratch = ByteWriter()
 
-  /// Connects, creates a missing publication and slot, and checks that no change after the end of the trail is missing
-  /// at the server.
+  /// Connects, creates a missing publication and slot, and checks that the server lacks no change after the end of the
+  /// trail.
   ///
-  /// Errors: the errors of ``PostgresError``; `server-setting`, `privilege-missing`, `table-refused`, `slot-lost`,
-  /// `source-went-back`.
+  /// - Throws: ``PostgresError``; `server-setting`, `privilege-missing`, `table-refused`, `slot-lost`,
+  ///   `source-went-back`.
   package init(
     uri: String, trail: TrailWriter, options: Options, clock: Clock = .system, progress: CaptureProgress = .init()
   ) throws {
@@ -88,12 +74,10 @@ package final class PostgresCapture {
 
   // MARK: The run
 
-  /// Captures the commits of the source until `stop` is set. Waits while the server is unreachable. Suspends a table
-  /// that can no longer be captured, and continues with all others.
+  /// Captures the commits of the source until `stop` is set, also across disconnections.
   ///
-  /// With `untilCaughtUp`, the run ends once everything committed before the call is in the trail and every table is
-  /// copied. It waits at most one minute for an unreachable server, and at its end throws the error of a suspended
-  /// table.
+  /// - Parameter untilCaughtUp: Whether to end when all earlier commits and all table copies are in the trail.
+  /// - Throws: At the end of such a run, the error of a suspended table.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     let progress = session.progress
     progress.noteDurable(session.trail.end.position)
@@ -133,7 +117,6 @@ package final class PostgresCapture {
     }
   }
 
-  /// Ends the connection, and drops the unfinished transaction of the trail.
   private func disconnect() throws {
     session.stream = nil
     // A server that shuts down would wait for a stream that is not read.
@@ -152,11 +135,9 @@ package final class PostgresCapture {
 
   private enum FollowEnd {
     case isOver
-    /// The run continues on another connection.
     case isToGoOn
   }
 
-  /// Processes the messages of one replication connection until the connection ends. Returns whether the run ends too.
   private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
     session.source.connection.interrupt = stop.descriptor
     session.replication.interrupt = stop.descriptor
@@ -201,10 +182,8 @@ package final class PostgresCapture {
     return stream
   }
 
-  /// Ends the connection to free its memory, which is as large as the largest message so far: any role can send 1 GB.
-  ///
-  /// Everything received is confirmed first, so that the server does not send it again. Returns false if capture has
-  /// other work, or reconnected less than a minute ago.
+  /// Reconnects to free the connection's memory, which is as large as the largest message so far. Returns false if
+  /// capture is busy or did this less than a minute ago.
   private func giveMemoryBack() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !refresher.isReading, !session.incoming.isOpen, !session.hasRefreshes, now >= giveBackAt else { return false }
@@ -216,7 +195,6 @@ package final class PostgresCapture {
     return true
   }
 
-  /// Updates whether the server counts as silent, after a message or after a wait without a message.
   private func noteHeard(_ message: ReplicationStream.Event) {
     let now = Clock.monotonicMilliseconds
     if case .nothing = message {
@@ -227,8 +205,6 @@ package final class PostgresCapture {
     }
   }
 
-  /// The longest time to wait for the next message, ms. A single commit is made durable at once; if many transactions
-  /// arrive, the sync waits a moment for more of them.
   private var waitMilliseconds: Int32 {
     if canSync { return session.slot.syncDelayMilliseconds }
     if !refresher.isReading && session.hasRefreshes || session.catalog.isPending { return 5 }
@@ -245,8 +221,7 @@ package final class PostgresCapture {
       && session.catalog.isDone
   }
 
-  /// Does pending work while the stream has no message: begins to read a chunk, reads the catalog, writes the position
-  /// to the trail. Returns true if there was nothing to do.
+  /// Does pending work while the stream has no message. Returns true if there was none.
   private func rest() throws -> Bool {
     if !refresher.isReading, session.hasRefreshes {
       try refresher.beginChunk()
@@ -275,7 +250,6 @@ package final class PostgresCapture {
     isConnected = false
   }
 
-  /// Writes the present values of the captured tables' sequences to the trail.
   private func appendSequences(isLast: Bool) throws {
     let source = session.source
     guard source.connection.isUsable, session.sequences.isDue(isLast: isLast, now: Clock.monotonicMilliseconds)
@@ -304,6 +278,6 @@ package final class PostgresCapture {
 }
 
 extension PostgresCapture.Options {
-  /// Returns whether the transactions that an apply of `trail` wrote are left out of capture's own trail.
+  /// Returns whether transactions that an apply of `trail` wrote stay out of capture's own trail.
   func leavesOut(_ trail: String) -> Bool { applies.map { $0.contains(trail) } ?? true }
 }

@@ -5,21 +5,21 @@ extension PostgresSource {
   var catalog: PostgresCatalog { PostgresCatalog(connection: connection, publication: name) }
 }
 
-/// Queries about tables in the catalog of a captured database.
+/// Queries for tables in the catalog of a captured database.
 struct PostgresCatalog {
   let connection: PostgresConnection
-  /// The name of the publication and of the slot.
   let publication: String
 
   /// Returns the present definition of a table; nil if the table does not exist.
   ///
-  /// - Throws: An error with `isLockTimeout` if another session keeps the table locked.
+  /// - Throws: `isLockTimeout` is true if another session keeps the table locked.
   func table(_ relation: UInt32) throws -> PostgresTable? {
     try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }
 
-  /// Returns the tables of `meant` with which a new capture begins; a table that cannot be captured is left out. Throws
-  /// `table-refused` for a table whose capture would harm the application or lose rows.
+  /// Returns those of the `meant` tables that capture can follow.
+  ///
+  /// - Throws: `table-refused` for a table whose capture would harm the application or lose rows.
   func capturable(_ meant: [PostgresTable]) throws -> [PostgresTable] {
     let harmed = meant.filter { $0.refusal?.isHarmless == false }
     guard let first = harmed.first, let reason = first.refusal?.reason else {
@@ -38,7 +38,7 @@ struct PostgresCatalog {
       context: ["table": first.displayName])
   }
 
-  /// Returns a digest of everything in the catalog that capture depends on. The queries take no lock on a table.
+  /// Returns a digest of everything in the catalog that capture depends on, without a lock on any table.
   func fingerprint() throws -> String {
     try connection.first(
       """
@@ -68,8 +68,8 @@ struct PostgresCatalog {
       """, [publication]) ?? ""
   }
 
-  /// Returns the shape of a table as a relation message describes it. Use it if the catalog has changed since that
-  /// message.
+  /// Returns the shape of a table as a relation message of the stream describes it, for a catalog that has changed
+  /// since.
   func shape(of relation: PgOutput.Relation) throws -> PostgresRegistry.Table {
     var schema = TableSchema(
       epoch: 0, engine: .postgres, namespace: relation.namespace, name: relation.name, columns: [])
@@ -92,9 +92,8 @@ struct PostgresCatalog {
       types: relation.columns.map { .init(oid: $0.type, modifier: $0.modifier) })
   }
 
-  /// Returns, for messages to the operator, the session that has locked, or is about to lock, each of these tables.
-  ///
-  /// A lock on a partition or on an index counts too, because it also keeps the table from being read.
+  /// Returns, for each of these tables, the session that locks it or waits to lock it. A lock on a partition or an
+  /// index counts.
   func lockHolders(of relations: some Sequence<UInt32>) throws -> [UInt32: LockHolder] {
     let rows = try connection.query(
       """
@@ -121,9 +120,7 @@ struct PostgresCatalog {
       }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// A session that has a table locked.
   struct LockHolder: CustomStringConvertible {
-    /// The process id of the session; nil for a prepared transaction.
     let process: String?
     let role, application: String
 
@@ -133,17 +130,15 @@ struct PostgresCatalog {
       return "process \(process) of \(role) (\(application))"
     }
 
-    /// The statement that an operator can execute to end this session, or the view in which to look for it.
     var hint: String {
       process.map { "to end that session run: SELECT pg_terminate_backend(\($0))" }
         ?? "see pg_prepared_xacts, and end it: COMMIT PREPARED or ROLLBACK PREPARED"
     }
   }
 
-  /// Returns the present values of the named sequences (`SCHEMA.NAME`), except those that were never used. `isWhole` is
-  /// false if a sequence was left out because another session is altering it.
+  /// Returns the present values of the named sequences (`SCHEMA.NAME`), without unused ones.
   ///
-  /// Only named sequences are read, because reading a sequence may have to wait for a lock that its owner holds.
+  /// - Returns: `isWhole` is false if another session is altering one of the sequences.
   func sequences(_ wanted: Set<NameKey>) throws -> (found: [SequenceState], isWhole: Bool) {
     let listed = try connection.query(
       """

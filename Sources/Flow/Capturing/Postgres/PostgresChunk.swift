@@ -3,61 +3,46 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// A part of a table, read in a snapshot that stays open until the stream has reached it.
-///
-/// The snapshot shows some transactions and not others. The chunk belongs in the trail right before the first
-/// transaction of the stream that its snapshot does not show; there it is exact.
-///
-/// But transactions become visible in nearly, not exactly, the order of their commit records. So after the chunk's
-/// place and before `end`, a transaction may come that the snapshot shows. The chunk is then *raced*, and the same
-/// range of rows is read again.
+/// A part of a table, read in one snapshot. The chunk belongs in the trail right before the first transaction that its
+/// snapshot does not show. If a transaction that the snapshot shows comes later in the stream, the chunk is *raced* and
+/// its rows are read again.
 struct PostgresChunk {
   enum Part {
-    /// The next rows of the table in key order, after the last chunk.
     case next
-    /// One row, by its present key. An update moved it to this key after chunks had passed the key, and the update
-    /// lacks some values of the row.
+    /// One row, which an update moved to this key without all of its values.
     case row([String])
-    /// The requested rows with these keys.
     case asked([[String]])
 
     var isNext: Bool { if case .next = self { true } else { false } }
   }
 
-  /// The reason why a chunk cannot be read now.
   enum Obstacle: Error {
-    /// Another session has locked the table, to alter it.
     case isLocked
-    /// The table has changed: it is not the one that the snapshot shows, or not the one that the trail has.
+    /// The table differs from the one in the snapshot or in the trail.
     case hasChanged
   }
 
   let table: PostgresRegistry.Table
   let part: Part
   let snapshot: PostgresSnapshot
-  /// The table as the chunk's snapshot shows it; nil if the snapshot does not have the table.
   let stored: StoredTable?
-  /// The place in the server's log before which all transactions that the snapshot shows were committed.
+  /// The LSN before which all transactions that the snapshot shows were committed.
   let end: LSN
-  /// The key of the last row of the chunk; nil if the chunk has the last rows of the table.
+  /// The key of the last row of the chunk; nil if the chunk reaches the end of the table.
   var through: [String]?
   var rows: UInt64 = 0
 }
 
-/// Reads chunks of tables on a connection of its own.
 struct PostgresCopier {
   private static let chunkMillisecondsGoal: Int64 = 200
-  /// The statement that limits the wait for another session's lock to 100 ms.
   static let patience = "SET LOCAL lock_timeout = 100"
-  /// The least number of rows in a chunk if no index sorts the key in the needed order: each such chunk sorts the whole
-  /// table.
+  /// The smallest number of rows in a chunk of a table without a suitable index: each such chunk sorts the whole table.
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
   let connection: PostgresConnection
-  /// Whether this database sorts text by its bytes in UTF-8: it has collation `C` and encoding UTF-8.
+  /// Whether the database has collation `C` and encoding UTF-8.
   private let isC: Bool
-  /// Whether the database keeps text in UTF-8. If not, capture must convert text before it sorts by bytes: all targets
-  /// sort chunks by the bytes of UTF-8.
+  /// Whether the database has encoding UTF-8. If not, capture converts text to sort it by the bytes of UTF-8.
   private let isUTF8: Bool
 
   init(_ connection: PostgresConnection) throws {
@@ -74,7 +59,7 @@ struct PostgresCopier {
     try connection.execute("SET idle_in_transaction_session_timeout = 0")
   }
 
-  /// Opens the snapshot for a part of a table. The snapshot stays open until ``close()``.
+  /// Opens the snapshot for a part of a table; it stays open until ``close()``.
   func open(_ table: PostgresRegistry.Table, _ part: PostgresChunk.Part) throws -> PostgresChunk {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     let (snapshot, end) = try PostgresSnapshot.current(connection)
@@ -82,8 +67,9 @@ struct PostgresCopier {
       table: table, part: part, snapshot: snapshot, stored: try StoredTable(table.relation, on: connection), end: end)
   }
 
-  /// Prevents changes of the table's columns until ``close()``. Throws ``PostgresChunk/Obstacle`` if another session is
-  /// altering the table, or has altered it.
+  /// Keeps the table's columns from changing until ``close()``.
+  ///
+  /// - Throws: ``PostgresChunk/Obstacle`` if another session is altering or has altered the table.
   func lock(_ chunk: PostgresChunk) throws {
     guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
     do {
@@ -100,11 +86,10 @@ struct PostgresCopier {
     }
   }
 
-  /// Checks the rows that were read since ``lock(_:)``. Throws ``PostgresChunk/Obstacle`` if the table or its types
-  /// have changed since the snapshot.
+  /// Checks that the table and its types have not changed since the snapshot.
   ///
-  /// - Parameter other: A connection outside of the snapshot. It reads the present types, because types cannot be
-  ///   locked and do not follow the snapshot.
+  /// - Parameter other: A connection outside of the snapshot, which reads the present types.
+  /// - Throws: ``PostgresChunk/Obstacle`` if they have changed.
   func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
     let table = chunk.table
     do {
@@ -119,7 +104,6 @@ struct PostgresCopier {
 
   func close() { connection.rollback() }
 
-  /// Returns the planner's estimate of the number of a table's rows, for progress bars.
   func estimate(_ table: PostgresRegistry.Table) throws -> UInt64 {
     let rows = try connection.first(
       "SELECT greatest(sum(c.reltuples), 0)::bigint FROM pg_class AS c WHERE c.oid = $1::oid OR c.oid IN (SELECT relid FROM pg_partition_tree($1::oid::regclass) WHERE isleaf)",
@@ -129,8 +113,9 @@ struct PostgresCopier {
 
   // MARK: Keyed tables
 
-  /// Appends a chunk record and the rows of the chunk to the open transaction of the trail. Calls `paused` after every
-  /// 1,000 rows.
+  /// Appends a chunk record and the chunk's rows to the open transaction of the trail.
+  ///
+  /// - Parameter paused: Is called after every 1,000 rows.
   mutating func append(
     _ chunk: inout PostgresChunk, after cursor: [String]?, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void
@@ -188,13 +173,13 @@ struct PostgresCopier {
     return bytes(order == .printed ? "concat(\(name))" : name)
   }
 
-  /// Returns an SQL expression by which a text sorts by its bytes in UTF-8.
   private func bytes(_ text: String) -> String {
     isUTF8 ? "\(text) COLLATE \"C\"" : "convert_to(\(text), 'UTF8')"
   }
 
-  /// Returns an SQL condition that compares the key with given values. `value`: the SQL expression for the value of the
-  /// key column with this index.
+  /// Returns an SQL condition that compares the key with given values.
+  ///
+  /// - Parameter value: Returns the SQL expression for the key column of this index.
   private func comparison(
     _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
   ) -> String {
@@ -212,13 +197,12 @@ struct PostgresCopier {
     conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
   }
 
-  /// Returns the values of a query's first row, as pgoutput prints them; nil if there is no row. The values are not
-  /// cast to text, because a cast prints some types differently.
+  /// Returns the first row of a query as pgoutput prints it; nil if there is no row. A cast to text would print some
+  /// types differently.
   private func keyRow(_ sql: String, _ values: [String]) throws -> [String]? {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
 
-  /// Returns the values of a whole row in which only the key columns have values.
   func image(_ key: [String], _ schema: TableSchema) -> [Value?] {
     var image: [Value?] = schema.columns.map { _ in nil }
     for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }
@@ -227,7 +211,7 @@ struct PostgresCopier {
 
   // MARK: Tables without key
 
-  /// Appends one chunk record and all rows of a table without key to the open transaction of the trail.
+  /// Appends one chunk record and all rows of a table without a key to the open transaction of the trail.
   func appendWhole(
     _ chunk: inout PostgresChunk, schemaID id: UInt64, to trail: TrailWriter, paused: () throws -> Void
   ) throws {
@@ -268,7 +252,6 @@ struct PostgresCopier {
 }
 
 extension PostgresRegistry.Table {
-  /// The table's name in an SQL query. `ONLY` excludes tables that inherit from it, which have rows of their own;
-  /// partitions are part of their table.
+  /// The table's name in a query. `ONLY` excludes tables that inherit from it, which have rows of their own.
   var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }

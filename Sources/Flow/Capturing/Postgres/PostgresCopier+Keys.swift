@@ -12,8 +12,8 @@ struct UnfitKey: Error {
 extension PostgresCopier {
   private static let askedMillisecondsMax: Int64 = 200
 
-  /// Appends, for each requested key, a chunk record and the row if it exists; stops after a limited time. Returns the
-  /// number of keys processed.
+  /// Appends a chunk record for each requested key, and the row if it exists. Returns the number of keys that were done
+  /// in a limited time.
   func append(
     _ keys: [[String]], of chunk: inout PostgresChunk, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void
@@ -45,10 +45,10 @@ extension PostgresCopier {
     return count
   }
 
-  /// Appends to the trail those waiting rows of a table that belong to a chunk.
+  /// Appends the waiting rows of a table that belong to a chunk.
   ///
-  /// - Parameter after: The value of the first key column after which the chunk begins; nil: at the start of the table.
-  /// - Parameter through: The value of the first key column with which the chunk ends; nil: at the end of the table.
+  /// - Parameter after: The value of the first key column after which the chunk begins; nil for the start of the table.
+  /// - Parameter through: The value of the first key column with which the chunk ends; nil for the end of the table.
   func appendWaiting(
     _ schema: TableSchema, _ id: UInt64, after: String?, through: String?, to trail: TrailWriter
   ) throws {
@@ -58,8 +58,8 @@ extension PostgresCopier {
     try records.append(within: .init(from: bound(after), through: bound(through)), from: connection, to: trail)
   }
 
-  /// Returns the equality operator that the key's index uses for a column. Its schema (namespace) is included, because
-  /// an extension's schema may be outside of the search path.
+  /// Returns the equality operator of the key's index for a column, with its schema, which may be outside of the search
+  /// path.
   private func equality(_ column: TableSchema.Column) throws -> String {
     let found = try connection.first(
       """

@@ -1,18 +1,15 @@
 import Changes
 import PostgresKit
 
-/// The place in a PostgreSQL source up to which a trail has the changes. It is stored in the record that ends each
-/// transaction of the trail.
+/// The place in a PostgreSQL source up to which a trail has the changes. Each transaction of the trail ends with it.
 struct PostgresPosition: Equatable {
-  /// A copy of a table that is in progress or has just ended.
   struct RefreshState: Equatable {
     var relation: UInt32
     var epoch: UInt64
     var rows: UInt64
-    /// The key of the last row that chunks in the trail have covered; nil if there is no chunk yet.
+    /// The key of the last row that chunks in the trail have covered; nil before the first chunk.
     @ByBytes var cursor: [String]? = nil
     var isDone: Bool
-    /// Whether rows that updates moved must still be read again. The keys of these rows are not stored here.
     var wantsRows = false
   }
   struct Transaction: Equatable {
@@ -21,27 +18,21 @@ struct PostgresPosition: Equatable {
     var time: Int64
   }
 
-  /// The `system_identifier` of the PostgreSQL cluster.
   var system: UInt64
   var timeline: UInt32
-  /// The place in the log after the last transaction that is in the trail, or that was left out on purpose. A server
-  /// that was restored to a later moment still has everything that the trail has.
+  /// The LSN after the last transaction that is in the trail or left out of it on purpose.
   var reached: LSN
-  /// The place in the log, at or after `reached`, before which the server has nothing more for the trail. The slot may
-  /// be confirmed up to here.
+  /// The LSN before which the server has nothing more for the trail. The slot may be confirmed up to here.
   var quiet: LSN
-  /// The last transaction of the source that is in the trail; nil if there is none.
   var last: Transaction?
-  /// The last transaction that the server sent. It may be in the trail; if not, an apply or capture itself made it. A
-  /// server that sends it again has the same history as the trail.
+  /// The last transaction that the server sent, also if it is not in the trail. A server that sends this transaction
+  /// again has the same history as the trail.
   var witness: Transaction?
   var refresh: RefreshState?
-  /// The transactions of other trails that had been applied to the database at the end of this trail.
+  /// The transactions of other trails that were applied to the database before the end of this trail.
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
-  /// The version of the encoding. 2 added `knowledge`, 3 `quiet` and `witness`, 4 the ids of trails. Older versions are
-  /// read without these.
   static let version: UInt8 = 4
 
   init(system: UInt64, timeline: UInt32, reached: LSN) {
@@ -127,7 +118,7 @@ extension ByteReader {
   }
 }
 
-/// The set of transactions of a PostgreSQL server that a snapshot shows.
+/// The set of transactions that a snapshot of a PostgreSQL server shows.
 ///
 /// Source: https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-PG-SNAPSHOT
 package struct PostgresSnapshot: Equatable, Sendable {
@@ -135,17 +126,15 @@ package struct PostgresSnapshot: Equatable, Sendable {
   let xmax: UInt64
   let running: Set<UInt64>
 
-  /// A snapshot that shows no transaction.
   package static let empty = PostgresSnapshot()
 
   private init() { (xmin, xmax, running) = (1, 1, []) }
 
-  /// The most transactions that can run at once: a server has at most 262,143 sessions and as many prepared
+  /// The highest number of running transactions: a server has at most 262,143 sessions and as many prepared
   /// transactions.
   private static let runningMax = 1 << 19
 
-  /// Reads the text `xmin:xmax:xip,…` of a snapshot, which another node may have sent. Nil for any other text, or for
-  /// numbers that no server has.
+  /// Parses the text `xmin:xmax:xip,…` of a snapshot; nil for any other text.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 3, let xmin = UInt64(parts[0]), let xmax = UInt64(parts[1]), NumberBounds.isNumber(xmax),
@@ -164,8 +153,9 @@ package struct PostgresSnapshot: Equatable, Sendable {
   /// The text of the snapshot in the form that the server prints.
   package var text: String { "\(xmin):\(xmax):\(running.sorted().map(String.init).joined(separator: ","))" }
 
-  /// Returns whether the snapshot shows the changes of the transaction `xid`, given by the lower 32 bits of its number,
-  /// as in the stream.
+  /// Returns whether the snapshot shows a transaction.
+  ///
+  /// - Parameter xid: The lower 32 bits of the transaction's number, as in the stream.
   package func shows(_ xid: UInt32) -> Bool {
     var full = xmax & ~0xffff_ffff | UInt64(xid)
     // The nearest number with these lower bits.

@@ -3,33 +3,28 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides. ``ChunkPlace`` decides the place of
-/// each chunk in the stream, at which its snapshot is exact.
+/// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides.
 final class PostgresRefresher {
-  /// The pause before the next attempt to read a table that changed while it was read, ms.
   private static let retryMilliseconds: Int64 = 300
-  /// The pause before another snapshot is opened if one does not yet show all transactions that the copy needs, ms.
+  /// The pause before another snapshot if the last one did not show all transactions that the copy needs, ms.
   private static let snapshotMilliseconds: Int64 = 200
-  /// The pause before the next attempt to read a table whose rows capture's role may not read, ms.
   private static let unreadableMilliseconds: Int64 = 5000
 
   private let session: CaptureSession
   private var copier: PostgresCopier?
   private var place = ChunkPlace()
-  /// Whether capture holds the lock with which it may read rows of tables. No two-way apply can write meanwhile.
+  /// Whether capture holds the lock that keeps two-way applies from writing.
   private var hasTurn = false
 
   init(_ session: CaptureSession) { self.session = session }
 
   var isReading: Bool { !place.isEmpty }
 
-  /// Drops the chunk that is being read, and its snapshot; the connection stays open.
   func dropChunk() {
     copier?.close()
     place.drop()
   }
 
-  /// Ends the connection on which rows are read.
   func disconnect() {
     copier = nil
     place.drop()
@@ -37,20 +32,20 @@ final class PostgresRefresher {
 
   // MARK: Turns
 
-  /// Tries to take the lock that keeps every two-way apply from writing. Returns whether capture holds it.
+  /// Tries to take the lock that keeps two-way applies from writing, and returns whether capture holds it.
   private func takeTurn() -> Bool {
     if !hasTurn { hasTurn = session.options.turns?.tryLock(.reader) ?? true }
     return hasTurn
   }
 
-  /// Makes the trail durable, and releases the lock that keeps every two-way apply from writing, if no chunk is open.
+  /// Syncs the trail, then releases the lock that keeps two-way applies from writing, if no chunk is open.
   func endTurn() throws {
     guard hasTurn, place.isEmpty, !session.isTrailOpen else { return }
     if session.slot.hasUnsynced { try session.sync() }
     giveTurnBack()
   }
 
-  /// Releases the lock that keeps every two-way apply from writing, because nothing more is read on this connection.
+  /// Releases the lock that keeps two-way applies from writing.
   func giveTurnBack() {
     guard hasTurn else { return }
     hasTurn = false
@@ -59,13 +54,13 @@ final class PostgresRefresher {
 
   // MARK: The stream
 
-  /// Writes the open chunk to the trail, if it belongs before the transaction of the stream that begins now.
+  /// Writes the open chunk to the trail if it belongs before this transaction of the stream.
   func begin(_ xid: UInt32) throws {
     if place.isDue(before: xid) { try placeChunk() }
     place.pass(xid)
   }
 
-  /// Writes the open chunk to the trail, or ends it, after every transaction that committed before `end` was processed.
+  /// Writes or ends the open chunk if that is due, after all commits before `end` were processed.
   func reach(_ end: LSN) throws {
     var step = place.next(received: end)
     if step == .place {
@@ -75,7 +70,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Queues an updated row to be read: the update lacks values that are stored out of line (TOAST) and unchanged.
+  /// Queues an updated row to be read, because the update lacks unchanged TOAST values.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()
@@ -85,7 +80,6 @@ final class PostgresRefresher {
 
   // MARK: Chunks
 
-  /// Opens the snapshot for the rows that are to be read next, if there are any.
   func beginChunk() throws {
     guard takeTurn(), try !beginRequested() else { return }
     let copier = try self.copier ?? openCopier()
@@ -96,7 +90,6 @@ final class PostgresRefresher {
     }
   }
 
-  /// Opens a snapshot for rows of a table, if all transactions that it must show have ended.
   private func open(_ part: PostgresChunk.Part, of table: PostgresRegistry.Table, _ copier: PostgresCopier) throws {
     let opened = try copier.open(table, part)
     guard opened.snapshot.xmin >= table.copyNotBefore else {
@@ -115,7 +108,7 @@ final class PostgresRefresher {
     return made
   }
 
-  /// Reads the rows of the open chunk into the trail, at the present place of the stream, where its snapshot is exact.
+  /// Reads the rows of the open chunk into the trail, at the present place of the stream.
   private func placeChunk() throws {
     if case .asked(let keys)? = place.chunk?.part { return try placeRequested(keys) }
     guard var chunk = place.chunk, var copier, let table = session.tables[chunk.table.relation],
@@ -164,8 +157,7 @@ final class PostgresRefresher {
     }
   }
 
-  /// Handles an error that occurred while a chunk was read. If the table cannot be read now, drops the chunk and the
-  /// open transaction of the trail, and reads other tables first. Throws any other error again.
+  /// Postpones a table that cannot be read now, and drops its chunk. Throws any other error again.
   private func putOff(_ error: any Error) throws {
     guard let table = place.chunk?.table else { throw error }
     func putOff(milliseconds: Int64) {
@@ -191,7 +183,6 @@ final class PostgresRefresher {
     dropChunk()
   }
 
-  /// Skips a locked table for some time; reports which session holds the lock.
   private func waitForLock(_ table: PostgresRegistry.Table) throws {
     let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: Clock.monotonicMilliseconds)
     guard wantsReport, let holder = try session.source.catalog.lockHolders(of: [table.relation])[table.relation] else {
@@ -201,7 +192,7 @@ final class PostgresRefresher {
       table, "the copy of table \(table.schema.displayName) waits for \(holder), which has it locked", holder.hint)
   }
 
-  /// Skips a table while an open transaction may have made changes to it that the stream does not have.
+  /// Skips a table while an open transaction may have changes of it that the stream lacks.
   private func waitForTransaction(_ table: PostgresRegistry.Table) throws {
     let now = Clock.monotonicMilliseconds
     let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: now)
@@ -229,14 +220,12 @@ final class PostgresRefresher {
     session.add(wait, of: table.relation, .unreadable)
   }
 
-  /// Removes a table from the suspended tables, because its rows were read.
   private func endWait(of relation: UInt32) {
     session.waits.end(relation, .copyHeldUp)
     session.waits.end(relation, .unreadable)
     session.showWaiting()
   }
 
-  /// Ends the open chunk, once the stream has passed everything that the chunk's snapshot shows.
   private func endChunk() throws {
     guard let (chunk, isRaced) = place.take() else { return }
     if case .asked(let keys) = chunk.part { return try endRequested(chunk, isRaced, keys) }
@@ -247,7 +236,6 @@ final class PostgresRefresher {
     }
   }
 
-  /// Writes the end record of a table's copy, after all rows of the table are in the trail.
   private func endTable(_ state: PostgresPosition.RefreshState) throws {
     guard var table = session.tables[state.relation] else { return }
     try session.openTransaction()
@@ -266,7 +254,7 @@ final class PostgresRefresher {
 
   // MARK: Requested rows
 
-  /// Processes a logical message that requests rows. Saves the request before the slot can be confirmed beyond it.
+  /// Saves a logical message that requests rows, before the slot can be confirmed beyond it.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage
@@ -281,7 +269,6 @@ final class PostgresRefresher {
     try beginRows(of: table, count: message.keys.count)
   }
 
-  /// Writes to the trail a start record for each requested table copy that has not begun.
   func beginAwaitedCopies() throws {
     let tables = session.refreshes.awaited(session.tables)
     guard !tables.isEmpty else { return }
@@ -296,7 +283,6 @@ final class PostgresRefresher {
     try session.append(.start(.repair, .rows, estimatedRows: UInt64(count)), of: table)
   }
 
-  /// Writes the end record of a table's requested rows to the trail, even if an earlier run wrote the start record.
   private func endRows(of relation: UInt32) throws {
     guard let table = session.refreshes.endRows(of: relation, session.tables) else { return }
     try session.openTransaction()
@@ -306,7 +292,6 @@ final class PostgresRefresher {
     try session.endTransaction()
   }
 
-  /// Opens a snapshot for requested rows. Returns false if there are no requests.
   private func beginRequested() throws -> Bool {
     guard !session.refreshes.requests.isEmpty, !session.isTrailOpen else { return false }
     try beginRequestedCopies()
@@ -345,7 +330,6 @@ final class PostgresRefresher {
     }
   }
 
-  /// Reads the requested rows into the trail at the present place of the stream, where their snapshot is exact.
   private func placeRequested(_ keys: [[String]]) throws {
     guard var chunk = place.chunk, let copier, let table = session.tables[chunk.table.relation],
       table.epoch == chunk.table.epoch, table.refresh == nil
@@ -380,7 +364,6 @@ final class PostgresRefresher {
         end: chunk.end, rows: chunk.rows))
   }
 
-  /// Drops requests whose keys cannot be read, and reports why.
   private func refuse(_ keys: [[String]], of table: PostgresRegistry.Table, _ text: String) throws {
     try session.abandon()
     dropChunk()
@@ -390,8 +373,7 @@ final class PostgresRefresher {
     try session.saveRequests()
   }
 
-  /// Ends a chunk of requested rows. If changes that the chunk shows came again after it (`isRaced`), these rows are
-  /// read again.
+  /// Ends a chunk of requested rows. If the stream repeats changes that the chunk shows, the rows are read again.
   private func endRequested(_ chunk: PostgresChunk, _ isRaced: Bool, _ keys: [[String]]) throws {
     guard !isRaced, let table = session.tables[chunk.table.relation], table.refresh == nil,
       table.epoch == chunk.table.epoch, session.refreshes.remove(keys, of: table)

@@ -8,35 +8,30 @@ import CodecKit
 import PostgresKit
 import SystemKit
 
-/// The tables that the capture of a PostgreSQL source knows, with the shapes that the trail has recorded.
+/// The tables that the capture of a PostgreSQL source knows, with their shapes in the trail.
 struct PostgresRegistry: Equatable {
   struct Table: Equatable {
     var relation: UInt32
-    /// The number of the table's shape, unique among all tables: it identifies the shape in segments of the trail.
+    /// The number of the table's shape in the trail, unique among all tables.
     var epoch: UInt64
     var schema: TableSchema
     var types: [ColumnType]
-    /// For each column, its number in the catalog (`attnum`), which identifies the column as long as it exists. Empty
-    /// if the numbers are not known.
+    /// The catalog number (`attnum`) of each column; empty if the numbers are not known.
     var numbers: [Int] = []
-    /// The definitions that decide how values print, such as the labels of enums. See ``PostgresTable/forms``.
+    /// The definitions that decide how values print, such as the labels of enums; see ``PostgresTable/forms``.
     @ByBytes var forms: [NameKey: String] = [:]
     var isPartitioned = false
-    /// The partitions of the table, as in ``PostgresTable/partitions``.
     @ByBytes var partitions: [String] = []
-    /// The reason for which the table must be copied; nil once it has been copied.
     var refresh: Refresh.Reason?
-    /// The number of a server transaction. The copy of the table waits until all transactions with a lower number have
-    /// ended, because the stream may lack their changes of the table.
+    /// The server transaction number below which all transactions must have ended before the copy begins.
     var copyNotBefore: UInt64 = 0
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
-    /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
-    /// requested, because targets already have the rows. Without the deletes, a two-way peer could bring a deleted row
-    /// back by its own copy.
+    /// Whether changes of the table go into the trail before its copy has begun. This is so if the copy was only
+    /// requested, because targets already have the rows.
     var passesChanges: Bool { refresh == .asked && isKeyed }
-    /// The value of `copyNotBefore` for a table that must be published before it can be copied.
+    /// The value of `copyNotBefore` for a table that must be published before its copy can begin.
     static let unpublished = UInt64.max
   }
   struct ColumnType: Equatable {
@@ -62,19 +57,16 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// The file in the state folder that stores the known tables. After a start, capture compares it with the catalog, to
-/// find shapes that changed while capture did not run.
-///
-/// The file is written before the trail gets a transaction that changes the known tables. It has the new state, with
-/// the number of that transaction, and the previous state. After a crash, the last transaction of the trail shows which
-/// of the two is valid.
+/// The file in the state folder that stores the known tables. The file has the new and the previous state; after a
+/// crash, the last transaction of the trail selects the valid one.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()
   private static let version: UInt8 = 2
 
-  /// Reads the file. `number`, which is that of the trail's last whole transaction, selects one of the two stored
-  /// states. The result is empty if the file is missing or damaged.
+  /// Reads the file; empty if it is missing or damaged.
+  ///
+  /// - Parameter number: The number of the trail's last whole transaction, which selects the valid state.
   init(folder: String, number: UInt64) throws {
     path = folder + "/tables"
     guard Folder.exists(path) else { return }
@@ -100,8 +92,9 @@ final class RegistryFile {
 
   var registry: PostgresRegistry { stored }
 
-  /// Replaces the file; after a crash it has all of the old or all of the new content. `registry` becomes valid when
-  /// the trail has its transaction `number`. Until then, the state that was saved before is valid.
+  /// Replaces the file; a crash leaves the old or the new content.
+  ///
+  /// - Parameter number: The transaction of the trail from which on `registry` is valid.
   func save(_ registry: PostgresRegistry, from number: UInt64) throws {
     var writer = ByteWriter()
     writer.append(Self.version)

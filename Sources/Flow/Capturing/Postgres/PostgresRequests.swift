@@ -4,11 +4,10 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The requests for rows that a capture of a PostgreSQL source has not answered yet.
+/// The requests for rows that a capture of a PostgreSQL source has not answered.
 struct PostgresRequests: Equatable {
-  /// The prefix of the logical messages that request rows.
   static let prefix = "cairn.request"
-  /// The most requested keys of one table; if there are more, the table is copied instead.
+  /// The highest number of requested keys of one table. Above it, the whole table is copied instead.
   static let keysMax = 50_000
   static let keyBytesMax = 16 << 20
 
@@ -21,14 +20,12 @@ struct PostgresRequests: Equatable {
     private var parts: [NameKey] { [namespace.nameKey, table.nameKey] }
   }
 
-  /// The requested keys of each table, compared by the bytes of their values.
   private(set) var keys: [Name: Set<[NameKey]>] = [:]
   private(set) var copies: Set<Name> = []
   private var keyBytes: [Name: Int] = [:]
 
   var isEmpty: Bool { keys.isEmpty && copies.isEmpty }
 
-  /// Adds the requests in a message.
   mutating func add(_ message: RequestMessage) {
     let name = Name(namespace: message.namespace, table: message.table)
     guard !message.isWhole else {
@@ -46,7 +43,6 @@ struct PostgresRequests: Equatable {
     forget(name)
   }
 
-  /// Removes requested keys of a table, after their rows have been sent or need not be sent.
   mutating func remove(_ sent: some Sequence<[String]>, of name: Name) {
     for key in sent where keys[name]?.remove(key.map(\.nameKey)) != nil {
       keyBytes[name, default: 0] -= key.reduce(64) { $0 + $1.utf8.count }
@@ -61,7 +57,6 @@ struct PostgresRequests: Equatable {
 
   mutating func forgetCopy(_ name: Name) { copies.remove(name) }
 
-  /// The unanswered requests, encoded as messages.
   fileprivate var messages: [RequestMessage] {
     copies.map { .init(slot: "", namespace: $0.namespace, table: $0.table, isWhole: true, keys: []) }
       + keys.map { name, keys in
@@ -71,17 +66,14 @@ struct PostgresRequests: Equatable {
   }
 }
 
-/// The file in the state folder that keeps unanswered requests. The server does not send a request again once the slot
-/// is confirmed beyond it.
-///
-/// The file is written before that, and again once a table has no requests left. After a crash some rows are sent
-/// twice, but none is forgotten.
+/// The file in the state folder that keeps unanswered requests. No request is lost, because the file is written before
+/// the slot is confirmed beyond the request.
 struct RequestsFile {
   private let path: String
 
   init(folder: String) { path = folder + "/requests" }
 
-  /// Reads the unanswered requests. There are none if the file is missing or damaged.
+  /// Reads the unanswered requests; none if the file is missing or damaged.
   func load() throws -> PostgresRequests {
     var requests = PostgresRequests()
     guard Folder.exists(path) else { return requests }
@@ -98,7 +90,7 @@ struct RequestsFile {
     return requests
   }
 
-  /// Replaces the file of requests; after a crash it has all of the old or all of the new content.
+  /// Replaces the file; a crash leaves the old or the new content.
   func save(_ requests: PostgresRequests) throws {
     var writer = ByteWriter()
     for message in requests.messages { message.encode(to: &writer) }
@@ -107,15 +99,13 @@ struct RequestsFile {
   }
 }
 
-/// A request for rows of one table, in the form of a message in the stream or in the file of requests.
+/// A request for rows of one table, as a message in the stream or in the file of requests.
 struct RequestMessage: Equatable {
   private static let version: UInt8 = 1
 
-  /// The name of the slot whose capture is to answer the request.
   @ByBytes var slot: String
   @ByBytes var namespace: String
   @ByBytes var table: String
-  /// Whether the whole table is requested, regardless of keys.
   var isWhole: Bool
   @ByBytes var keys: [[String]]
 
@@ -152,7 +142,7 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the request as a logical message, signed with the database's key. Creates the key if it is missing.
+  /// Commits the request as a logical message, signed with the database's key. A missing key is created.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)
@@ -165,10 +155,9 @@ struct RequestMessage: Equatable {
 }
 
 extension PostgresSource {
-  /// Requests rows of a table from the capture that writes `trail`. If the table has no key, the whole table is copied.
+  /// Requests rows of a table from the capture that writes `trail`. A table without a key is copied as a whole.
   ///
-  /// Capture looks for the table when it reads the request: if the table is not captured, capture reports that and
-  /// sends nothing. Errors: the errors of ``PostgresError``. Requests made before the error remain.
+  /// - Throws: ``PostgresError``. Requests made before the error remain.
   package static func ask(_ request: RowRequest, on connection: PostgresConnection, trail: TrailID) throws {
     for keys in request.portions {
       let texts = keys.map { $0.map(\.keyText) }
@@ -189,7 +178,6 @@ extension PostgresSource {
 }
 
 extension Value {
-  /// The key value as PostgreSQL writes it; nil for NULL, which is no key value.
   fileprivate var keyText: String? {
     switch self {
     case .exact(let bytes), .text(let bytes): String(decoding: bytes, as: UTF8.self)

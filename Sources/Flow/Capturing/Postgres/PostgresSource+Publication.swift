@@ -4,16 +4,14 @@ import SystemKit
 
 // The publication of a capture.
 extension PostgresSource {
-  /// The reason why a table could not be added to the publication, or removed from it.
   enum Unpublished {
-    /// Capture's role may not change the publication of the table. The error's hint has the statement for another role.
+    /// Capture's role may not change the publication. The hint has the statement for another role.
     case forbidden(CairnError)
-    /// Another session keeps the table locked.
     case locked
   }
 
-  /// Creates the publication for the tables, or adds missing tables to it. Returns the tables that could not be added,
-  /// with the reasons. If capture's role may not create the publication, another role can create it beforehand.
+  /// Creates the publication, or adds missing tables to it. Returns the tables that could not be added, with the
+  /// reasons.
   ///
   /// - Parameter isPatient: Whether to wait, for one locked table, until an autovacuum of the table gives up its lock.
   func publish(_ tables: [PostgresTable], isPatient: Bool = false) throws -> [UInt32: Unpublished] {
@@ -37,12 +35,11 @@ extension PostgresSource {
   }
 
   private static let lockMilliseconds = 100
-  /// The time to wait for an autovacuum that holds a lock, ms: an autovacuum gives up after `deadlock_timeout`, 1 s by
-  /// default. Meanwhile, applications can write, because their locks do not conflict with the lock of ALTER
-  /// PUBLICATION.
+  /// The time to wait for an autovacuum that holds a lock, ms. An autovacuum gives up after `deadlock_timeout`, 1 s by
+  /// default.
   private static let vacuumMilliseconds = 2500
-  /// The most locked tables for which publishing waits ``lockMilliseconds`` each. For further locked tables it waits
-  /// only 1 ms.
+  /// The highest number of locked tables for which publishing waits ``lockMilliseconds``. Publishing waits 1 ms for
+  /// each further table.
   private static let lockedTablesWaited = 10
 
   private func publish(
@@ -69,8 +66,7 @@ extension PostgresSource {
     }
   }
 
-  /// Returns the tables with which a capture begins. Waits until no other session keeps one of them locked; reports the
-  /// wait, and gives up after a minute.
+  /// Returns the tables with which a capture begins. Waits up to a minute for tables that another session keeps locked.
   func unlockedTables(_ patterns: TablePatterns, tell: (String) -> Void) throws -> [PostgresTable] {
     var found: [PostgresTable] = []
     try waitToBegin(tell: tell) {
@@ -81,8 +77,8 @@ extension PostgresSource {
     return found
   }
 
-  /// Publishes the tables with which a capture begins. Waits until no other session keeps one of them locked; reports
-  /// the wait, and gives up after a minute.
+  /// Publishes the tables with which a capture begins. Waits up to a minute for tables that another session keeps
+  /// locked.
   ///
   /// - Throws: `privilege-missing` if capture's role may not publish one of the tables.
   func publishFirst(_ tables: [PostgresTable], tell: (String) -> Void) throws {
@@ -93,11 +89,9 @@ extension PostgresSource {
     }
   }
 
-  /// Repeats an attempt until no table that it needs is locked. Reports the wait, and gives up after a minute with
-  /// `database-busy`.
+  /// Repeats an attempt until no table is locked; throws `database-busy` after a minute.
   ///
-  /// - Parameter attempt: Makes an attempt. Returns an empty array on success, otherwise tables of which some are
-  ///   locked.
+  /// - Parameter attempt: Returns an empty array on success, else the tables of which some are locked.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
     let begun = Clock.monotonicMilliseconds
     var hasTold = false
@@ -127,8 +121,8 @@ extension PostgresSource {
   private static let beginReportMilliseconds: Int64 = 3000
   private static let beginMillisecondsMax: Int64 = 60_000
 
-  /// Removes a table from the publication: PostgreSQL rejects the application's own UPDATE and DELETE if a published
-  /// table has no replica identity. Returns the reason if the table could not be removed; nil on success.
+  /// Removes a table from the publication, because PostgreSQL rejects UPDATE and DELETE of a published table without a
+  /// replica identity. Returns the reason if that failed.
   func unpublish(_ table: PostgresTable) throws -> Unpublished? {
     let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.schema.qualifiedName)"
     do {
@@ -145,8 +139,7 @@ extension PostgresSource {
     }
   }
 
-  /// Returns whether the transaction with id `transaction` put the table into the publication, and no later transaction
-  /// removed the table.
+  /// Returns whether this transaction published the table, and no later one removed it from the publication.
   func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.query(
@@ -157,9 +150,8 @@ extension PostgresSource {
     ).first != nil
   }
 
-  /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. If so,
-  /// the stream has every change of the table. The catalog shows it: the same transaction wrote the row of the table
-  /// and the row of its publication.
+  /// Returns whether an apply created and published a table in one transaction. If so, the stream has every change of
+  /// the table.
   func isPublishedByApply(_ relation: UInt32) throws -> Bool {
     let isReadable = try connection.first(
       "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
@@ -175,16 +167,15 @@ extension PostgresSource {
     ).first != nil
   }
 
-  /// Waits until the catalog shows the changes of a transaction that the stream has brought. Returns whether the table
-  /// exists then.
+  /// Waits until the catalog shows a transaction of the stream, then returns whether the table exists.
   func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.first(
       "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
-  /// Waits until new snapshots show a transaction. The stream may bring the commit a moment before snapshots show it.
-  /// Until they do, the transaction holds the lock on its own number (`xid`).
+  /// Waits until new snapshots show a transaction that the stream has brought. Until then, the transaction holds the
+  /// lock on its `xid`.
   private func waitUntilVisible(_ transaction: UInt32) throws {
     let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
     let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"
@@ -194,7 +185,7 @@ extension PostgresSource {
     }
   }
 
-  /// The longest time to wait until new snapshots show a transaction, ms: a commit may wait for standbys of the server.
+  /// The longest wait for a transaction to become visible, ms. A commit may wait for a standby.
   private static let visibilityMillisecondsMax: Int64 = 5000
 
   private func make(_ tables: [PostgresTable]) -> String {
@@ -203,8 +194,6 @@ extension PostgresSource {
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
 
-  /// Returns the statements that add to the publication what it lacks; they must be executed in one transaction. A
-  /// table that is published with a filter is removed and added again.
   private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }
@@ -223,18 +212,14 @@ extension PostgresSource {
     tables.map(\.schema.qualifiedName).joined(separator: ", ")
   }
 
-  /// The content of the publication in the server's catalog.
   struct Publication {
     var tables: Set<UInt32>
-    /// The published tables whose rows or columns are not all in the publication.
     var narrowed: Set<UInt32>
     /// Whether the publication has every kind of change, and names the root table in changes of partitions.
     var isWhole: Bool
-    /// The published tables whose changes, rows and columns are all in the publication.
     var whole: Set<UInt32> { isWhole ? tables.subtracting(narrowed) : [] }
   }
 
-  /// Returns the content of the publication; nil if the publication does not exist.
   func publication() throws -> Publication? {
     let found = try connection.query(
       """
@@ -256,6 +241,6 @@ extension PostgresSource {
       tables: oids(tables), narrowed: oids(tables.filter { $0[2] == "t" }), isWhole: row[1] == "t")
   }
 
-  /// Returns the tables whose changes are published completely; nil if the publication does not exist.
+  /// Returns the tables whose changes are all published; nil if the publication does not exist.
   func published() throws -> Set<UInt32>? { try publication()?.whole }
 }

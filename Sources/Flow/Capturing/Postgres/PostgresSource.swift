@@ -6,7 +6,6 @@ import SystemKit
 package struct PostgresSource {
   let connection: PostgresConnection
   let uri: String
-  /// The name of the slot and of the publication.
   let name: String
 
   init(_ connection: PostgresConnection, uri: String, trail: TrailID) {
@@ -18,7 +17,7 @@ package struct PostgresSource {
 
   // MARK: Checks of the server
 
-  /// Checks that the server can be captured with the role of the connection. Writes nothing.
+  /// Checks that capture supports the server and the role of the connection, without writing.
   ///
   /// - Parameter newSlots: The number of slots that are still to be created.
   package static func check(_ connection: PostgresConnection, newSlots: Int) throws {
@@ -73,11 +72,8 @@ package struct PostgresSource {
     }
   }
 
-  /// The database encodings in which each byte is a character of Unicode. In other encodings, some valid texts cannot
-  /// be converted by the server. One such value in any table ends the stream of the whole database, again at each
-  /// start.
-  ///
-  /// Source: each byte, and each pair of bytes, converted by PostgreSQL 15.
+  /// The database encodings whose every byte is a Unicode character. In other encodings, one text that the server
+  /// cannot convert ends the whole stream. Source: each byte, and each pair of bytes, converted by PostgreSQL 15.
   private static let wholeEncodings = [
     "UTF8", "LATIN1", "LATIN2", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10", "ISO_8859_5",
     "KOI8R", "KOI8U", "WIN866", "WIN1256",
@@ -89,7 +85,7 @@ package struct PostgresSource {
       : "database \(database) has the encoding \(encoding), with texts that cannot be converted to UTF-8: one such value, of whichever table, would stop the capture"
   }
 
-  /// Returns a notice if the encoding of the database is not in ``wholeEncodings``; nil otherwise.
+  /// Returns a notice if the server may be unable to convert some texts of the database to UTF-8; nil otherwise.
   package static func encodingNotice(_ connection: PostgresConnection) throws -> String? {
     let row = try connection.query("SELECT current_setting('server_encoding'), current_database()").first ?? []
     guard let gap = encodingGap(row.first.flatMap { $0 } ?? "", row.last.flatMap { $0 } ?? "") else { return nil }
@@ -102,7 +98,7 @@ package struct PostgresSource {
       : "\(used) of \(most) \(things) are in use (\(setting)), and \(new) captures need one each"
   }
 
-  /// Throws `server-setting` if the server has too few free senders (`max_wal_senders`): each capture needs one.
+  /// Throws `server-setting` if `max_wal_senders` leaves too few for the new captures.
   private static func checkSenders(_ connection: PostgresConnection, _ new: Int) throws {
     let row =
       try connection.query(
@@ -118,8 +114,9 @@ package struct PostgresSource {
       hint: "end a standby or a capture that is not needed, or raise the limit and restart the server")
   }
 
-  /// Returns a warning if the stream will not report schema changes; nil otherwise. Throws `privilege-missing` if
-  /// schema `cairn`, or an object in it, belongs to an untrusted role.
+  /// Returns a warning if the stream does not report schema changes; nil otherwise.
+  ///
+  /// - Throws: `privilege-missing` if schema `cairn`, or an object in it, belongs to an untrusted role.
   package static func schemaNotice(_ connection: PostgresConnection) throws -> String? {
     try OwnSchema.check(MessageKey.Place.own.rawValue, connection)
     let row = try connection.query("SELECT rolsuper, rolname FROM pg_roles WHERE rolname = current_user").first ?? []
@@ -153,7 +150,6 @@ package struct PostgresSource {
     var plugin: String
   }
 
-  /// Returns the time of the server's clock, µs since 1970 UTC.
   func time() throws -> Int64 {
     let text = try connection.first("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
     return text.flatMap { Int64($0) } ?? 0
@@ -170,8 +166,7 @@ package struct PostgresSource {
     }
   }
 
-  /// Creates the slot of the trail. Waits until all transactions that are open now have ended; reports the wait, and
-  /// gives up after a minute.
+  /// Creates the slot of the trail. Waits up to a minute for the transactions that are open now.
   func createSlot(
     _ replication: PostgresConnection, tell: @escaping (String) -> Void
   ) throws -> (start: LSN, snapshot: String) {
@@ -204,11 +199,10 @@ package struct PostgresSource {
     }
   }
 
-  /// Returns, for each trail that is applied to this database, the last transaction up to which the database has
-  /// everything. It comes before the first transaction that a suspended table lacks or that is in quarantine.
+  /// Returns, for each trail that is applied to this database, the last transaction before which nothing is missing.
   ///
-  /// - Parameter snapshot: The name of the exported snapshot to read in; nil: the present state.
-  /// - Parameter clock: The clock of each returned note: an upper limit, because the true clocks are not known.
+  /// - Parameter snapshot: The exported snapshot to read in; nil for the present state.
+  /// - Parameter clock: The clock of each returned note.
   func applied(asOf snapshot: String? = nil, clock: UInt64) throws -> [AppliedNote] {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     defer { _ = try? connection.execute("ROLLBACK") }
@@ -248,8 +242,7 @@ package struct PostgresSource {
     if try slot() != nil { try connection.query("SELECT pg_drop_replication_slot($1)", [name]) }
   }
 
-  /// Ends the server process that still serves this trail's stream for a cairn process that was killed. The lock of the
-  /// state folder proves that no live process uses the stream.
+  /// Ends the server process that still serves the stream of a killed cairn process.
   func endOwnStream() throws {
     let limit = Clock.monotonicMilliseconds + 15_000
     while let slot = try slot(), slot.isActive {
@@ -267,7 +260,6 @@ package struct PostgresSource {
 
   static func application(_ name: String) -> String { "cairn \(name)" }
 
-  /// Returns the `system_identifier` and the timeline of the cluster.
   static func identity(_ replication: PostgresConnection) throws -> (system: UInt64, timeline: UInt32) {
     let row = try replication.query("IDENTIFY_SYSTEM").first ?? []
     guard row.count > 1, let system = UInt64(row[0] ?? ""), let timeline = UInt32(row[1] ?? "") else {
@@ -277,7 +269,7 @@ package struct PostgresSource {
     return (system, timeline)
   }
 
-  /// Returns, for each earlier timeline of the server, the place in the log at which the server left it.
+  /// Returns, for each earlier timeline of the server, the LSN at which the server left it.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-replication.html, `TIMELINE_HISTORY`; timeline.c for the file.
   static func history(of timeline: UInt32, _ replication: PostgresConnection) throws -> [UInt32: LSN] {
@@ -305,8 +297,9 @@ package struct PostgresSource {
 
   // MARK: Detach
 
-  /// Drops one unused slot of Cairn and the publication of the same name; everything else stays. Errors: `usage` for a
-  /// name that is not Cairn's, `slot-missing` if the slot does not exist or is in use.
+  /// Drops one unused slot of Cairn and the publication of the same name.
+  ///
+  /// - Throws: `usage` for a name that is not Cairn's, `slot-missing` if the slot does not exist or is in use.
   package static func detach(slot name: String, _ connection: PostgresConnection) throws {
     let digits = name.dropFirst("cairn_".count)
     guard name.hasPrefix("cairn_"), digits.count == 16, digits.allSatisfy(\.isHexDigit) else {
@@ -337,7 +330,7 @@ package struct PostgresSource {
     if isPublished { try connection.execute("DROP PUBLICATION \(name.quotedName)") }
   }
 
-  /// Returns the slots of Cairn in this database that no process uses now, each with the bytes of log that it keeps.
+  /// Returns the unused slots of Cairn in this database, each with the bytes of log that it keeps.
   package static func idleSlots(_ connection: PostgresConnection) throws -> [(name: String, bytes: Int64)] {
     try connection.query(
       """
@@ -353,7 +346,7 @@ package struct PostgresSource {
       hint: "stop the replication first, then run again", remedy: .retry)
   }
 
-  /// Removes the slots and publications of Cairn from the database. Returns whether there were any.
+  /// Removes the slots and publications of Cairn from the database; returns false if there were none.
   package static func detach(_ connection: PostgresConnection) throws -> Bool {
     let slots = try connection.query(
       "SELECT slot_name, active, active_pid FROM pg_replication_slots WHERE slot_name ~ '^cairn_' AND database = current_database()"

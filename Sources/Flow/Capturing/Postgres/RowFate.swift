@@ -2,30 +2,24 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The decision whether a target can derive the rows of a table's new shape from the rows that it has. This type does
-/// no I/O.
-///
-/// If the target can, the table need not be copied again. In doubt, the answer is no.
+/// Decides whether a target can derive the rows of a table's new shape from its old rows. If not, or in doubt, the
+/// table is copied again.
 struct RowFate {
-  /// The facts about a schema change of a table that the stream or the catalog has reported.
+  /// The facts about a schema change that the stream or the catalog has reported.
   struct Word {
-    /// Whether the stream reported the change at its exact place. False if only the catalog showed the change, at some
-    /// time after it.
+    /// Whether the stream reported the change at its exact place, and not only the catalog later.
     var isExact = false
     /// Whether the change may have computed new values for existing rows (`USING`).
     var mayCompute = true
-    /// The reason why rows were rewritten: bits of `pg_event_trigger_table_rewrite_reason()`.
+    /// The reasons for a rewrite of rows: bits of `pg_event_trigger_table_rewrite_reason()`.
     var rewrites = 0
-    /// Whether the command created a table, which may be a new partition without rows.
+    /// Whether the command created a table, perhaps a new partition without rows.
     var isCreation = false
-    /// Whether an apply made the change. If so, the node where the change was made first has changed its own rows in
-    /// the same way.
     var isApplied = false
-    /// The statement that changed the table; empty if it is not known.
     var text = ""
 
     static let found = Word()
-    /// The bit of `rewrites` for a rewrite because a column got another type, or other values (`USING`).
+    /// The bit of `rewrites` for another type, or other values, of a column.
     static let columnWasRewritten = 4
   }
 
@@ -34,8 +28,8 @@ struct RowFate {
   let details: [PostgresTable.Detail]
   let word: Word
 
-  /// Returns, for each column of the new shape, its index in the old shape; nil for a new column. Returns nil instead
-  /// of an array if the catalog's column numbers are not known.
+  /// Returns the old index of each new column; nil for an added column. The array is nil if the catalog's column
+  /// numbers are not known.
   static func origins(_ before: PostgresRegistry.Table, _ after: PostgresRegistry.Table) -> [Int?]? {
     guard before.numbers.count == before.schema.columns.count, after.numbers.count == after.schema.columns.count,
       !before.numbers.isEmpty
@@ -66,13 +60,12 @@ struct RowFate {
     return word.rewrites & Word.columnWasRewritten == 0 || hasRetyped
   }
 
-  /// Whether the attached, detached or created partitions have neither added rows to the table nor removed any.
+  /// Whether changed partitions have neither added rows to the table nor removed any.
   var keepsPartitions: Bool {
     if before.partitions == after.partitions { return true }
     return word.isExact && word.isCreation && before.partitions.allSatisfy { after.partitions.contains($0) }
   }
 
-  /// Whether a running copy of the table in the old shape can continue.
   var keepsCopy: Bool {
     hasSameColumns && keepsForms && word.rewrites == 0 && before.schema.name.hasSameBytes(as: after.schema.name)
       && before.schema.namespace.hasSameBytes(as: after.schema.namespace)
@@ -92,7 +85,7 @@ struct RowFate {
     before.forms.allSatisfy { key, text in after.forms[key].map { $0 == text } ?? true }
   }
 
-  /// Returns whether, in all existing rows, a new column has the value of its default, or NULL if it has no default.
+  /// Returns whether all existing rows have the default, or NULL without a default, in a new column.
   private func isFilled(_ index: Int) -> Bool {
     let (column, detail) = (after.schema.columns[index], details[index])
     guard column.identity == .none else { return false }
@@ -100,7 +93,7 @@ struct RowFate {
     return column.defaultText.map { DefaultText.means($0, of: column, value: value) } ?? false
   }
 
-  /// Returns whether every value of type `was` fits into type `now` and prints as the same text there.
+  /// Returns whether every value of the old type fits into the new type and prints as the same text.
   static func keepsText(_ was: TableSchema.Column, _ now: TableSchema.Column) -> Bool {
     let (old, new) = (was.undomainedType, now.undomainedType)
     if old == new { return true }
@@ -123,6 +116,5 @@ struct RowFate {
 }
 
 extension PostgresRegistry.Table {
-  /// Whether the catalog's numbers of the columns are known. A column that was dropped and added again has another one.
   fileprivate var hasNumbers: Bool { !numbers.isEmpty }
 }

@@ -1,38 +1,33 @@
 import Changes
 import PostgresKit
 
-/// A message about a schema change, which an event trigger wrote into the stream (``SchemaTriggers``).
+/// A message about a schema change, which one of the ``SchemaTriggers`` wrote into the stream.
 struct SchemaMessage {
   enum Event {
-    /// The shape that a table has in the catalog at the end of the command.
+    /// The shape of a table at the end of the command that changed it.
     case shape(PostgresTable)
     case dropped
-    /// The rows of a table are about to be rewritten. The value is the reason, as bits of
-    /// `pg_event_trigger_table_rewrite_reason()`.
+    /// Rows of a table are about to be rewritten, for these reasons: bits of `pg_event_trigger_table_rewrite_reason()`.
     case rewritten(Int)
-    /// The table was removed from the publication with this name.
     case unpublished(String)
-    /// An object of this kind and name was created; objects of this kind are not replicated.
+    /// An object that Cairn does not replicate was created.
     case made(kind: String, name: String)
     /// A schema change that the trigger could not describe, so that the catalog must be read.
     case doubt
   }
 
   let event: Event
-  /// The oid of the table that the message is about; 0 if there is none.
+  /// The oid of the table; 0 if there is none.
   var relation: UInt32 = 0
-  /// The SQL command that made the change, such as `ALTER TABLE`.
   var tag = ""
-  /// Whether existing values may have changed with a column's type. True with `USING`, and for a change inside a
-  /// function, whose text is unknown.
+  /// Whether existing values may have changed: with `USING`, or inside a function, whose text is unknown.
   var mayCompute = true
-  /// The statement of the application, cut if it is long; empty if it is not kept.
+  /// The statement of the application, shortened if it is long; empty if it is not kept.
   var text = ""
 
   static let version = "1"
 
-  /// Reads the content of a message. Content of a newer version, or content that cannot be read, becomes
-  /// ``Event/doubt``.
+  /// Decodes a message. Unknown or newer content becomes ``Event/doubt``.
   init(_ content: UnsafeRawBufferPointer) {
     self = (try? Self(reading: content)) ?? Self()
   }

@@ -1,32 +1,21 @@
 import Changes
 import PostgresKit
 
-/// The event triggers that report changes of tables in the stream, each at its exact place. For each table and command
-/// they write one transactional message, with the whole shape that the catalog has at that moment.
-///
-/// All captures of a database share the triggers. The triggers never make an application's command fail or wait. If one
-/// of them has an error, it writes a message that makes capture read the catalog. They write nothing if no slot of
-/// Cairn exists.
-///
-/// The triggers' functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`,
-/// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message is signed
-/// (``MessageKey``) with the key in the table `cairn_ddl.key`.
-///
-/// Source: https://www.postgresql.org/docs/15/event-triggers.html
+/// The event triggers that report changes of tables in the stream, with the shape of the table at that moment. The
+/// triggers never make a command of the application fail or wait. A superuser owns them. Source:
+/// https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
-  /// The prefix of the messages that Cairn's event triggers write into the stream.
   static let prefix = "cairn.schema"
-  /// The prefix of the messages that event triggers of earlier builds of Cairn write. These messages are not signed.
+  /// The prefix of messages from event triggers of older builds, which are not signed.
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
-  /// The version of the triggers' functions; a newer version replaces an older one.
   private static let version = 5
 
   let connection: PostgresConnection
 
-  /// Returns whether all triggers exist, belong to a trusted role, and also fire in sessions with
-  /// `session_replication_role = replica`.
+  /// Returns whether all triggers exist, belong to a trusted role, and also fire with `session_replication_role =
+  /// replica`.
   func isComplete() throws -> Bool {
     let there = try connection.first(
       """
@@ -38,8 +27,10 @@ struct SchemaTriggers {
     return try there == String(Self.names.count) && OwnSchema.foreign(Self.schema, connection) == nil
   }
 
-  /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the connection's role is
-  /// no superuser. Throws `privilege-missing` if schema `cairn_ddl`, or an object in it, belongs to an untrusted role.
+  /// Creates missing triggers.
+  ///
+  /// - Throws: ``PostgresError`` with `isPrivilege` if the role is no superuser; `privilege-missing` if an untrusted
+  ///   role owns schema `cairn_ddl` or an object in it.
   func install() throws {
     // Two captures may begin at the same time.
     try connection.makingOnce { if try !isComplete() { try connection.transaction { try make() } } }
@@ -55,7 +46,6 @@ struct SchemaTriggers {
     try removeEarlier()
   }
 
-  /// Removes the functions that earlier builds kept in schema `cairn`.
   private func removeEarlier() throws {
     let functions = try connection.query(
       """
@@ -67,7 +57,6 @@ struct SchemaTriggers {
 
   private static let earlierNames = ["ddl_document", "ddl_write", "ddl_users", "ddl_shape"]
 
-  /// Removes the triggers and their schema `cairn_ddl`. Returns false if the database had neither.
   func remove() throws -> Bool {
     let there = try connection.query("SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_'")
     let hasSchema = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) != nil
@@ -93,7 +82,6 @@ struct SchemaTriggers {
     return true
   }
 
-  /// Removes schema `cairn` if an earlier build created it only for its functions.
   private func removeEmptySchema() throws {
     let isEmpty = try connection.first(
       """
@@ -104,7 +92,9 @@ struct SchemaTriggers {
     if isEmpty != nil { try connection.execute("DROP SCHEMA cairn") }
   }
 
-  /// Returns the notice to the operator that the database lacks the triggers. `why`: the reason.
+  /// Returns the notice to the operator that the database lacks the triggers.
+  ///
+  /// - Parameter why: The reason.
   static func absence(_ place: String, _ why: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as its \
@@ -112,7 +102,8 @@ struct SchemaTriggers {
     """
   }
 
-  /// Returns the notice to the operator that capture's role may not read the key with which the triggers sign messages.
+  /// Returns the notice to the operator that capture's role cannot read the key that signs the messages of the
+  /// triggers.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
@@ -134,8 +125,8 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// The settings with which the triggers' functions run. The functions' output must not depend on the session, and the
-  /// functions must not wait for locks.
+  /// The settings of the triggers' functions: their output must not depend on the session, and they must not wait for
+  /// locks.
   private static let settings =
     (PostgresConnection.printSettings + [
       "search_path=pg_catalog, pg_temp", "standard_conforming_strings=on", "lock_timeout=20",
@@ -161,8 +152,10 @@ struct SchemaTriggers {
     function("table_rewrite", guarded(rewrite, where: isRewriteOurs)),
   ]
 
-  /// Returns the SQL by which a trigger writes one message. `letter` is the message's kind; `fields` come after the
-  /// message's version and command tag.
+  /// Returns the SQL by which a trigger writes one message.
+  ///
+  /// - Parameter letter: The kind of the message.
+  /// - Parameter fields: The fields after the version and the command tag.
   private static func write(_ letter: String, _ fields: String..., document: String = "''") -> String {
     """
     v_fields := ARRAY['\(SchemaMessage.version)', TG_TAG, \(fields.joined(separator: ", "))];
@@ -176,8 +169,8 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// The SQL that computes the JSON description of table `v_root`. It is not a function in the language SQL, because
-  /// PostgreSQL would plan that function again for each table.
+  /// The SQL that computes the JSON description of table `v_root`. PostgreSQL would plan an SQL function again for each
+  /// table.
   private static let document = """
 
     IF \(CatalogDocument.usesTypes("v_root")) THEN
@@ -187,7 +180,6 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns an SQL query for the tables with a column of this type, or of a type that depends on it.
   private static func users(of type: String) -> String {
     """
 
@@ -204,7 +196,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// The SQL that reports the shape of table `v_item.oid`. For a partition, it reports the root table.
+  /// The SQL that reports the shape of table `v_item.oid`, or of a partition's root table.
   private static let shape = """
 
     v_root := coalesce(pg_partition_root(v_item.oid)::oid, v_item.oid);
@@ -223,8 +215,8 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns the SQL of a trigger's body with two additions: the trigger writes nothing if no slot of Cairn exists, and
-  /// its errors never reach the application.
+  /// Returns the SQL of a trigger that does nothing without a slot of Cairn, and whose errors never reach the
+  /// application.
   ///
   /// - Parameter isOurs: The SQL condition that selects the commands to report.
   private static func guarded(_ body: String, where isOurs: String) -> String {
@@ -262,8 +254,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// The SQL condition that selects the commands to report. Temporary tables are left out: applications create and drop
-  /// many.
+  /// The SQL condition for the commands to report. Temporary tables are left out.
   private static let isCommandOurs = """
     EXISTS (SELECT FROM pg_event_trigger_ddl_commands() AS o WHERE o.schema_name IS DISTINCT FROM 'pg_temp')
     """

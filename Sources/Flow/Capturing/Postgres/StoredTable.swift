@@ -1,18 +1,14 @@
 import Changes
 import PostgresKit
 
-/// The state of a table in the catalog at one moment: its name, its columns, and the files that hold its rows.
-///
-/// A chunk is read by the table's name, in a snapshot that was opened earlier. Meanwhile the table may have been
-/// renamed, altered or rewritten, so that the chunk has wrong rows or none. So a chunk is valid only if the state of
-/// the locked table is equal to the state in the snapshot.
+/// The name, columns and data files of a table in the catalog at one moment. A chunk is valid only if the locked table
+/// is equal to the one in the snapshot.
 ///
 /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
 struct StoredTable: Equatable {
-  /// The catalog's rows about the table: one for each column.
   @ByBytes private var rows: [[String?]]
 
-  /// Reads the table from the catalog; nil if the table does not exist, or has no column.
+  /// Reads the table from the catalog; nil if it does not exist or has no column.
   init?(_ relation: UInt32, on connection: PostgresConnection) throws {
     rows = try connection.query(
       """
@@ -29,7 +25,6 @@ struct StoredTable: Equatable {
     guard !rows.isEmpty else { return nil }
   }
 
-  /// Returns whether the table has the name and the columns that the trail has recorded.
   func isKnown(as table: PostgresRegistry.Table) -> Bool {
     let schema = table.schema
     guard rows[0][0] == schema.namespace, rows[0][1] == schema.name, rows.count == schema.columns.count,

@@ -2,17 +2,13 @@ import Changes
 import PostgresKit
 import Trails
 
-/// Whether schema changes of the stream still go into the trail, or have used up the room for table definitions. It
-/// does no I/O.
+/// Whether the trail still takes schema changes from the stream. A transaction of the source can use up the room for
+/// table definitions.
 struct DefinitionRoom {
-  /// Whether a transaction of the source has used up the room. Then no schema change of the stream goes into the trail
-  /// before the catalog has been read, because it may build on a change that was left out.
   private(set) var isUsedUp = false
-  /// The new tables that were left out since then. The stream may have had rows of them, so they are copied.
   private(set) var passedOver: Set<UInt32> = []
 
-  /// Returns whether definitions of `bytes` fit into the room that a transaction of the source has left, also in bytes.
-  /// Once some did not fit, nothing fits any more.
+  /// Returns whether definitions fit into the room that is left, both in bytes. After one that did not fit, none does.
   mutating func takes(_ bytes: Int, of left: Int) -> Bool {
     isUsedUp = isUsedUp || bytes > left
     return !isUsedUp
@@ -22,11 +18,8 @@ struct DefinitionRoom {
 }
 
 extension TableTracker {
-  /// Opens a transaction of the trail, and returns whether it has room for table definitions.
-  ///
-  /// The owners of tables decide how many definitions a transaction of theirs makes, and readers refuse a segment with
-  /// too many. If a transaction of the source has no room left, the catalog is read after it. All tables are then
-  /// compared with the trail, in as many transactions as that needs.
+  /// Opens a transaction of the trail, and returns whether it has room for these table definitions. If a source
+  /// transaction has no room left, the catalog is read after it.
   func hasRoom(for schemas: [TableSchema]) throws -> Bool {
     let bytes = schemas.reduce(0) { $0 + $1.memoryBytes }
     try session.openTransaction()
@@ -47,7 +40,7 @@ extension TableTracker {
     return false
   }
 
-  /// The bytes of definitions that the open transaction of the trail may still get. A quarter of a segment's room stays
-  /// for tables that give up their names to another one: they are renamed first.
+  /// The bytes of definitions that the open transaction of the trail may still get, without a reserve for renamed
+  /// tables.
   private var definitionBytesLeft: Int { session.trail.schemaRoom - session.trail.schemaSpare }
 }

@@ -3,7 +3,6 @@ import PostgresKit
 
 // The status entries of suspended tables.
 extension TableTracker {
-  /// Returns the status entry for a suspended table that cannot be captured in its present form.
   func wait(of table: PostgresTable) -> TableWait {
     let refusal = table.refusal
     let what =
@@ -16,7 +15,6 @@ extension TableTracker {
       hint: "\(mend.isEmpty ? "leave it out with 'tables'" : "run: \(mend)"); then it is copied")
   }
 
-  /// Returns the status entry for a suspended table that capture's role may not publish.
   func wait(of table: PostgresTable, _ error: CairnError) -> TableWait {
     let what =
       session.tables[table.oid] == nil

@@ -3,17 +3,15 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Follows the tables of the source: schema changes that the stream reports, and those that only the catalog shows.
-/// ``KnownTables`` decides what a change means for the trail, and ``CatalogWatch`` when the catalog is read.
+/// Follows the tables of the source: schema changes from the stream, and those that only the catalog shows.
 final class TableTracker {
   private static let lockReportMilliseconds: Int64 = 3000
 
   let session: CaptureSession
-  /// The tables that were locked when the catalog was read, each with the first such time, in monotonic ms.
+  /// The locked tables, each with the time at which capture first found it locked, in monotonic ms.
   private var lockedSince: [UInt32: Int64] = [:]
-  /// The least time between two attempts to publish that wait for an autovacuum, ms: each wait delays the stream.
+  /// The shortest time between two waits for an autovacuum, ms. Each wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000
-  /// The next time at which an attempt to publish may wait for an autovacuum, in monotonic ms.
   private var patientAt: Int64 = 0
 
   var room = DefinitionRoom()
@@ -22,10 +20,10 @@ final class TableTracker {
 
   // MARK: Changes
 
-  /// Writes to the trail every difference between the tables that it has recorded and the present ones, `tables`. New
-  /// tables, and tables whose rows may have changed unseen, are to be copied for `reason`.
+  /// Writes every difference between the recorded tables and the present ones to the trail.
   ///
   /// - Parameter kept: The tables to leave as the trail has recorded them.
+  /// - Parameter reason: Why new tables, and tables with unseen changes, are copied.
   func announce(
     _ tables: [PostgresTable], keeping kept: Set<UInt32>, _ reason: Refresh.Reason?, copiesAll: Bool = true
   ) throws {
@@ -60,8 +58,8 @@ final class TableTracker {
     try session.append(session.tables.introduce(.init(table), refresh, text, isPublished: isPublished))
   }
 
-  /// Writes to the trail that a table has another shape. If a target cannot derive the new rows from the rows that it
-  /// has, the table is copied again.
+  /// Writes to the trail that a table has another shape. If a target cannot derive the new rows, the table is copied
+  /// again.
   private func alter(
     _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
     _ word: RowFate.Word
@@ -81,8 +79,8 @@ final class TableTracker {
     try session.append(change)
   }
 
-  /// Returns whether a captured table of another schema has the same full name: `a.b.c` is table `c` of `a.b`, or `b.c`
-  /// of `a`. In two-way replication, returns true also if two names differ only in the case of ASCII letters.
+  /// Returns whether a captured table of another schema has the same full name. For two-way replication, the case of
+  /// ASCII letters is ignored.
   private func isTaken(_ schema: TableSchema, by relation: UInt32) -> Bool {
     session.tables.all.contains { other in
       guard other.relation != relation else { return false }
@@ -93,17 +91,15 @@ final class TableTracker {
     }
   }
 
-  /// Returns whether two tables' full names differ at most in the case of ASCII letters; false in one-way replication.
   private func isLike(_ schema: TableSchema, _ other: TableSchema) -> Bool {
     session.options.goesBothWays && schema.fullName.isSameInSQLite(as: other.fullName)
   }
 
-  /// Returns whether another captured table has the same full name as `schema`, except for the case of ASCII letters.
+  /// Returns whether another captured table has the same full name, if the case of ASCII letters is ignored.
   private func hasLike(_ schema: TableSchema, besides relation: UInt32) -> Bool {
     session.tables.all.contains { $0.relation != relation && isLike(schema, $0.schema) }
   }
 
-  /// Marks a table to be copied again, because changes of it may be missing in the trail.
   private func copyAgain(_ table: PostgresRegistry.Table, notBefore: UInt64? = nil) {
     var table = table
     table.refresh = table.refresh ?? .lostChanges
@@ -114,8 +110,7 @@ final class TableTracker {
 
   // MARK: The stream
 
-  /// Returns the description by which rows of a table are read from the stream. If the trail has not recorded the
-  /// table's shape, the shape is written to the trail first.
+  /// Returns the description for decoding rows of a table. A shape that the trail lacks is written first.
   func capture(_ relation: PgOutput.Relation) throws -> Captured {
     guard let known = try session.tables[relation.id] ?? introduced(relation) else {
       return Captured(ignored: relation.id)
@@ -136,8 +131,7 @@ final class TableTracker {
       ?? Captured(ignored: relation.id)
   }
 
-  /// Records in the trail a new table that an apply created, in case no event trigger has reported it. Returns nil for
-  /// any other table.
+  /// Records a new table that an apply created, in case no event trigger has reported it; nil for any other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
     guard session.options.tables.includes(namespace: relation.namespace, name: relation.name),
       try session.source.isPublishedByApply(relation.id)
@@ -159,16 +153,13 @@ final class TableTracker {
     return session.tables[relation.id]
   }
 
-  /// Returns the present definition of a table; `.some(nil)` if the table does not exist, and nil if another session
-  /// keeps it locked.
+  /// Returns the definition of a table; `.some(nil)` if it does not exist, and nil if another session keeps it locked.
   private func definition(_ relation: UInt32) throws -> PostgresTable?? {
     do { return .some(try session.source.catalog.table(relation)) } catch let error as PostgresError
       where error.isLockTimeout
     { return nil }
   }
 
-  /// Suspends a captured table: its changes are left out of the trail until it can be captured again. Its rows at the
-  /// targets stay as they are until a copy of the table updates them.
   private func suspend(_ relation: UInt32) {
     session.tables.suspend(relation)
     session.refreshes.restart(relation)
@@ -176,8 +167,7 @@ final class TableTracker {
     session.waits.end(relation, .unreadable)
   }
 
-  /// Returns whether the stream has enough values of an old row (replica identity). If not, marks the table to be
-  /// copied again, once its partitions log enough.
+  /// Returns whether the stream has enough values of an old row. If not, the table will be copied again.
   func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     if try session.tables.logsEnough(old, of: table) { return true }
     session.catalog.want()
@@ -190,7 +180,6 @@ final class TableTracker {
     return false
   }
 
-  /// Processes a schema change that an event trigger reports, at its place in the stream.
   func take(_ message: SchemaMessage) throws {
     let known = session.tables[message.relation]
     switch message.event {
@@ -218,7 +207,6 @@ final class TableTracker {
     session.catalog.noteReport()
   }
 
-  /// Returns whether a table is gone once the catalog shows the changes of the stream's open transaction.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = session.incoming.transaction?.xid else { return false }
     return try !session.source.isTable(relation, after: transaction)
@@ -255,7 +243,6 @@ final class TableTracker {
 
   // MARK: Event triggers
 
-  /// Creates the event triggers if they are missing. If that is impossible, reports it once.
   func installTriggers() throws {
     let connection = session.source.connection
     do {
@@ -270,7 +257,6 @@ final class TableTracker {
     }
   }
 
-  /// Reports to the operator if the event triggers were dropped or disabled.
   private func checkTriggers() throws {
     guard session.catalog.hasTriggers,
       try !SchemaTriggers(connection: session.source.connection).isComplete()
@@ -281,7 +267,7 @@ final class TableTracker {
 
   // MARK: The catalog
 
-  /// Reads, uses or compares the catalog, as ``CatalogWatch`` asks. Returns true if the catalog was read or used.
+  /// Reads, uses or compares the catalog, as ``CatalogWatch`` decides. Returns true if the catalog was read or used.
   func readCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try readCatalog(now) } catch let error as PostgresError where error.isLockTimeout {
@@ -321,7 +307,6 @@ final class TableTracker {
     }
   }
 
-  /// Adapts the publication and the trail to the tables that were found in the catalog.
   private func adopt(_ catalog: CatalogWatch.Catalog, _ now: Int64) throws {
     try checkTriggers()
     var (tables, refused) = sort(catalog.tables)
@@ -384,8 +369,8 @@ final class TableTracker {
     session.showWaiting()
   }
 
-  /// Separates tables that can be captured from tables that must be suspended. A table that logical replication does
-  /// not support, or a new one whose name a captured table has, is left out with a notice.
+  /// Separates tables that can be captured from tables that must be suspended. Unsupported tables, and new ones with a
+  /// name in use, are left out with a notice.
   private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
     var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
     for table in found {
@@ -409,8 +394,8 @@ final class TableTracker {
     return (usable, refused)
   }
 
-  /// Suspends captured tables that cannot be captured any more, and removes them from the publication. Returns the
-  /// tables that are still published, because another session keeps them locked.
+  /// Suspends captured tables that can no longer be captured, and unpublishes them. Returns those that stay published
+  /// because they are locked.
   private func letGo(_ refused: [PostgresTable]) throws -> [PostgresTable] {
     let captured = refused.filter { session.tables[$0.oid] != nil }
     guard !captured.isEmpty else { return [] }
@@ -431,7 +416,6 @@ final class TableTracker {
     }
   }
 
-  /// Reports tables that have been locked for some seconds, and the sessions that hold the locks.
   private func report(locked: [PostgresTable], _ now: Int64) throws {
     let present = Set(locked.map(\.oid))
     lockedSince = lockedSince.filter { present.contains($0.key) }
@@ -453,23 +437,19 @@ final class TableTracker {
     session.set(Dictionary(uniqueKeysWithValues: waits), .locked)
   }
 
-  /// Suspends tables that are not completely published, and saves this in the state folder. Once published, they are
-  /// copied again.
   private func saveUnpublished(_ tables: [PostgresRegistry.Table]) throws {
     guard !tables.isEmpty else { return }
     for table in tables { session.tables.suspend(table.relation) }
     try session.saveTables()
   }
 
-  /// Returns the tables of `found` that can be captured, for an existing trail that continues with a new slot. Captured
-  /// tables that cannot be captured any more are suspended.
+  /// Returns the tables that can be captured, and suspends the others. For a trail that continues with a new slot.
   func usable(_ found: [PostgresTable]) -> [PostgresTable] {
     let (usable, refused) = sort(found)
     for table in refused { suspend(table.oid) }
     return usable
   }
 
-  /// Ends the open transaction of the trail, if there is one, and makes it durable.
   func endAnnouncement() throws {
     guard session.isTrailOpen else { return }
     try session.endTransaction()

@@ -2,19 +2,16 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The columns that ALTER TABLE ADD COLUMN has added after the existing columns of a table.
-///
-/// Existing rows have the column's default, both at the source and at every target that makes the same change. Only
-/// rows written between the ALTER and Cairn's new triggers may have another value. So only rows in which a new column
-/// differs from its default must be sent.
+/// The columns that ALTER TABLE ADD COLUMN has added at the end of a table. Only rows in which such a column differs
+/// from its default must be sent.
 struct AddedColumns {
   private let columns: [TableSchema.Column]
   private let first: Int
-  /// The value that SQLite gives to each added column in an existing row.
+  /// The value of each added column in rows that existed before.
   let defaults: [Value]
 
-  /// Reads the added columns of a table, from index `first` on. Nil if their defaults cannot be determined: then the
-  /// whole table must be copied.
+  /// Reads the added columns from index `first` on; nil if their defaults are not known, so that the whole table must
+  /// be copied.
   init?(_ schema: TableSchema, from first: Int) {
     guard first > 0, first < schema.columns.count, schema.original == nil,
       schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]), schema.key.allSatisfy({ $0 < first }),
@@ -26,18 +23,17 @@ struct AddedColumns {
     self.first = first
   }
 
-  /// Returns whether shape `new` is shape `old` with columns added at its end; the old columns may have other names.
-  /// Call it only if the triggers stayed in place, which shows that each old column is still at its place.
+  /// Returns whether shape `new` only adds columns at the end of `old`; old columns may have other names. Valid only if
+  /// the triggers stayed in place.
   static func areAll(between old: TableSchema, and new: TableSchema) -> Bool {
     new.columns.count > old.columns.count && old.flags == new.flags && old.key == new.key && old.uniques == new.uniques
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
   }
 
-  /// Computes the defaults by the same ALTER of a table in memory. Throws if SQLite rejects the ALTER, as for a default
-  /// that is not a constant.
+  /// Computes the defaults by the same ALTER of a table in memory. Returns nil if rows from before and after the ALTER
+  /// would get different values.
   ///
-  /// Returns nil if a definition cannot be parsed. Returns nil also if rows from before and after the ALTER get
-  /// different values, because a target that rebuilds its table would give all rows the latter.
+  /// - Throws: If SQLite rejects the ALTER, as for a default that is not a constant.
   private static func defaults(_ schema: TableSchema, _ first: Int) throws -> [Value]? {
     let trial = try Database(path: ":memory:", mode: .create)
     let key = "cairn_key"
@@ -64,14 +60,12 @@ struct AddedColumns {
     return one == other
   }
 
-  /// Returns whether the present row of `row`, a query of all columns, must be sent: an added column differs from its
-  /// default.
+  /// Returns whether an added column of this row differs from its default, so that the row must be sent.
   func isOther(_ row: Statement) -> Bool {
     defaults.enumerated().contains { !Self.isSame(row.value(first + $0), $1) }
   }
 
-  /// An SQL condition with its parameters that selects the rows to send. It is true for every row in which a new column
-  /// differs from its default, under any collation, and perhaps for some other rows.
+  /// The SQL condition for the rows to send, with its parameters. The condition may select some further rows.
   var condition: (sql: String, parameters: [Value]) {
     var terms: [String] = []
     var parameters: [Value] = []

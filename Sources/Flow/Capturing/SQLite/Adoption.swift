@@ -1,25 +1,21 @@
 import Changes
 import SQLiteKit
 
-/// Writes the layouts (recorded shapes) and triggers of tables whose shape has changed, with one journal row that marks
-/// the schema changes.
+/// Writes the layouts and triggers of tables whose shape has changed, and one journal row that marks the schema
+/// changes.
 struct Adoption {
   private let database: Database
   private var marker: Int64?
   private let doubtful: Set<Int64>
-  /// The tables whose rows are copied when their capture begins.
   enum Copies {
     case all
     case none
-    /// Only tables that have rows are copied. An empty table needs no copy: the transaction that finds it empty also
-    /// creates its triggers.
     case rowsOnly
   }
   private let copies: Copies
-  /// Whether an apply, or an application through the embedded API, made the schema change in the open transaction.
+  /// Whether an apply, or an application through the embedded API, made the schema change of the open transaction.
   private let isApplied: Bool
 
-  /// The trail whose apply changed the schema; nil if no apply changed it.
   private let trail: TrailName?
 
   init(_ database: Database, doubtful: Set<Int64>, copies: Copies, isApplied: Bool, trail: TrailName?) {
@@ -28,7 +24,8 @@ struct Adoption {
     (self.copies, self.isApplied, self.trail) = (copies, isApplied, trail)
   }
 
-  /// Returns the sequence number of the journal row that marks the schema change; writes that row at the first call.
+  /// Returns the sequence number of the journal row that marks the schema change, and writes that row at the first
+  /// call.
   private mutating func place() throws -> Int64 {
     if let marker { return marker }
     try database.run(
@@ -39,7 +36,6 @@ struct Adoption {
     return made
   }
 
-  /// Begins the capture of a table: writes its layout (recorded shape) and its triggers.
   mutating func add(_ table: SQLiteTable) throws {
     try insert(
       table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false),
@@ -54,8 +50,9 @@ struct Adoption {
     }
   }
 
-  /// Replaces the layout (recorded shape) of a captured table if the table has changed. `isHooked` is false if a
-  /// trigger was missing, so that capture has missed changes.
+  /// Replaces the layout of a captured table that has changed.
+  ///
+  /// - Parameter isHooked: False if a trigger was missing, so that capture has missed changes.
   mutating func update(_ layout: Layout, to table: SQLiteTable, isHooked: Bool, hooks: Hooks) throws {
     var now = table.schema
     now.epoch = layout.schema.epoch
@@ -86,8 +83,7 @@ struct Adoption {
     return Self.refresh(layout, now, isTrusted: isTrusted, isShapeSame: isShapeSame)
   }
 
-  /// Returns the value for the column `refresh` of the table's next layout: whether all, some or no rows are copied
-  /// after the schema change.
+  /// Returns the value of column `refresh` of the table's next layout: whether all, some or no rows are copied.
   ///
   /// - Parameter isTrusted: Whether the triggers have logged every change of the table up to the schema change.
   private static func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
@@ -102,8 +98,8 @@ struct Adoption {
     return Layout.code(isShapeSame ? .lostChanges : .schemaChange)
   }
 
-  /// Ends a layout (recorded shape), because its table was dropped, or is no longer captured. If it is no longer
-  /// captured, the stored `ended` is negative.
+  /// Ends the layout of a table that was dropped or is no longer captured. If it is no longer captured, the stored
+  /// `ended` is negative.
   mutating func end(_ layout: Layout, isDropped: Bool) throws {
     let place = try place()
     try database.run(
@@ -111,11 +107,8 @@ struct Adoption {
     if isDropped { try leaveOutDoubtfulRows(layout) }
   }
 
-  /// Keeps the journal rows of an ended layout out of the trail if they may be in the wrong order, because a trigger of
-  /// the application ran before Cairn's.
-  ///
-  /// This does not request a copy of the table. A dropped table needs none, and for any other table the next layout
-  /// requests the copy.
+  /// Keeps journal rows of an ended layout out of the trail if they may be in the wrong order. A trigger of the
+  /// application may have run before Cairn's.
   private func leaveOutDoubtfulRows(_ layout: Layout) throws {
     guard doubtful.contains(layout.id) else { return }
     try Journal(database).setRefresh(.lostChanges, layout: layout.id)
@@ -142,7 +135,6 @@ struct Adoption {
     }
   }
 
-  /// Adds columns for values to the journal and to the helper table `cairn_stage` until the widest table fits.
   private func widen(to count: Int) throws {
     for name in ["cairn_journal", "cairn_stage"] {
       let rows = try database.query("SELECT name FROM pragma_table_info(?) WHERE name LIKE 'v%'", [.text(name)])
@@ -152,13 +144,12 @@ struct Adoption {
     }
   }
 
-  /// Returns whether the table got another name but kept its columns, flags and unique keys.
   static func isRename(_ old: TableSchema, _ new: TableSchema) -> Bool {
     !old.name.hasSameBytes(as: new.name) && old.columns == new.columns && old.flags == new.flags
       && old.uniques == new.uniques
   }
 
-  /// Returns whether the new shape has another unique index: a REPLACE on it may have deleted rows without a journal
+  /// Returns whether the new shape has another unique index. A REPLACE on it may have deleted rows without a journal
   /// row.
   private static func hasNewUniqueIndex(_ old: TableSchema, _ new: TableSchema) -> Bool {
     new.objects.contains {
@@ -166,8 +157,7 @@ struct Adoption {
     }
   }
 
-  /// Returns whether the triggers of the old shape logged all values of the new one: only names, plain indexes or
-  /// defaults differ.
+  /// Returns whether the shapes have the same values, so that only names, plain indexes or defaults differ.
   static func hasEqualValues(_ old: TableSchema, _ new: TableSchema) -> Bool {
     old.columns.count == new.columns.count
       && zip(old.columns, new.columns).allSatisfy {

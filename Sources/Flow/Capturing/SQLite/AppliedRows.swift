@@ -1,19 +1,15 @@
 import Changes
 import SQLiteKit
 
-/// Logs in the journal the rows that an apply writes to a captured SQLite file, if the trail of that file must have
-/// them too, as in a chain.
-///
-/// An apply switches the file's triggers off, because the application's triggers would fire too. So its connection has
-/// TEMP triggers, which do the same as the triggers of capture. Since SQLite 3.35, TEMP triggers fire even if other
-/// triggers are off.
+/// Logs in the journal the rows that an apply writes to a captured SQLite file, as for a chain. The apply switches the
+/// file's triggers off, so its connection has TEMP triggers in their place.
 ///
 /// Source: https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_TRIGGER
 package enum AppliedRows {
   private static let prefix = "cairn_applied_"
 
-  /// Creates TEMP triggers on the connection that match the present schema, in a transaction of the apply. Schema
-  /// changes that capture has not recorded yet are recorded first.
+  /// Creates TEMP triggers for the present schema, in a transaction of the apply. Schema changes that capture lacks are
+  /// recorded first.
   package static func hook(in database: Database) throws {
     try unhook(in: database)
     let journal = Journal(database)
@@ -38,7 +34,7 @@ package enum AppliedRows {
 }
 
 extension Journal {
-  /// Stores whether the journal logs the rows that an apply writes; call it in a transaction.
+  /// Stores whether the journal logs the rows that an apply writes. Requires a transaction.
   func setRelay(_ isRelayed: Bool) throws {
     let row: [Value] = [.integer(JournalNotes.relayRow)]
     let there = try database.text("SELECT place FROM cairn_control WHERE id = ?", row)

@@ -3,8 +3,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The run of the capture of an SQLite file. Again and again, it reads the source, writes the changes to the trail,
-/// makes the trail durable, and waits.
+/// Runs the capture of an SQLite file: reads the source, writes the changes to the trail, syncs the trail, and waits.
 final class CaptureLoop<Source: ChangeSource> {
   private let path: String
   private let source: Source
@@ -46,7 +45,6 @@ final class CaptureLoop<Source: ChangeSource> {
     try source.end()
   }
 
-  /// Reads the source once, and writes the changes to the trail. Returns false if there are none.
   private func take(_ stop: StopSignal) throws -> Bool {
     defer { source.endLook() }
     switch try source.look() {
@@ -61,8 +59,6 @@ final class CaptureLoop<Source: ChangeSource> {
     }
   }
 
-  /// Waits while an application holds the file's lock for longer than the busy timeout. Capture continues when the lock
-  /// is free.
   private func waitForLock(_ error: SQLiteError) {
     source.release()
     if !isWaitingForLock { progress.tell("another program holds a lock on \(path) (\(error.message)): waiting for it") }
@@ -71,8 +67,6 @@ final class CaptureLoop<Source: ChangeSource> {
     Pulse.beat()
   }
 
-  /// Checks the file for changes several times after the event of a write to it, with growing pauses and without a
-  /// transaction.
   private func lookUntilFound(_ watch: inout SourceWatch, _ stop: StopSignal) throws {
     // Readers of other programs make events too; these must not prevent work that is left for a pause.
     let limit = Clock.monotonicMilliseconds + 100

@@ -4,39 +4,28 @@ import SQLiteKit
 /// The kind of a journal row. The column `code` of the row is `layout id * 8 + kind`; a layout is one recorded shape of
 /// a table.
 enum JournalKind: Int64 {
-  /// A row that marks schema changes; its layout id is 0. The rows of `cairn_layout` that have the sequence number of
-  /// this row in `since` or `ended` describe the changes.
+  /// A row that marks schema changes; its layout id is 0. `since` or `ended` of `cairn_layout` refers to this row.
   case marker = 0
-  /// The row that an insert wrote.
   case insert = 1
   /// The row before an update. The next journal row, ``updateNew``, is the row after it.
   case updateOld = 2
   case updateNew = 3
-  /// The row that a delete removed.
   case delete = 4
-  /// An existing row whose rowid another row is about to get. If that write succeeds, SQLite deletes the existing row.
-  /// ``JournalReader`` finds out whether it did.
+  /// An existing row whose rowid another row is about to get. SQLite deletes the existing row if that write succeeds.
   case replaceCandidate = 5
-  /// A row that a REPLACE has deleted.
   case vanished = 6
-  /// A request for the row with this key (``RequestedRows``). No trigger writes such journal rows.
+  /// A request for the row with this key (``RequestedRows``), which no trigger writes.
   case asked = 7
 }
 
-/// The SQL of the triggers that capture one table, without access to a database. `docs/explanation/sqlite-capture.md`
-/// describes and explains them.
-///
-/// No trigger calls a function: SQLite would then open a statement journal for every statement of the application,
-/// which costs more than all the rest of the capture.
+/// The SQL of the triggers that capture one table (`docs/explanation/sqlite-capture.md`). No trigger calls a function,
+/// because a function makes each statement of the application slower.
 struct CaptureTriggers {
   let table: SQLiteTable
   let layout: Int64
-  /// The prefix of the triggers' names.
   var prefix = CaptureTriggers.namePrefix
-  /// Whether the triggers belong to one connection only (TEMP triggers).
   var isTemporary = false
 
-  /// Returns whether journal rows of a table with this definition have the rowid as an additional last value.
   static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
 
   static let namePrefix = "cairn_"
@@ -44,8 +33,7 @@ struct CaptureTriggers {
     "\(prefix)\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
   }
 
-  /// Returns the layout id (the number of the recorded table shape) in a trigger's name; nil if the trigger is not one
-  /// of capture. The id may be missing in `cairn_layout`, because an application can give a trigger such a name.
+  /// Returns the layout id in a trigger's name; nil if the trigger is not one of capture.
   static func layout(ofTrigger name: String) -> Int64? {
     let parts = name.split(at: "_", maxSplits: 2)
     guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix), let layout = Int64(parts[1]),
@@ -58,7 +46,6 @@ struct CaptureTriggers {
   private var columns: [String] { table.schema.columns.map(\.name.quotedName) }
   private var rowid: String { table.rowidColumn.map { columns[$0] } ?? table.rowidName ?? "rowid" }
   private var carriesRowid: Bool { Self.carriesRowid(table.schema) }
-  /// Whether the rowid is the table's only unique key, so that the rowid alone shows which row a REPLACE deletes.
   private var isRowidOnly: Bool {
     table.uniqueKeys.isEmpty && !table.schema.flags.contains(.withoutRowid)
   }
@@ -77,12 +64,8 @@ struct CaptureTriggers {
     "INSERT INTO cairn_journal(code,\(valueNames)) VALUES (\(code(kind)),\(values(row)));"
   }
 
-  /// Returns the two statements with which a trigger purges the journal in the application's own transaction. For about
-  /// one row in 128, they delete journal rows that are in the trail already or exceed the size limit. So no application
-  /// waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
-  ///
-  /// For all other rows the statements take almost no time. This needs a DELETE with only one subquery on another
-  /// table.
+  /// Returns the two statements by which a trigger purges the journal in the application's transaction, for about one
+  /// row in 128. So no application waits for a purge by Cairn, and the journal has a limit without a capture.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
     return """
@@ -95,15 +78,11 @@ struct CaptureTriggers {
 
   // MARK: OLD before the write
 
-  /// The value of `layout` under which the helper table `cairn_stage` keeps the OLD row of a write until it is logged.
-  /// See ``SQLiteTable/givesWrongOld``.
+  /// The value of `layout` for the OLD row of a write in `cairn_stage`, until it is logged; see
+  /// ``SQLiteTable/givesWrongOld``.
   private var keptLayout: Int64 { -layout }
 
-  /// Returns an SQL condition that finds the OLD row saved for the current write, in `cairn_stage` under the alias
-  /// `stage`.
-  ///
-  /// The condition compares the rowid. For a table without rowid it compares the key, if the write did not change the
-  /// key. Otherwise it selects the saved row that is no longer in the table.
+  /// Returns the SQL condition that finds the saved OLD row of the current write in `cairn_stage`.
   private func isKept(_ stage: String) -> String {
     if rowidIsKnown { return "\(stage).layout = \(keptLayout) AND \(stage).v\(columns.count) = OLD.\(rowid)" }
     let same = identity("c.", "OLD.", leftNames: stageNames, rightNames: columns)
@@ -114,7 +93,7 @@ struct CaptureTriggers {
       """
   }
 
-  /// The SQL expressions with which an AFTER trigger reads the OLD row's values: from the saved row if OLD is wrong.
+  /// The SQL expressions for the OLD row's values in an AFTER trigger, from the saved row if OLD is wrong.
   private var oldColumns: [String] {
     guard table.givesWrongOld else { return columns.map { "OLD.\($0)" } }
     return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }
@@ -122,8 +101,7 @@ struct CaptureTriggers {
 
   private var rowidIsKnown: Bool { table.rowidName != nil || table.rowidColumn != nil }
 
-  /// The BEFORE triggers that save the OLD row in the helper table `cairn_stage`. They are for tables whose AFTER
-  /// triggers would see a wrong OLD.
+  /// The BEFORE triggers that save the OLD row in `cairn_stage`, for tables whose AFTER triggers see a wrong OLD.
   var keepers: [Trigger] {
     guard table.givesWrongOld else { return [] }
     let names = (0..<columns.count).map { "v\($0)" } + (rowidIsKnown ? ["v\(columns.count)"] : [])
@@ -138,7 +116,6 @@ struct CaptureTriggers {
     return [trigger("keep", "BEFORE UPDATE", body), trigger("keepdelete", "BEFORE DELETE", body)]
   }
 
-  /// Returns the SQL statements with which AFTER triggers log the OLD row.
   private func logOld(_ kind: JournalKind) -> [String] {
     guard table.givesWrongOld else { return [log(kind, "OLD.")] }
     return [
@@ -151,27 +128,20 @@ struct CaptureTriggers {
     maintenance("((SELECT max(seq) FROM cairn_journal) & 127) < 2")
   }
 
-  /// The statements that purge the journal for about one row in 128, chosen by the rowid. This choice is cheap, but
-  /// needs a table in which all rowids differ.
-  ///
-  /// All bits of the rowid matter, because some ids, such as Twitter's, have constant low bits. So the remainder of the
-  /// rowid by a prime is multiplied by a number, and the high bits of the product decide. Both factors are below 2^31,
-  /// so the product cannot overflow.
+  /// The statements that purge the journal for about one row in 128, chosen by a hash of the rowid. Some ids have
+  /// constant low bits, so the high bits of a product decide.
   private var sometimesByRowid: String {
     table.rowidName == nil && table.rowidColumn == nil
       ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")
   }
 
-  /// The statements that create the triggers, in the order in which they must be created.
-  ///
-  /// SQLite fires the newest trigger first. Cairn's must be newer than the application's own, so that a row is in the
-  /// journal before the effects of the application's triggers on it.
+  /// The statements that create the triggers, in the order of creation. SQLite fires the newest trigger first, and
+  /// Cairn's must fire before those of the application.
   var statements: [Trigger] { base + keepers }
 
-  /// The triggers without which capture misses changes: all triggers of the table except those that save OLD rows.
+  /// The triggers without which capture misses changes: all except those that save OLD rows.
   var base: [Trigger] { isRowidOnly ? rowidOnly : staged }
 
-  /// One trigger: its name, and the statement that creates it.
   struct Trigger {
     let name: String
     let text: String
@@ -206,8 +176,7 @@ struct CaptureTriggers {
 
   // MARK: Tables with other unique keys
 
-  /// Returns the SQL terms that compare the rows `left` and `right`: by their keys, or by every column if the key may
-  /// be NULL.
+  /// Returns the SQL terms that compare two rows, by key or by every column if the key may be NULL.
   private func identity(
     _ left: String, _ right: String, leftNames: [String]? = nil, rightNames: [String]
   ) -> String {
@@ -222,17 +191,13 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The number of rows of earlier writes that stay in `cairn_stage`, the helper table for rows that a REPLACE may
-  /// delete.
-  ///
-  /// BEFORE triggers of the application can nest writes; more than 64 levels are not expected. Without such triggers,
-  /// rows of earlier writes are useless. A few are kept nevertheless, because the application may have TEMP triggers,
-  /// which the file does not show.
+  /// The number of rows of earlier writes that stay in `cairn_stage`. BEFORE triggers of the application can nest
+  /// writes, up to 64 levels as assumed.
   private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
-  /// An SQL condition that is true for existing rows that have a unique key of the NEW row.
+  /// The SQL condition for existing rows that have a unique key of the NEW row.
   private var conflicts: String {
     var keys = table.uniqueKeys.map { key in
       var terms = key.terms.map { term -> String in

@@ -2,12 +2,9 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Collects the net change of each row until all are written. An insert and a delete cancel out, ten updates become one
-/// update, and a delete and an insert become an update.
-///
-/// The changes are kept in a temporary database, whose pages go to disk if there are many. They are written in the
-/// order deletes, updates, inserts. A change of a key, of a unique value, or of a table without a key depends on the
-/// order of changes. It is not folded, but written after all earlier changes.
+/// Collects the net change of each row: an insert and a delete cancel out, ten updates become one. The changes are kept
+/// in a temporary database, and written as deletes, updates, inserts. Changes of a key or a unique value are not
+/// folded.
 final class ChangeFold {
   private let database: Database
   private let find, put, drop: Statement
@@ -29,8 +26,8 @@ final class ChangeFold {
     drop = try database.prepare("DELETE FROM net WHERE layout = ? AND key = ?")
   }
 
-  /// Adds a change, with all values of the row before and after it. Returns false if the change cannot be combined with
-  /// others. In that case all earlier changes have been written to the trail, and the caller must write this one.
+  /// Adds a change, with the row before and after it. Returns false if the change cannot be folded; the caller must
+  /// then write it, after the earlier changes.
   func take(
     _ layout: Layout, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?, isImplied: Bool = false,
     _ trail: TrailWriter
@@ -59,7 +56,6 @@ final class ChangeFold {
     return true
   }
 
-  /// Writes the collected changes to the trail, and forgets them.
   func write(to trail: TrailWriter) throws {
     guard !isEmpty else { return }
     for condition in ["after IS NULL", "before IS NOT NULL AND after IS NOT NULL", "before IS NULL"] {
@@ -97,7 +93,6 @@ final class ChangeFold {
 
   // MARK: Images
 
-  /// The encoded values of a row, with the offset at which each column ends.
   private struct Image {
     let bytes: [UInt8]
     private var ends: [Int] = []
@@ -113,7 +108,7 @@ final class ChangeFold {
     func columns(_ indexes: [Int]) -> [UInt8] { indexes.flatMap(column) }
   }
 
-  /// Returns the key of the row that a change concerns; nil if the table has no key, or if the change alters the key.
+  /// Returns the key of the changed row; nil if the table has no key or the change alters it.
   private static func key(_ layout: Layout, _ old: Image?, _ new: Image?) -> [UInt8]? {
     let schema = layout.schema
     guard !layout.carriesRowid, !schema.key.isEmpty, schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]) else {

@@ -1,10 +1,8 @@
 import SystemKit
 import Trails
 
-/// A way to find the changes of an SQLite file. ``CaptureLoop`` uses only this interface.
-///
-/// One reading (look) is one snapshot of the file. The trail gets all of the reading, or, if `write` throws, nothing of
-/// it. The trail is durable before `finish`, so the source may then forget the changes.
+/// A way to find the changes of an SQLite file, for ``CaptureLoop``. The trail gets all of one reading (`Look`) or
+/// nothing of it.
 ///
 ///     switch try source.look() {
 ///     case .nothing: …                          // wait
@@ -16,36 +14,33 @@ import Trails
 ///     }
 ///     source.endLook()
 protocol ChangeSource: AnyObject {
-  /// The changes of one reading of the file; the source keeps the snapshot open until `write` returns.
+  /// The changes of one reading. The source keeps the snapshot open until `write` returns.
   associatedtype Look: ChangeLook
 
-  /// Whether commits that contain only applied notes go into the trail at once. If not, they wait for a second, so that
-  /// one transaction of the trail contains many of them.
+  /// Whether commits with only applied notes go into the trail at once. If not, they wait up to a second.
   var takesNotesAtOnce: Bool { get set }
-  /// The longest pause before the next call of ``look()``, ms: after that time, work may be due even if no application
-  /// commits.
+  /// The longest pause before the next call of ``look()``, ms, without any commit of an application.
   var idleMilliseconds: Int32 { get }
 
-  /// Continues where an earlier run ended. It is called once, before the first call of ``look()``.
+  /// Continues where an earlier run ended; called once, before the first ``look()``.
   func begin() throws
   /// Opens a snapshot of the file, and returns the changes that can be written to the trail now.
   func look() throws -> Found<Look>
   /// Writes all changes of one reading to the trail. Throws ``CaptureStopped`` if `stop` is set meanwhile.
   func write(_ look: Look, stop: StopSignal) throws
-  /// Ends one reading after its changes have become durable in the trail, so that the source may forget them.
+  /// Ends one reading after its changes are durable in the trail, so that the source may forget these changes.
   func finish(_ look: Look) throws
-  /// Ends one reading of the file, whether it succeeded or failed.
+  /// Releases one reading of the file, whether it succeeded or failed.
   func endLook()
-  /// Returns whether the file has changes that ``look()`` has not seen; begins no transaction.
+  /// Returns whether the file has changes that ``look()`` has not seen, without a transaction.
   func hasNews() throws -> Bool
-  /// Writes to the file while no application does, for example to purge. It must not wait for an application, nor make
-  /// one wait.
+  /// Does other writes to the file, such as a purge, without waiting for an application or making one wait.
   func rest() throws
-  /// Gives up the snapshot of the present reading after an error, because an application holds the file's lock.
+  /// Drops the snapshot after an error, because an application holds the file's lock.
   func release()
-  /// Throws an error if an application has dropped Cairn's tables in the source. It is called after an SQL error.
+  /// Throws an error if an application has dropped Cairn's tables. Called after an SQL error.
   func checkParts() throws
-  /// Ends the run of capture: records in the source which change is the last one in the trail.
+  /// Ends the run: records in the source which change is the last one in the trail.
   func end() throws
 }
 
@@ -59,11 +54,10 @@ protocol ChangeLook {
 /// The result of reading a source once.
 enum Found<Look> {
   case nothing
-  /// The source first had to adapt, for example to a changed schema. That is done: read the source again.
+  /// The source adapted to a changed schema; read the source again.
   case settled
   case found(Look)
 }
 
-/// The error if the stop signal is set while capture writes to the trail. The open transaction of the trail is dropped,
-/// and the next run reads its changes again.
+/// The stop signal was set while capture wrote to the trail. The next run reads the dropped changes again.
 struct CaptureStopped: Error {}

@@ -2,33 +2,27 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The rows that an application may have written between ALTER TABLE ADD COLUMN and Cairn's new triggers, in a database
-/// that an apply writes too.
-///
-/// The journal has these rows without the new columns, and another node may have added the columns with other defaults.
-/// So the trail gets the values of the new columns as updates, after all other changes of this reading of the journal.
-/// Example, with the application's statements on the left and the trail's records on the right:
+/// Rows that an application may have written between ALTER TABLE ADD COLUMN and Cairn's new triggers. The journal lacks
+/// their new columns, so the trail gets these values as updates, after all other changes of the reading. Example, with
+/// the application's statements on the left and the trail's records on the right:
 ///
 ///     ALTER TABLE item ADD COLUMN note DEFAULT 'b'     insert item: id = 4
 ///     INSERT INTO item(id) VALUES (4)                  reshape item: add column note
 ///                                                      update item: id = 4, note = 'b'
-///
-/// Each update is a version of its row, so all nodes resolve a conflict about the row in the same way.
 enum EarlyRows {
-  /// Returns whether a reading of the journal may include rows that were written before Cairn's new triggers existed.
+  /// Returns whether a reading may include rows that were written before Cairn's new triggers existed.
   static func may(_ layouts: [Int64: Layout], in look: SourcePosition.Look, of source: Database) throws -> Bool {
     guard layouts.values.contains(where: { isAdded($0, in: look) }) else { return false }
     return try source.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
   }
 
-  /// Returns whether a table got this shape during the reading, with added columns that earlier journal rows lack.
   private static func isAdded(_ layout: Layout, in look: SourcePosition.Look) -> Bool {
     layout.isPartial && !layout.isExact && look.from < layout.since && layout.since <= look.through
   }
 
-  /// Appends an update for each row that was written before Cairn's new triggers existed, if the row still exists.
+  /// Appends an update for each existing row that was written before Cairn's new triggers existed.
   ///
-  /// - Parameter tellIllFormed: Called with each column whose text cannot be sent unchanged.
+  /// - Parameter tellIllFormed: Is called with each column whose text cannot be sent unchanged.
   /// - Returns: The number of updates.
   static func append(
     _ layouts: [Int64: Layout], in look: SourcePosition.Look, from source: Database, to trail: TrailWriter,

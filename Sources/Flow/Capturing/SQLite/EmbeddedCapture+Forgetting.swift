@@ -3,10 +3,8 @@ import CodecKit
 import SQLiteKit
 
 extension EmbeddedCapture {
-  /// Empties the journal before all rows of the file are replaced by those of another database, because no trail may
-  /// get the old changes. Tables are then captured as if capture began now.
-  ///
-  /// Does nothing if the journal already belongs to a trail.
+  /// Empties the journal before another database replaces all rows of the file. Does nothing if the journal belongs to
+  /// a trail.
   package func forgetWaiting() throws {
     try database.transaction {
       guard try journal.isUnclaimed() else { return }

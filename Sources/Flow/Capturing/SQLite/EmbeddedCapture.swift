@@ -3,10 +3,8 @@ import CodecKit
 import SQLiteKit
 import SystemKit
 
-/// The setup of capture for an SQLite file by an application itself, through the embedded API. It creates the usual
-/// journal and triggers, which a capture into a trail may take over later.
-///
-/// Until then, the journal belongs to no trail, and keeps committed changes up to its size limit.
+/// The setup of capture for an SQLite file through the embedded API. The journal belongs to no trail until a capture
+/// takes it over.
 package struct EmbeddedCapture {
   let journal: Journal
   private let clock: Clock
@@ -17,8 +15,7 @@ package struct EmbeddedCapture {
     self.clock = clock
   }
 
-  /// Creates a missing journal and triggers, upgrades an older journal, and adapts the triggers to the schema. If
-  /// everything is in place, the file is only read.
+  /// Creates a missing journal and triggers, upgrades an older journal, and adapts the triggers to the schema.
   package func install() throws {
     guard try !isInPlace() else { return }
     let isInstalled = try journal.isInstalled()
@@ -39,7 +36,7 @@ package struct EmbeddedCapture {
     return try rows.first == [.integer(Journal.version), .integer(version)] && journal.isEmbedded()
   }
 
-  /// Creates Cairn's tables for capture if they are missing. Returns the largest allowed number of journal rows.
+  /// Creates Cairn's tables for capture if they are missing, and returns the highest allowed number of journal rows.
   private func prepare() throws -> Int64 {
     guard try !journal.isInstalled() else {
       return try database.integer("SELECT cap FROM cairn_control WHERE id = 0") ?? Journal.defaultCapRows
@@ -51,9 +48,9 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Adapts triggers and recorded table shapes to schema changes of other applications, in the transaction of a
-  /// statement that will change the schema. So any difference that is found afterwards comes from that statement.
-  /// Returns the schema version.
+  /// Adapts to schema changes of other applications, in the transaction of a statement that will change the schema.
+  ///
+  /// - Returns: The schema version.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {
@@ -63,23 +60,23 @@ package struct EmbeddedCapture {
     return try database.integer("PRAGMA schema_version") ?? 0
   }
 
-  /// Drops Cairn's triggers on a table that will lose a column, because SQLite refuses to drop a column that they name.
+  /// Drops Cairn's triggers on a table that will lose a column. SQLite does not drop a column that a trigger names.
   package func release(_ table: String) throws { try journal.dropTriggers(onTable: table) }
 
-  /// Adapts triggers and recorded table shapes to the schema change of a statement that has just been executed.
+  /// Adapts triggers and recorded table shapes to the schema change of the last statement.
   package func adopt() throws { try journal.adoptApplied(try journal.patterns(), copies: .rowsOnly) }
 
   /// The numbers of changes in the journal that no trail has yet.
   package struct Waiting {
     /// The number of transactions of the embedded API that no trail has.
     package var transactions: Int
-    /// The number of journal rows, of all applications, that no trail has.
+    /// The number of journal rows of all applications that no trail has.
     package var rows: Int
     /// Whether the journal reached its size limit and dropped rows that no trail has.
     package var hasDropped: Bool
   }
 
-  /// Returns the sequence number of the last journal row that is in a trail, as the file records it.
+  /// Returns the sequence number of the last journal row that is in a trail.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
     return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")
@@ -106,14 +103,13 @@ package struct EmbeddedCapture {
 }
 
 extension Journal {
-  /// Returns whether an application has used the embedded API on the file. If so, the journal also has rows for
-  /// statements and for ends of transactions.
   func isEmbedded() throws -> Bool { try database.integer("SELECT 1 FROM cairn_control WHERE id = 2") != nil }
 
   func noteEmbedded() throws { try database.run("INSERT OR IGNORE INTO cairn_control(id) VALUES (2)") }
 
-  /// Assigns a journal that belongs to no trail to a trail. Table rows from before the journal was created are copied
-  /// only if `copiesRows` is true.
+  /// Assigns a journal without a trail to a trail.
+  ///
+  /// - Parameter copiesRows: Whether to copy table rows that existed before the journal.
   func claim(trail: TrailID, place: String, copiesRows: Bool) throws {
     try database.run(
       "UPDATE cairn_control SET trail = ?, place = ? WHERE id = 0", [.blob(trail.bytes), .text(place)])
@@ -122,7 +118,6 @@ extension Journal {
       "UPDATE cairn_layout SET refresh = NULL WHERE refresh = ?", [.integer(Int64(Refresh.Reason.firstCopy.rawValue))])
   }
 
-  /// Returns whether an application created the journal, and no trail owns it yet.
   func isUnclaimed() throws -> Bool {
     guard try isInstalled() else { return false }
     return try database.integer("SELECT trail IS NULL FROM cairn_control WHERE id = 0") == 1

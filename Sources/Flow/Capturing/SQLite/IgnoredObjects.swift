@@ -1,13 +1,12 @@
 import Changes
 import SQLiteKit
 
-/// The objects of a captured file that are not replicated, such as views and triggers. Each is reported once.
 struct IgnoredObjects {
   private var names: Set<NameKey> = []
 
   init(_ source: Database) throws { _ = try news(source) }
 
-  /// Returns a message for each ignored object, such as a view, that was created since the last call.
+  /// Returns a message for each object, such as a view, that was created since the last call and is not replicated.
   mutating func news(_ source: Database) throws -> [String] {
     var found: Set<NameKey> = []
     var sentences: [String] = []

@@ -6,11 +6,11 @@ import SQLiteKit
 extension Journal {
   private static let requestVersionMin: Int64 = 2
 
-  /// Asks the capture of this source to send rows of a table again. If the table has no key, or a requested key
-  /// contains NULL, the whole table is copied instead.
+  /// Asks the capture of this source to send rows of a table again. The whole table is copied if it has no key, or if a
+  /// key contains NULL.
   ///
-  /// Errors: `table-missing` if the table is not captured, `usage` if the keys do not fit the table, `trail-version` if
-  /// an older cairn captures the source. Requests made before the error remain.
+  /// - Throws: `table-missing` if the table is not captured, `usage` if the keys do not fit, `trail-version` if an
+  ///   older cairn captures the source.
   package func ask(_ request: RowRequest) throws {
     for keys in request.portions {
       try database.transaction {
@@ -36,7 +36,9 @@ extension Journal {
     }
   }
 
-  /// Asks the capture of this source to copy a whole table again. Errors: those of ``ask(_:)``.
+  /// Asks the capture of this source to copy a whole table again.
+  ///
+  /// - Throws: The errors of ``ask(_:)``.
   package func askForCopy(of table: String) throws {
     try database.transaction { try askForCopy(try requestable(table)) }
   }

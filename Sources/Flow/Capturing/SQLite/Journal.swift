@@ -2,25 +2,20 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Cairn's tables and triggers in an SQLite source: created, adapted to the application's schema, and removed.
-///
-/// Every change to them is one transaction of the source, so capture is either complete or absent.
-/// `docs/explanation/sqlite-capture.md` describes the tables.
+/// Cairn's tables and triggers in an SQLite source (`docs/explanation/sqlite-capture.md`). Every change to them is one
+/// transaction of the source.
 package struct Journal {
-  /// The version of the journal. 2: rows can be requested. 3: apply writes its applied notes into it. 4: applications
-  /// write their statements and the ends of their transactions. 5: applied notes have the trail's id. An older cairn
-  /// rejects a newer version; a newer cairn upgrades an older one.
+  /// The version of the journal. An older cairn rejects a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
-  /// The most journal rows that may wait for capture. Above that, the oldest are dropped and all tables copied again.
+  /// The highest number of journal rows that wait for capture. Above it, the oldest rows are dropped and all tables
+  /// copied again.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The most estimated bytes of journal rows that may wait: 4 GiB. Above that, the oldest rows are dropped.
+  /// The highest estimated size of the waiting journal rows, 4 GiB. Above it, the oldest rows are dropped.
   package static let capBytes: Int64 = 4 << 30
-  /// The smallest allowed size limit of the journal, in rows, because the triggers purge up to 1,024 rows at a time.
+  /// The lowest limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
-  /// Returns the row limit for a journal of `bytes`: `bytes / bytesPerRow`, but at least 1000 and at most `rows`.
-  ///
-  /// Triggers count rows, because counting bytes needs a function, which would slow the application's statements.
+  /// Returns the row limit of a journal: `bytes / bytesPerRow`, but at least 1000 and at most `rows`.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
     min(rows, max(capRowsMin, bytes / max(1, bytesPerRow)))
   }
@@ -31,8 +26,7 @@ package struct Journal {
 
   // MARK: Who captures
 
-  /// Returns the trail into which the source is captured, and the folder of that trail's state; nil if the source is
-  /// not captured.
+  /// Returns the trail that captures the source, and its state folder; nil if the source is not captured.
   ///
   /// - Throws: `source-went-back` if an application dropped some of Cairn's tables, see ``orphanedTriggers()``.
   package func owner() throws -> (trail: TrailID, place: String)? {
@@ -67,9 +61,8 @@ package struct Journal {
       .map(\.text)
   }
 
-  /// Returns an error if an application dropped Cairn's tables but left the triggers; nil if all tables exist.
-  ///
-  /// SQLite rejects a write whose trigger names a missing table, so the application can then no longer write.
+  /// Returns an error if an application dropped Cairn's tables but left the triggers, so that its writes fail; nil
+  /// otherwise.
   package func orphanedTriggers() throws -> CairnError? {
     let tables = try orphans()
     guard !tables.isEmpty, let missing = try missingTables().sorted().first else { return nil }
@@ -116,8 +109,7 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a new journal, or one of an older cairn, so that apply writes its applied notes into it. Also writes the
-  /// applied notes for the transactions that the file already contains.
+  /// Upgrades a journal so that apply writes its applied notes into it, and writes those for earlier transactions.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -129,12 +121,11 @@ package struct Journal {
     for note in try applied(clock) { try notes.write(note) }
   }
 
-  /// Returns the estimated number of bytes of a journal row, as stored in the source; 0 if there is no estimate yet.
   func rowBytes() throws -> Int64 {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Stores the estimated bytes of a journal row, and the resulting row limit. Call it in a write transaction.
+  /// Stores the estimated bytes of a journal row, and the row limit. Requires a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -143,15 +134,12 @@ package struct Journal {
       [.integer(Self.cap(rows: capRows, bytesPerRow: rowBytes, bytes: capBytes))])
   }
 
-  /// The id of the row of `cairn_control` whose column `cap` has the estimated bytes of a journal row.
   private static let rowBytesID = 3
 
-  /// Removes everything that Cairn added to the file, no matter if it was a source, a target or both. Afterwards the
-  /// schema is as it was before Cairn. Returns false if there was nothing to remove.
+  /// Removes everything that Cairn added to the file. Returns false if there was nothing.
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
-  /// Removes Cairn's tables and triggers for capture; the tables of an apply into the same file stay.
   func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
   private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {
@@ -169,7 +157,7 @@ package struct Journal {
     }
   }
 
-  /// Stops the capture of a table, or of all tables if nil, until ``rehook(_:)``. Returns the names of the tables.
+  /// Stops the capture of a table, or of all if nil, until ``rehook(_:)``. Returns the names of the tables.
   package func unhook(_ table: String?) throws -> [String] {
     try database.transaction {
       let names = try hookedNames(table)
@@ -186,7 +174,8 @@ package struct Journal {
     }
   }
 
-  /// Resumes the capture of a table (nil: all), with a copy, as changes were missed. Returns the tables' names.
+  /// Resumes the capture of a table, or of all if nil, with a copy of the missed changes. Returns the names of the
+  /// tables.
   package func rehook(_ table: String?, patterns: TablePatterns) throws -> [String] {
     try database.transaction {
       var names = try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string }
@@ -210,10 +199,10 @@ package struct Journal {
     return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
   }
 
-  /// Returns the number of journal rows that are not in the trail yet, their largest allowed number (the cap), and
-  /// whether the cap dropped some. Nil if the source is not captured.
+  /// Returns the number of journal rows that the trail lacks, their highest allowed number (the cap), and whether rows
+  /// were dropped. Nil if the source is not captured.
   ///
-  /// The source records the last row in the trail only now and then; a running capture passes the exact row (`taken`).
+  /// - Parameter taken: The last row in the trail, if the caller knows it better than the source.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
@@ -244,7 +233,6 @@ package struct Journal {
 
   // MARK: Rows
 
-  /// Returns the number of values in a journal row whose column `code` has this value.
   static func valueCount(_ code: Int64, _ layouts: [Int64: Layout]) -> Int {
     switch code {
     case JournalNotes.code, JournalStatements.endCode, JournalStatements.partCode: 1
@@ -252,9 +240,8 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail, the last transaction up to which the file has everything. It comes before the first
-  /// transaction that a suspended table lacks or that is in quarantine. The result replaces missing applied notes in
-  /// the journal. The clock of each note is the present time: an upper limit, because the true clock is not known.
+  /// Returns, for each trail that is applied to the file, the last transaction before which nothing is missing. The
+  /// clock of each note is the present time, as an upper limit.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -287,15 +274,15 @@ package struct Journal {
     return TablePatterns(text: text)
   }
 
-  /// Stores the patterns that select the captured tables, for a `rehook` in another process.
   func remember(_ patterns: TablePatterns) throws {
     let text = patterns.text
     guard try database.text("SELECT place FROM cairn_control WHERE id = 1") != text else { return }
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
   }
 
-  /// Returns all rows of `cairn_layout`: the recorded shapes of the captured tables. Throws `database-damaged` for rows
-  /// that Cairn cannot have written, for example if an application created `cairn_layout` again without its key.
+  /// Returns the recorded shapes of the captured tables.
+  ///
+  /// - Throws: `database-damaged` for rows of `cairn_layout` that Cairn cannot have written.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
@@ -306,9 +293,9 @@ package struct Journal {
     Dictionary(try layouts().map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// Returns the journal row number that an SQL query gives; 0 if it gives none.
+  /// Returns the journal row number that a query gives; 0 if it gives none.
   ///
-  /// Throws `database-damaged` for a number that Cairn assigns to no row: arithmetic with it could overflow.
+  /// - Throws: `database-damaged` for a number that Cairn assigns to no row.
   func place(_ sql: String) throws -> Int64 {
     guard let value = try database.first(sql), value != .null else { return 0 }
     guard case .integer(let number) = value, SourcePosition.places.contains(number) else {
@@ -332,7 +319,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
   }
 
-  /// Stores that the table of `layout` has been copied, unless a new reason for a copy has been stored since then.
+  /// Stores that the table of this layout has been copied, unless a new reason for a copy was stored since.
   func finishRefresh(_ layout: Layout) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
@@ -341,11 +328,8 @@ package struct Journal {
 
   // MARK: Schema
 
-  /// Adapts the triggers and the recorded table shapes (layouts) to the present schema, inside a write transaction. One
-  /// journal row marks the changes.
-  ///
-  /// Since the last call, a unique index may have existed for a time, and a REPLACE on it may have deleted rows without
-  /// journal rows. So if the schema changed several times, tables with new inserts or updates are copied again.
+  /// Adapts the triggers and the layouts to the present schema, in a write transaction. If the schema changed several
+  /// times, tables with new inserts or updates are copied again.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
   /// - Returns: The layouts of the tables to copy again.
@@ -369,14 +353,13 @@ package struct Journal {
     return doubtful
   }
 
-  /// Adapts the triggers and the recorded table shapes to the schema changes of the open transaction. No rows need to
-  /// be copied. Call it only if no other transaction has changed the schema since the last call.
+  /// Adapts the triggers and the layouts to the schema changes of the open transaction, without copies. No other
+  /// transaction may have changed the schema since the last call.
   func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
     try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()
   }
 
-  /// Stores in `cairn_control` that triggers and recorded table shapes match the present schema.
   private func noteSchema() throws {
     let now = try database.integer("PRAGMA schema_version") ?? 0
     try database.run(
@@ -384,8 +367,7 @@ package struct Journal {
       [.integer(now), .integer(now)])
   }
 
-  /// The layouts (recorded shapes) with inserts or updates in the journal that are not in the trail, up to row
-  /// `through`.
+  /// The layouts with inserts or updates that the trail lacks, up to journal row `through`.
   struct Written {
     var through: Int64 = 0
     var layouts: Set<Int64> = []
@@ -402,7 +384,7 @@ package struct Journal {
     return written
   }
 
-  /// Returns the layouts of tables whose journal rows may have wrong old values, because no trigger saved the old rows.
+  /// Returns the layouts whose journal rows may have wrong old values, because no trigger saved the old rows.
   private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
     let suspects = hooks.layouts.filter { layout in
       guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.sqliteKey == name }) else {
@@ -467,8 +449,7 @@ package struct Journal {
     try database.transaction { try refreshAll(.asked) }
   }
 
-  /// Asks the next run of capture to copy those captured tables that `tables` includes. Returns false if nothing is
-  /// captured yet.
+  /// Asks the next run of capture to copy the tables that `tables` includes. Returns false if nothing is captured yet.
   @discardableResult
   package func askForRefresh(of tables: TablePatterns) throws -> Bool {
     guard try isInstalled() else { return false }
@@ -483,10 +464,10 @@ package struct Journal {
   /// Returns the sequence number of the last journal row; 0 if the journal is empty.
   package func lastRow() throws -> Int64 { try place("SELECT max(seq) FROM cairn_journal") }
 
-  /// Returns the progress of a capture that runs in another process, for the tables that `tables` includes.
+  /// Returns the progress of a capture in another process.
   ///
   /// - Parameter row: The journal row up to which the trail must have all rows.
-  /// - Returns: Whether the trail has those rows and copies of all tables; and the number of tables still to be copied.
+  /// - Returns: Whether the trail has those rows and copies of all tables; and the number of tables to copy.
   package func standing(of tables: TablePatterns, through row: Int64) throws -> (isReached: Bool, tablesToCopy: Int) {
     try database.transaction("BEGIN") {
       guard try isInstalled() else { return (false, 0) }
@@ -500,7 +481,6 @@ package struct Journal {
     }
   }
 
-  /// Requests a copy of every table, for example because the journal dropped rows at its size limit.
   func refreshAll(_ reason: Refresh.Reason) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = ? WHERE ended IS NULL", [.integer(Int64(reason.rawValue))])
@@ -522,7 +502,7 @@ package struct Journal {
   }
 }
 
-/// Cairn's triggers in the captured file, by layout id; and whether they fire before the application's triggers.
+/// Cairn's triggers in the captured file, by layout id.
 struct Hooks {
   private var tables: [Int64: NameKey] = [:]
   private var oldest: [Int64: Int64] = [:]
@@ -548,20 +528,19 @@ struct Hooks {
 
   var layouts: Set<Int64> { Set(tables.keys) }
 
-  /// Returns the name, in lower case, of the table that has Cairn's triggers for a layout id; nil if there is none.
+  /// Returns the lower-case name of the table that has Cairn's triggers for a layout id; nil if there is none.
   func table(of layout: Int64) -> NameKey? { tables[layout] }
 
-  /// Returns whether triggers with these names exist, with any text: an earlier cairn may have written them.
   func has(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     statements.allSatisfy { names[layout]?.contains($0.name.nameKey) ?? false }
   }
 
-  /// Returns whether the triggers for a layout id are exactly `statements`, by name and text.
   func are(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     texts[layout] == Set(statements.map(\.text.nameKey))
   }
 
-  /// Returns whether Cairn's triggers for a layout id fire before the application's: SQLite fires the newest first.
+  /// Returns whether Cairn's triggers for a layout id fire before those of the application. SQLite fires the newest
+  /// trigger first.
   func areFirst(layout: Int64) -> Bool {
     guard let table = tables[layout], let theirs = newestOfProgram[table] else { return true }
     return (oldest[layout] ?? 0) > theirs

@@ -4,12 +4,7 @@ import Glibc
 import SQLiteKit
 import Trails
 
-/// Turns journal rows into change records of the trail, in their order.
-///
-/// The reader decides only one thing: which rows a REPLACE has deleted. Before a write, a trigger logs the existing row
-/// that has the new row's rowid, as a candidate. SQLite does not report whether the write then replaced that row, was
-/// ignored, or became an upsert. The next journal row with the same rowid shows it: an insert means that the existing
-/// row was deleted. A delete, or an update to another rowid, means that it was not.
+/// Turns journal rows into change records of the trail, in their order, and finds out which rows a REPLACE has deleted.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 
@@ -18,21 +13,19 @@ struct JournalReader: ~Copyable {
     let rowid: Int64
   }
 
-  /// The CRC-32C of every journal row after the last row that the source has recorded as captured (its mark).
+  /// The CRC-32C of all journal rows after the last row that the source has recorded as captured.
   var checksum: UInt32 = 0
 
-  /// Whether a VACUUM between the journal rows that are being read may have renumbered rows of tables without key.
+  /// Whether a VACUUM may have renumbered rows of tables without a key since the first journal row of this reading.
   var mayHaveVacuumed = false
-  /// The layouts (recorded shapes) of tables that must be copied again, because a VACUUM may have renumbered their
-  /// rows.
+  /// The layouts of tables to copy again, because a VACUUM may have renumbered their rows.
   private(set) var doubtful: Set<Int64> = []
 
-  /// The digest of the statement whose changes are being read; nil if the journal does not name the statement.
+  /// The digest of the current statement; nil if the journal does not name the statement.
   private var digest: StatementDigest?
-  /// The number of change records that the present statement has caused so far.
   private var emitted: UInt64 = 0
 
-  /// The net changes, which are collected and written later; nil: each change is written at once.
+  /// Collects net changes to write them later; nil if each change is written at once.
   var fold: ChangeFold?
 
   private var candidates: [Key: [UInt8]] = [:]
@@ -41,16 +34,15 @@ struct JournalReader: ~Copyable {
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
-  /// The layout id of an update whose old row has been read and whose new row comes next; nil otherwise.
+  /// The layout id of an update whose new row comes next in the journal; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the present update's old values come from ``latest`` (the row's last values), not from its journal row.
+  /// Whether the old values of the update come from ``latest`` and not from its journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Ends the reading of a snapshot. Rows that a REPLACE might have deleted count as existing. Returns the layouts
-  /// (recorded shapes) of tables that must be copied again, and forgets them.
+  /// Ends the reading of a snapshot. Returns, and forgets, the layouts of tables that must be copied again.
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
     mayHaveVacuumed = false
@@ -58,7 +50,6 @@ struct JournalReader: ~Copyable {
     return doubtful
   }
 
-  /// Resets the digest of the statement and the count of its change records, because another statement follows.
   mutating func beginStatement() { (digest, emitted) = (StatementDigest(), 0) }
 
   mutating func endStatement() -> StatementEnd {
@@ -81,10 +72,9 @@ struct JournalReader: ~Copyable {
     latest.removeAll()
   }
 
-  /// The number of bytes of the journal row that was read last.
   var rowBytes: Int64 { Int64(row.count) }
 
-  /// Reads the values of the current journal row, from column index `first` on, and adds them to the checksum.
+  /// Reads the values of the current journal row from column `first` on, and adds them to the checksum.
   mutating func read(_ statement: Statement, seq: Int64, code: Int64, first: Int, count: Int) {
     row.removeAll()
     rowEnds.removeAll(keepingCapacity: true)
@@ -97,8 +87,9 @@ struct JournalReader: ~Copyable {
     checksum = CRC32C.of(row.bytes, continuing: checksum)
   }
 
-  /// Appends to the trail the changes of the journal row that was read last. For each changed table row, `isWanted`
-  /// gets the rowid (nil if there is none) and returns whether the trail needs the change.
+  /// Appends the changes of the last journal row to the trail.
+  ///
+  /// - Parameter isWanted: Gets the rowid of each changed row, or nil, and returns whether the trail needs the change.
   mutating func emit(
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
   ) throws {
@@ -227,7 +218,6 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends an update to the trail, with the old and the new row. Columns with equal bytes are stored as *unchanged*.
   private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
     if let fold,
       try fold.take(layout, before: slice(old, oldEnds, columns), after: slice(row, rowEnds, columns), trail)
@@ -258,7 +248,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends a change of a row from `before` to `after`; nil: the row does not exist.
+  /// Appends a change of a row; a nil `before` or `after` means that the row does not exist then.
   mutating func append(
     _ layout: Layout, before: [UInt8]?, after: [UInt8]?, isImplied: Bool, to trail: TrailWriter
   ) throws {
@@ -306,7 +296,7 @@ struct JournalReader: ~Copyable {
     return UnsafeRawBufferPointer(rebasing: bytes[0..<reader.offset])
   }
 
-  /// Returns a hash of the key or rowid of a row; nil if the key contains NULL, which identifies no row.
+  /// Returns a hash of the key or rowid of a row; nil if the key contains NULL.
   private func keyHash(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
     var hasher = Hasher()
     hasher.combine(layout.id)
@@ -341,13 +331,12 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  /// Returns the encoded key in the old values of the update that was read last.
   private func keyBytes(_ layout: Layout) -> [UInt8] {
     let indexes = layout.carriesRowid ? [oldEnds.count - 1] : layout.schema.key
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
   }
 
-  /// Corrects the old values of an update with those of earlier changes of the statement. Keeps the new values.
+  /// Replaces the old values of an update by those of earlier changes of the same statement.
   private mutating func followUpdate(_ layout: Layout) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }
@@ -388,7 +377,7 @@ struct JournalReader: ~Copyable {
     return image
   }
 
-  /// Updates the kept values of a row that a REPLACE might have deleted: a later update shows that the row exists.
+  /// Updates the kept values of a row that a REPLACE might have deleted. A later update shows that the row exists.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)

@@ -1,60 +1,52 @@
 import Changes
 import SQLiteKit
 
-/// One recorded shape of a captured table, with the triggers that were created for it: a row of the table
-/// `cairn_layout`. The shape defines how to read the values of the journal rows that these triggers wrote.
+/// A row of the table `cairn_layout`: one recorded shape of a captured table, and its triggers. The shape defines how
+/// to read the journal rows that these triggers wrote.
 struct Layout {
   let id: Int64
-  /// The id of the layout (recorded shape) that the same table had before this one; nil if this is the table's first.
+  /// The id of the table's layout before this one; nil for the first.
   let previous: Int64?
-  /// The sequence number of the journal row from which on the table has this shape.
+  /// The first journal row with this shape.
   let since: Int64
-  /// The sequence number of the journal row at which this layout ended: the table was dropped or got another shape. It
-  /// is negative if capture of the table was stopped, and nil while the table has this layout.
+  /// The journal row at which this layout ended; negative if capture of the table was stopped, nil if the layout is
+  /// present.
   var ended: Int64?
-  /// The schema change that the trail records for this layout. Nil if the table kept its shape: its capture was only
-  /// stopped and resumed.
+  /// The schema change that the trail records for this layout; nil if the table kept its shape.
   let action: DDL.Action?
-  /// Whether Cairn's triggers were in place throughout the schema change. If so, existing columns have kept their
-  /// places.
+  /// Whether Cairn's triggers were in place throughout the schema change, so that existing columns kept their places.
   let isSame: Bool
-  /// Whether this layout was written in the same transaction as the schema change. If so, journal rows before `since`
-  /// have the old shape, and later ones the new shape.
+  /// Whether this layout was written in the transaction of the schema change, so that `since` is its exact place.
   let isExact: Bool
-  /// The reason for which the table's rows must be copied; nil once they have been copied.
   let refresh: Refresh.Reason?
-  /// The index of the first added column, if only rows whose added columns differ from their defaults must be copied;
-  /// nil otherwise.
+  /// The index of the first added column, if only rows with other values than its default must be copied; nil
+  /// otherwise.
   let firstNew: Int?
   let schema: TableSchema
 
   let carriesRowid: Bool
   let valueCount: Int
-  /// The index of the rowid among the values of a journal row; nil if capture identifies rows of the table in another
-  /// way while it reads the journal.
+  /// The index of the rowid among the values of a journal row; nil if the rowid is not used.
   let rowidIndex: Int?
-  /// The data about the table that go into each row hash. The hashes of all rows that a statement changed form the
-  /// digest of the statement.
   let digestTable: StatementDigest.Table
 
   var token: UInt64 { UInt64(id) }
-  /// A name by which SQL can read the table's rowid, such as `_rowid_`; nil if each such name is a column's name.
+  /// A name for the table's rowid in SQL, such as `_rowid_`; nil if columns have all these names.
   var rowidName: String? {
     let names = Set(schema.columns.map { $0.name.sqliteKey })
     return ["rowid", "_rowid_", "oid"].first { !names.contains($0.nameKey) }
   }
-  /// Whether the present copy of the table sends only some rows: those whose added columns differ from the defaults.
+  /// Whether the present copy sends only rows whose added columns differ from their defaults.
   var isPartial: Bool { refresh != nil && firstNew != nil }
   var refreshMethod: Refresh.Method {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
-  /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
-  /// requested, because targets already have the rows. Without the deletes, a two-way peer could bring a deleted row
-  /// back by its own copy.
+  /// Whether changes of the table go into the trail before its copy has begun. This is so if the copy was only
+  /// requested, because targets already have the rows.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
-  /// Returns, for each column of this shape, its index in the earlier shape `before`; nil for a new column. Returns nil
-  /// instead of an array if the indexes are unknown.
+  /// Returns the index of each column in the earlier shape; nil for an added column. The array is nil if the indexes
+  /// are not known.
   func origins(from before: TableSchema) -> [Int?]? {
     if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }
     // The triggers are new: then all rows are copied.
@@ -64,7 +56,7 @@ struct Layout {
     }
   }
 
-  /// Returns the earlier shape `before` without the indexes that this shape lacks; nil if this shape lacks none.
+  /// Returns the earlier shape without the indexes that this shape lacks; nil if this shape lacks none.
   func relaxing(_ before: TableSchema) -> TableSchema? {
     var schema = before
     schema.objects.removeAll { !self.schema.objects.contains($0) }
@@ -75,12 +67,11 @@ struct Layout {
     return schema
   }
 
-  /// Returns the value to store in the column `action` of `cairn_layout`: the schema change, with the flags `isSame`
-  /// and `isExact`.
+  /// Returns the value of column `action` of `cairn_layout`: the schema change with its flags.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }
-  /// Returns the value to store in the column `refresh` of `cairn_layout`: the reason for a copy, with `firstNew`.
+  /// Returns the value of column `refresh` of `cairn_layout`: the reason for a copy, with `firstNew`.
   static func code(_ reason: Refresh.Reason?, firstNew: Int? = nil) -> Value {
     reason.map { .integer(Int64($0.rawValue) | Int64(firstNew ?? 0) << 4) } ?? .null
   }
@@ -118,8 +109,7 @@ struct Layout {
       { schema.key[0] } else { nil }
   }
 
-  /// The valid values of `cairn_layout.id`. The column `code` of a journal row is this id times eight, plus the row's
-  /// kind.
+  /// The valid values of `cairn_layout.id`, which fit into the column `code` of a journal row.
   static let ids: ClosedRange<Int64> = 1...1 << 31
 
   static var foreign: CairnError {

@@ -1,41 +1,33 @@
 import Changes
 import SQLiteKit
 
-/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that its journal marks. This type
-/// does no I/O.
+/// The layouts of an SQLite source, and the schema changes that its journal marks.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// The copy of some rows of this table begins: those whose added columns differ from the defaults. The rows follow
-    /// later in the trail.
+    /// Begins a copy of those rows whose added columns differ from the defaults.
     case beginRows(Layout)
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// The shapes of tables after ``dropIndexes(behind:told:)`` has dropped some of their indexes. The dictionary key is
-  /// the id of the table's next layout.
+  /// The shapes of tables that lost indexes early, by the id of the table's next layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
 
   mutating func set(_ layouts: [Int64: Layout]) { self.layouts = layouts }
 
-  /// Whether `dropIndexes` has dropped indexes of a table whose schema change comes later in this reading of the
-  /// journal.
+  /// Whether indexes were dropped of a table whose other schema changes come later in this reading.
   var hasDroppedIndexes: Bool { !relaxed.isEmpty }
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
-  /// Returns a schema change for each table that loses indexes after journal row `from`. The change only drops these
-  /// indexes.
+  /// Returns schema changes that drop the indexes which tables lose after journal row `from`. A target must drop them
+  /// before later journal rows, which may violate them.
   ///
-  /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
-  /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
-  ///
-  /// - Parameter told: The journal row up to which the trail already has these schema changes, if an earlier run began
-  ///   this reading of the journal; otherwise nil.
+  /// - Parameter told: The journal row up to which an earlier run wrote these changes; nil if none did.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []
@@ -48,7 +40,6 @@ struct LayoutHistory {
     return changes
   }
 
-  /// Returns the schema changes that a row of the journal marks: tables that were created, dropped and changed.
   mutating func changes(at marker: Int64) -> [Step] {
     let all = sorted
     var steps: [Step] = []
@@ -95,9 +86,8 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the schema change that drops the indexes which `layout` lacks; nil if it lacks none. Nil also if an apply
-  /// or the embedded API made the change: then the trail drops the indexes exactly at the place of the change in the
-  /// journal.
+  /// Returns the schema change that drops the indexes which `layout` lacks, ahead of its place in the journal; nil if
+  /// there is none.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema
@@ -109,8 +99,7 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. The change is left out if a later chunk of the table's copy
-  /// will show it.
+  /// Returns whether a change of a row goes into the trail, and not only into a later chunk of the table's copy.
   ///
   /// - Parameters:
   ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.

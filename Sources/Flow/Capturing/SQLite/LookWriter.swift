@@ -4,26 +4,21 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Writes one reading of the source (a look) into the trail: journal rows, schema changes, requested rows and chunks of
-/// table copies.
-///
-/// A reading becomes one or more transactions of the trail. A transaction ends before each applied note in the journal:
-/// applications that wrote after the note may have seen the apply's rows.
+/// Writes one reading of the source into the trail: journal rows, schema changes, requested rows and chunks. A
+/// transaction of the trail ends before each applied note of the journal.
 final class LookWriter {
-  /// The error if rows of tables must be read, but capture lacks the lock that keeps every two-way apply from writing.
+  /// Rows of tables must be read, but capture lacks the lock that keeps two-way applies from writing.
   struct NeedsTurn: Error {}
 
-  /// The progress of writing the present reading of the source into the trail.
   private struct Part {
     let readAt: Int64
-    /// The checksum of the rows in the trail that come after the last journal row which the source has recorded as
-    /// captured.
+    /// The checksum of the journal rows in the trail after the last one that the source has recorded as captured.
     var checksum: UInt32
     let look: SourcePosition.Look
     var next: SourcePosition
     var isOpen = false
     var requested = RequestedRows()
-    /// Whether the reading may include ``EarlyRows``, which go into the trail after everything else of the reading.
+    /// Whether the reading may include ``EarlyRows``, which go into the trail last.
     var hasEarlyRows = false
   }
 
@@ -36,28 +31,25 @@ final class LookWriter {
   private let progress: CaptureProgress
 
   private var history = LayoutHistory()
-  /// The position in the source up to which the trail is durable.
   var position: SourcePosition
-  /// The mark that is stored in the source now: the last journal row recorded as captured, with a random number.
+  /// The last journal row that the source has recorded as captured, with a random number.
   private(set) var marked: SourcePosition.Mark
-  /// The ids of layouts (recorded shapes) of tables whose rows a VACUUM may have renumbered between their journal rows.
+  /// The layout ids of tables whose rows a VACUUM may have renumbered between their journal rows.
   private(set) var doubtful: Set<Int64> = []
-  /// The estimated bytes of a journal row, from which the largest allowed number of journal rows is computed.
   var rowBytes = RowBytes()
   private var reader = JournalReader()
   private var refresher = TableRefresher()
   private var part: Part?
-  /// The layouts for which a copy was requested, if the trail already has the record with which the copy starts.
+  /// The layouts with a requested copy whose start record is in the trail.
   private var awaited: Set<Int64> = []
-  /// The commit time in the next end-of-transaction row of the journal, which an application wrote, µs since 1970; nil
-  /// if there is no such row. It is an upper limit for the commit times of the journal rows before that row.
+  /// The commit time of the next end of a transaction in the journal, µs since 1970; nil if there is none. Earlier
+  /// journal rows have no later commit time.
   private var nextCommit: Int64?
-  /// The applied note that names the origin of the rows that are being read; nil if an application wrote them.
+  /// The applied note of the rows that are being read; nil if an application wrote them.
   private var relay: AppliedNote?
-  /// The signal that stops the writing to the trail, even inside a transaction.
   private var stop = StopSignal()
   private var mayReadTables = true
-  /// The columns, each as `TABLE\nCOLUMN`, that have been reported for ill-formed texts, which SQLite alters.
+  /// The columns, as `TABLE\nCOLUMN`, that were reported for ill-formed texts.
   private var illFormed: Set<NameKey> = []
 
   init(
@@ -79,9 +71,9 @@ final class LookWriter {
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Sets the mark (the last journal row that the source has recorded as captured) after a restart of capture.
+  /// Sets, after a restart, the last journal row that the source has recorded as captured.
   ///
-  /// - Parameter checksum: The checksum of the journal rows that come after the mark and are in the trail already.
+  /// - Parameter checksum: The checksum of the later journal rows in the trail.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
     self.marked = marked
     reader.checksum = checksum
@@ -89,20 +81,22 @@ final class LookWriter {
 
   var isMarked: Bool { marked == position.mark }
 
-  /// Remembers that the source has recorded the trail's last journal row as captured.
+  /// Registers that the source has recorded the trail's last journal row as captured.
   func noteMarked() {
     marked = position.mark
     reader.checksum = 0
   }
 
-  /// The last journal row that the source has recorded as captured, and the checksum of later rows in the trail.
+  /// The last journal row that the source has recorded as captured, and the checksum of later journal rows in the
+  /// trail.
   var standing: (SourcePosition.Mark, UInt32) {
     get { (marked, reader.checksum) }
     set { (marked, reader.checksum) = newValue }
   }
 
-  /// Begins the running copy of a table again if the table has one of `layouts`, because a schema change affects it.
-  /// With `orWhole`, also if the table has no key: a VACUUM may have renumbered its rows.
+  /// Begins the running copy of a table again if its layout is among these.
+  ///
+  /// - Parameter orWhole: Whether to do the same for a table without a key, whose rows a VACUUM may have renumbered.
   func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
     guard let refresh = position.refresh else { return }
     if orWhole && self.layouts[refresh.layout]?.refreshMethod == .whole || layouts.contains(refresh.layout) {
@@ -110,7 +104,7 @@ final class LookWriter {
     }
   }
 
-  /// Remembers that the schema version changed. A VACUUM may be the cause, which renumbers rows of tables without key.
+  /// Registers a changed schema version. A VACUUM, which renumbers rows of tables without a key, may be the cause.
   func noteSchemaChange() { reader.mayHaveVacuumed = true }
 
   func reloadLayouts() throws {
@@ -120,20 +114,17 @@ final class LookWriter {
     progress.update { $0.tablesToCopy = waiting }
   }
 
-  /// Returns whether capture must read rows of tables, besides the journal through row `last`.
+  /// Returns whether capture must read table rows besides the journal through row `last`.
   func readsTables(last: Int64) throws -> Bool { try position.look != nil || nextRefresh(last: last) != nil }
 
-  /// Ends the journal transaction that is being read, because this reading of the source is given up.
   func release() { reader.endTransaction() }
 
-  /// Requests copies of the tables in ``doubtful``: a VACUUM may have renumbered their rows between journal rows.
   func refreshDoubtful() throws {
     for layout in doubtful { try journal.setRefresh(.lostChanges, layout: layout) }
     doubtful = []
     try reloadLayouts()
   }
 
-  /// Publishes the progress, after everything of this reading has become durable in the trail.
   func finishLook() {
     rowBytes.endLook(refresher.takeSent())
     let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
@@ -154,8 +145,8 @@ final class LookWriter {
   ///   - begin: The journal row after which the reading began; before `from` if an earlier run wrote a part of it.
   ///   - readAt: The time of the snapshot, µs since 1970.
   ///   - mayReadTables: Whether rows may be read from tables.
-  /// - Throws: ``NeedsTurn`` if rows of tables are needed and may not be read. The trail then has nothing of this
-  ///   reading, or whole transactions of its beginning.
+  /// - Throws: ``NeedsTurn`` if rows of tables are needed and may not be read. The trail then has only whole
+  ///   transactions of this reading, or none.
   func write(
     from: Int64, through: Int64, last: Int64, begin: Int64, readAt: Int64, mayReadTables: Bool, stop: StopSignal
   ) throws {
@@ -172,8 +163,8 @@ final class LookWriter {
     part = nil
   }
 
-  /// Writes one reading of the source to the trail. If a VACUUM may have renumbered rows between their journal rows,
-  /// drops the open transaction and sets ``doubtful``.
+  /// Writes one reading of the source to the trail. If a VACUUM may have renumbered rows, drops the open transaction
+  /// and sets ``doubtful``.
   private func appendLook(from: Int64, through: Int64, last: Int64) throws {
     try appendJournal(from: from, through: through)
     guard doubtful.isEmpty else { return try abandonPart() }
@@ -221,7 +212,6 @@ final class LookWriter {
   }
 
   /// Appends the start record of each requested copy that has not begun, for layouts that exist at journal row `seq`.
-  /// The record informs targets that later changes may concern rows that they do not have.
   private func beginAwaitedCopies(through seq: Int64) throws {
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
       guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {
@@ -231,7 +221,7 @@ final class LookWriter {
     }
   }
 
-  /// Continues a reading of the source that an earlier run began: finds its requested rows, which are sent at its end.
+  /// Continues a reading that an earlier run began, and finds its requested rows.
   private func goOn(_ look: SourcePosition.Look) throws {
     guard part?.requested.isPending == false else { return }
     let statement = try source.prepare(
@@ -244,7 +234,6 @@ final class LookWriter {
     }
   }
 
-  /// Ends the open transaction of the trail, if there is one.
   private func endPart(through seq: Int64, isLast: Bool) throws {
     guard var part, part.isOpen else { return }
     part.next.previous = marked
@@ -267,7 +256,7 @@ final class LookWriter {
     try trail.abandon()
   }
 
-  /// Writes to the trail the schema changes whose journal rows were lost. Copies of all tables replace the lost rows.
+  /// Writes the schema changes of lost journal rows to the trail. Copies of all tables replace the lost rows.
   ///
   /// - Parameters:
   ///   - given: The position in the source after the lost rows.
@@ -297,15 +286,14 @@ final class LookWriter {
 
   // MARK: Tables
 
-  /// Returns the layout (recorded shape) of the table to copy next; nil if there is none. Layouts that begin after
-  /// journal row `last` do not count.
+  /// Returns the layout of the table to copy next; nil if there is none. Layouts that begin after journal row `last` do
+  /// not count.
   private func nextRefresh(last: Int64) throws -> Layout? {
     if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
   }
 
-  /// Returns whether a table is to be copied in this shape. A table whose capture is stopped (`unhook`) is not: it may
-  /// have another shape by the time of `rehook`.
+  /// Returns whether a table is to be copied in this shape. A table whose capture is stopped (`unhook`) is not.
   private func isDue(_ layout: Layout) throws -> Bool {
     try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
   }
@@ -366,8 +354,7 @@ final class LookWriter {
     progress.update { $0.changes += count }
   }
 
-  /// Processes a journal row of a captured table. Returns false if the row marks a schema change instead, which may
-  /// change the recorded shapes of tables.
+  /// Processes a journal row of a captured table. Returns false if the row marks a schema change instead.
   private func take(_ statement: Statement, seq: Int64, code: Int64, _ known: Layout?) throws -> Bool {
     guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
       throw CairnError(
@@ -398,7 +385,7 @@ final class LookWriter {
   }
 
   /// Begins the transaction and the statements that start at journal row `seq`. Returns false if a VACUUM may have
-  /// renumbered rows between earlier journal rows.
+  /// renumbered rows before.
   private func begin(_ feed: StatementFeed, at seq: Int64) throws -> Bool {
     if let end = feed.end?.1, end.first == seq {
       guard try endTransaction(through: seq - 1) else { return false }
@@ -411,8 +398,7 @@ final class LookWriter {
     return true
   }
 
-  /// Ends the open transaction of the trail. Returns false if a VACUUM may have renumbered rows between its journal
-  /// rows.
+  /// Ends the open transaction of the trail. Returns false if a VACUUM may have renumbered rows in it.
   private func endTransaction(through seq: Int64) throws -> Bool {
     reader.endTransaction()
     noteDoubt(reader.doubtful)
@@ -424,8 +410,8 @@ final class LookWriter {
     return true
   }
 
-  /// Processes an applied note in the journal, and ends the transaction before it. Returns false if a VACUUM may have
-  /// renumbered rows between the journal rows of that transaction.
+  /// Ends the transaction before an applied note, then processes the note. Returns false if a VACUUM may have
+  /// renumbered rows in that transaction.
   private func take(note statement: Statement, seq: Int64) throws -> Bool {
     guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)
@@ -455,7 +441,7 @@ final class LookWriter {
 
   // MARK: Schema changes
 
-  /// Writes to the trail the schema changes that a journal row of kind `marker` marks.
+  /// Writes the schema changes of journal row `marker` to the trail.
   private func announce(marker: Int64) throws {
     // If an apply made the schema change, the marker row has the name of its trail.
     let applier =

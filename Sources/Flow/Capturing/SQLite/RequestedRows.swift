@@ -2,21 +2,16 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The requests for rows that one reading of the journal has found.
-///
-/// The requested rows are read in the snapshot of the reading, which shows all changes of the reading. So the rows
-/// follow these changes in the trail. The start record is written earlier, at the place of the request, because later
-/// changes may concern rows that a target lacks.
+/// The requests for rows that one reading of the journal has found. The rows are read in the snapshot of the reading,
+/// so they follow its changes in the trail.
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?
-  /// The ids of layouts (recorded table shapes) for which the trail has the start of a copy of requested rows.
   private var begun: Set<Int64> = []
 
-  /// Whether there are requests that have not been answered yet.
   var isPending: Bool { places != nil }
 
-  /// Adds the request in journal row `seq`; writes the start of the table's copy of requested rows to the trail.
+  /// Adds the request in journal row `seq`, and writes the start record of the table's requested rows.
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
@@ -25,8 +20,8 @@ struct RequestedRows {
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 1)), trail)
   }
 
-  /// Appends the requested rows, and the end of each table's copy of requested rows. Requests that no longer fit a
-  /// captured table are reported and dropped.
+  /// Appends the requested rows and the end records. Requests that no longer fit a captured table are reported and
+  /// dropped.
   func append(_ layouts: [Int64: Layout], from source: Database, to trail: TrailWriter, tell: (String) -> Void) throws {
     guard let places else { return }
     for asked in counts.keys.sorted() {
@@ -54,7 +49,6 @@ struct RequestedRows {
     }
   }
 
-  /// Returns the present layout (recorded shape) of the table that had an earlier layout; nil if there is none.
   static func successor(of layout: Layout, _ layouts: [Int64: Layout]) -> Layout? {
     var current = layout
     while current.ended != nil {

@@ -7,15 +7,15 @@
 struct RowBytes {
   private var average: Int64 = 0
   private var look: (rows: Int64, bytes: Int64) = (0, 0)
-  /// The estimate that is stored in the source, in bytes; 0 if there is none.
   var noted: Int64 = 0 {
     didSet { average = max(average, noted) }
   }
 
   mutating func add(rows: Int64, bytes: Int64) { look = (look.rows + rows, look.bytes + bytes) }
 
-  /// Updates the estimate at the end of one reading of the journal. `sent`: the number of rows that a copy sent, and
-  /// their bytes.
+  /// Updates the estimate at the end of one reading of the journal.
+  ///
+  /// - Parameter sent: The number of rows that a copy sent, and their bytes.
   mutating func endLook(_ sent: (rows: Int64, bytes: Int64) = (0, 0)) {
     add(rows: sent.rows, bytes: sent.bytes)
     defer { look = (0, 0) }
@@ -24,7 +24,7 @@ struct RowBytes {
     average = now > average ? now : average - (average - now) / 16
   }
 
-  /// Returns the estimate in bytes, if it differs from the stored one by more than a tenth; nil otherwise.
+  /// Returns the estimate in bytes if it differs from the stored one by more than a tenth, else nil.
   mutating func news() -> Int64? {
     guard average > 0, abs(average - noted) > noted / 10 else { return nil }
     noted = average

@@ -3,33 +3,28 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Captures one SQLite file into a trail: by triggers, journal and refresh (`docs/explanation/sqlite-capture.md`).
-///
-/// The capture is one blocking worker on one thread. ``CaptureLoop`` runs it, and ``TriggerSource`` finds the changes.
+/// Captures one SQLite file into a trail by triggers and a journal (`docs/explanation/sqlite-capture.md`). A capture
+/// blocks one thread.
 package final class SQLiteCapture {
   package struct Options: Sendable {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows
     package var journalCapBytes = Journal.capBytes
-    /// The folder of the trail, which is stored in the source. If another capture wants the same source, the error of
-    /// that capture names this folder.
+    /// The folder of the trail, which the source stores and the error of another capture of that source names.
     package var place = ""
-    /// Whether rows from before capture began are copied. If not, the targets must get these rows in another way.
+    /// Whether to copy the rows that exist when capture begins.
     package var copiesRows = true
     /// Whether rows that an apply writes to the file also go into the trail.
     package var relays = false
-    /// The largest allowed lead of another node's clock, µs. A clock in the journal that leads by more is reduced to
-    /// this limit, so that the trail's clock does not follow it.
+    /// The largest allowed lead of another node's clock, µs. A larger lead in the journal is reduced to this value.
     package var skewMicrosecondsMax: Int64 = 60_000_000
-    /// Whether it is an error if the source has no tables.
+    /// Whether a source without tables is an error.
     package var needsTables = true
     /// Whether statements that applications report go into the trail.
     package var statements = true
-    /// Whether only the net changes of each reading of the journal go into the trail, as one transaction without
-    /// statements.
+    /// Whether to write only the net changes of each reading of the journal, as one transaction without statements.
     package var folds = false
-    /// The lock that keeps every two-way apply from writing while capture reads rows for a copy; nil if there is no
-    /// such apply.
+    /// The lock that keeps two-way applies from writing while capture reads table rows; nil without two-way apply.
     package var turns: AlternatingLock?
     package init() {}
   }
@@ -39,7 +34,7 @@ package final class SQLiteCapture {
   /// Opens the source, adds missing triggers and tables, and checks that the source still has everything that the trail
   /// has.
   ///
-  /// Errors: the errors of ``SQLiteError``; `source-captured`, `source-went-back`, `table-refused`.
+  /// - Throws: ``SQLiteError``; `source-captured`, `source-went-back`, `table-refused`.
   package init(
     path: String, trail: TrailWriter, options: Options, clock: Clock = .system, progress: CaptureProgress = .init()
   ) throws {
@@ -47,13 +42,14 @@ package final class SQLiteCapture {
     loop = CaptureLoop(path: path, source: source, trail: trail, progress: progress)
   }
 
-  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, the run ends once the trail has
-  /// every commit from before the call and a copy of every table.
+  /// Captures the commits of the source until `stop` is set.
+  ///
+  /// - Parameter untilCaughtUp: Whether to end when the trail has all earlier commits and a copy of every table.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     try loop.run(stop: stop, untilCaughtUp: untilCaughtUp)
   }
 
-  /// The message for a source whose journal belongs to an earlier trail that was kept in the same folder.
+  /// The message for a source whose journal belongs to an earlier trail of the same folder.
   package static let otherState =
     "its journal belongs to another trail that was kept in the same place, so this state folder is not the one that was used last"
 

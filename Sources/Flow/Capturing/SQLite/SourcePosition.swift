@@ -1,52 +1,39 @@
 import Changes
 
-/// The place in an SQLite source up to which a trail has the changes. The record that ends each transaction of the
-/// trail stores it.
-///
-/// The source stores a **mark** (`cairn_control`): the last journal row recorded as captured, and a random number. Rows
-/// are captured more often than the mark is updated. So the position also has the mark that the source had then, and a
-/// checksum of the journal rows after it. With both, a restart recognizes a source that was restored from a backup and
-/// then wrote other rows under the same sequence numbers.
+/// The place in an SQLite source up to which a trail has the changes, stored at the end of each transaction of the
+/// trail. The place also shows whether the source was restored from a backup.
 struct SourcePosition: Equatable {
   struct Mark: Equatable {
     var taken: Int64
     var nonce: Int64
   }
-  /// A copy of a table that is in progress or has just ended.
   struct RefreshState: Equatable {
     var layout: Int64
     var rows: UInt64
-    /// The key values of the last row sent (for method *whole*: its rowid); nil if no row has been sent.
+    /// The key of the last row sent, or its rowid for method *whole*; nil if no row was sent.
     var cursor: [Value]?
     var isDone: Bool
-    /// Whether the copy sends only some rows of the table (``Layout/isPartial``).
     var isPartial = false
   }
-  /// The last journal row in the trail, with the random number that the source will store for it.
+  /// The last journal row in the trail, with a random number that the source will store for it.
   var mark: Mark
-  /// The mark that was stored in the source when this position was written: the last journal row recorded as captured,
-  /// and a random number.
+  /// The last journal row that the source had recorded as captured when this position was written.
   var previous: Mark
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
-  /// A reading of the source that is not finished: its rows are in several transactions of the trail, and more follow.
-  /// It has the journal row after which the reading began, and the last journal row that the reading saw.
+  /// An unfinished reading of the source, of which further transactions of the trail follow.
   struct Look: Equatable {
     var from: Int64
     var through: Int64
   }
-  /// The transactions of other trails that had been applied to the file, according to the applied notes in the journal.
+  /// The transactions of other trails that were applied to the file, from the applied notes in the journal.
   var knowledge = Knowledge()
-  /// The unfinished reading of the source, which the next transaction continues; nil if there is none.
   var look: Look?
 
-  /// The sequence numbers that journal rows may have: so small that sums of them cannot overflow. Another number, which
-  /// an application wrote, is an error.
+  /// The valid sequence numbers of journal rows, of which sums cannot overflow.
   static let places: Range<Int64> = 0..<1 << 61
 
-  /// The version of the encoding. 2 added `knowledge`; 3 added the ids of trails to it. In version 1, `knowledge` is
-  /// read as empty.
   static let version: UInt8 = 3
 
   var encoded: [UInt8] {

@@ -4,20 +4,20 @@ import Trails
 
 /// The result of comparing an SQLite file with the end of its trail.
 enum SourceStanding {
-  /// The source has recorded the last journal row of the trail as captured (its mark).
+  /// The source has recorded the last journal row of the trail as captured.
   case atMark
-  /// The source has recorded only an earlier journal row as captured: the row in `SourcePosition.previous`. The
-  /// source's journal still has the later rows of the trail. The value is the CRC-32C of these rows.
+  /// The source has recorded an earlier journal row as captured, but its journal has the later rows of the trail. The
+  /// value is the CRC-32C of these rows.
   case behind(UInt32)
-  /// The journal has dropped rows at its size limit, so it cannot be proved that the file has everything that the trail
-  /// has.
+  /// The journal dropped rows at its size limit, so nothing can be proved.
   case lostRows
-  /// The file is another database, or was restored from a backup. The text says how the file differs.
+  /// The file is another database, or was restored from a backup. The text says how it differs.
   case other(String)
 
   /// Compares a file with the end of its trail.
+  ///
   /// - Parameters:
-  ///   - marked: The mark that is stored in the file: the last journal row recorded as captured, and a random number.
+  ///   - marked: The last journal row that the file has recorded as captured, with a random number.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {
@@ -53,8 +53,8 @@ enum SourceStanding {
 }
 
 extension SourcePosition.Mark {
-  /// Reads the mark (the last journal row recorded as captured, and a random number) from the table `cairn_control`.
-  /// Nil if Cairn did not write it.
+  /// Reads the last journal row that the source has recorded as captured, with its random number; nil if Cairn did not
+  /// write it.
   init?(of source: Database) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],
@@ -65,10 +65,9 @@ extension SourcePosition.Mark {
 }
 
 extension SQLiteCapture {
-  /// Returns the reason why capture of a file cannot continue the trail in `folder`; nil if it can. No capture may be
-  /// running.
+  /// Returns why capture of a file cannot continue the trail in `folder`; nil if it can. No capture may be running.
   ///
-  /// The call reads the last segment of the trail. Errors: those of ``SQLiteError`` and of a damaged trail.
+  /// - Throws: ``SQLiteError``, or an error of a damaged trail.
   package static func fault(of source: Database, folder: String) throws -> String? {
     let before = try SourcePosition.Mark(of: source)
     let reader = try TrailReader.open(

@@ -2,17 +2,15 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Makes the readable content of an SQLite file durable, before any of it goes into the trail.
-///
-/// An application with `synchronous=NORMAL` commits without a sync. A power cut loses its last commits, and their
-/// sequence numbers are used again. So Cairn syncs the file before it takes changes.
+/// Syncs an SQLite file before its changes go into the trail. With `synchronous=NORMAL`, a power cut loses the last
+/// commits, whose sequence numbers are then used again.
 package final class SourceSync {
   private let path: String
-  /// The descriptor of the database file, open as long as the process lives. Closing it would drop the POSIX locks that
-  /// SQLite holds on the file in this process (https://sqlite.org/howtocorrupt.html, section 2.2).
+  /// The descriptor of the database file, never closed: closing it would drop SQLite's POSIX locks
+  /// (https://sqlite.org/howtocorrupt.html, section 2.2).
   private var databaseDescriptor: Int32 = -1
 
-  /// The flags to open files with: a pipe in the file's place does not block this thread, and a link is not followed.
+  /// The flags for opening a file: a pipe in its place does not block, and a link is not followed.
   private static let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
   package init(path: String) { self.path = path }
@@ -22,11 +20,8 @@ package final class SourceSync {
     return fstat(descriptor, &info) == 0 && info.st_mode & S_IFMT == S_IFREG && info.st_nlink <= 1
   }
 
-  /// Syncs the commits. In WAL mode: `fdatasync` of the -wal file. Otherwise `fdatasync` of the database file, and
-  /// `fsync` of its folder, because the removal of the -journal file is the commit.
+  /// Syncs the commits: the -wal file, and without WAL also the database file and its folder.
   ///
-  /// An existing -wal file is always synced, because an application may have switched the file to WAL since the mode
-  /// was read.
   /// - Returns: The suffixes of the files that were synced.
   @discardableResult
   package func sync(isWAL: Bool) throws -> [String] {
@@ -38,7 +33,7 @@ package final class SourceSync {
     return log + [""]
   }
 
-  /// Syncs the -wal file. Returns false if there is no such file: then everything has been checkpointed and synced.
+  /// Syncs the -wal file. Returns false if there is none, so that everything is checkpointed and synced.
   private func syncLog() throws -> Bool {
     let descriptor = open(path + "-wal", Self.flags)
     guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }

@@ -2,11 +2,8 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Waits until an SQLite file may have new changes.
-///
-/// The event of a write to `-wal` comes before the commit is readable: SQLite updates the wal-index later, perhaps
-/// after a sync. So after an event the file is checked several times, with growing pauses (the ladder). A write through
-/// mmap makes no event, so the file is also checked every second.
+/// Waits until an SQLite file may have new changes. A write event comes before the commit is readable, so the file is
+/// then checked several times. Without an event, the file is checked every second.
 struct SourceWatch {
   private static let ladderMicroseconds = [0, 100, 150, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000]
   private static let slowMilliseconds: Int32 = 1000
@@ -21,12 +18,11 @@ struct SourceWatch {
     names = [name, name + "-wal", name + "-journal"]
   }
 
-  /// Whether the series of checks after an event, with growing pauses, is still going on.
   var isClimbing: Bool { rung != nil }
 
   /// Blocks until it is time to check the file, `stop` is set, or `milliseconds` have passed.
   ///
-  /// - Parameter found: Whether the last check found changes, which ends the series of checks after an event.
+  /// - Parameter found: Whether the last check found changes.
   mutating func wait(found: Bool, atMost milliseconds: Int32, stop: StopSignal) {
     Pulse.beat()
     if found { rung = nil }

@@ -2,23 +2,20 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Reads ahead in the journal for the rows that applications write after their changes: the statements that made the
-/// changes, and the ends of transactions. In the trail, a statement comes before its changes.
-///
-/// A feed reads these rows by SQL statements of its own. It belongs to one snapshot of the journal.
+/// Reads ahead in the journal for the rows that applications write after their changes: statements, and ends of
+/// transactions. In the trail, a statement comes before its changes.
 final class StatementFeed {
   private let ends: Statement
   private let packs: Statement?
   private let path: String
-  /// The next end of a transaction in the journal: the number of its row, and the content; nil if there is none.
+  /// The next end of a transaction: its journal row number, and its content; nil if there is none.
   private(set) var end: (seq: Int64, JournalStatementRow.End)?
   private var pack: (seq: Int64, row: JournalStatementRow)?
   private var next = 0
-  /// The last journal row of the statement whose changes are being read; nil if no statement is open.
+  /// The last journal row of the open statement; nil if no statement is open.
   private(set) var openThrough: Int64?
   private var record = ByteWriter()
 
-  /// Creates a feed that begins with the journal row after `from`, and reads through row `through`.
   init(_ source: Database, from: Int64, through: Int64, withStatements: Bool) throws {
     path = source.path
     func cursor(_ codes: String) throws -> Statement {
@@ -64,7 +61,6 @@ final class StatementFeed {
       hint: "run 'cairn detach' on the source and replicate again")
   }
 
-  /// Returns whether an application's statement begins before journal row `seq`, which the caller reads next.
   func hasStatement(at seq: Int64) throws -> Bool {
     while openThrough == nil, let (packSeq, row) = pack {
       // After the journal row that lists a statement, no change belongs to the statement any more.
@@ -74,7 +70,6 @@ final class StatementFeed {
     return false
   }
 
-  /// Appends to the trail the statements that begin before journal row `seq`; the last of them may end later.
   func beginStatements(
     at seq: Int64, _ layouts: [Int64: Layout], _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
@@ -101,7 +96,6 @@ final class StatementFeed {
     }
   }
 
-  /// Ends the open statement after journal row `seq`, if that was its last row.
   func endStatement(
     behind seq: Int64, _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
@@ -112,7 +106,7 @@ final class StatementFeed {
     try trail.append(kind: RecordKind.statementEnd, record.bytes)
   }
 
-  /// Returns whether the statement wrote to a table that was not captured at that time.
+  /// Returns whether the statement wrote to a table that was not captured then.
   private func isPartial(
     _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: Layout]
   ) -> Bool {

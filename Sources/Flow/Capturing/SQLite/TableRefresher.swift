@@ -3,21 +3,16 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Copies a table into the trail in key order, a chunk at a time.
-///
-/// A chunk is read in the same snapshot as the journal rows before it, so it is exact at its place in the trail. The
-/// size of chunks is adjusted so that a snapshot is held for some 50 ms.
+/// Copies a table into the trail in key order, a chunk at a time. A chunk holds its snapshot for some 50 ms.
 struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
   private static let sortedRowsMin = 100_000
   private var chunkRows = 1000
-  /// The rows sent since the last call of ``takeSent()``: their number, and their bytes.
   private var sent: (rows: Int64, bytes: Int64) = (0, 0)
-  /// The function that is called with each column whose text cannot be sent unchanged. See ``Database/watchText()``.
+  /// Is called with each column whose text cannot be sent unchanged; see ``Database/watchText()``.
   var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }
 
-  /// Appends one chunk of a table's copy. Also appends the start record before the first chunk, and the end record
-  /// after the last.
+  /// Appends one chunk of a table's copy, with the start record before the first and the end record after the last.
   mutating func appendChunk(
     of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
     to trail: TrailWriter
@@ -43,7 +38,7 @@ struct TableRefresher {
     return state
   }
 
-  /// Returns the number of rows in a chunk. It is larger if no index sorts the key in the needed order: then each chunk
+  /// Returns the number of rows in a chunk. Without a suitable index the number is larger, because each chunk then
   /// sorts the whole table.
   private func rows(of schema: TableSchema, _ source: Database) -> Int {
     let isSorted = schema.key.contains { schema.columns[$0].affinity != "INTEGER" }
@@ -55,23 +50,21 @@ struct TableRefresher {
     return sent
   }
 
-  /// Returns the number of rows of a table, for display only; 0 if SQLite would use an index whose collation is
-  /// missing.
   private static func count(_ table: String, _ source: Database) throws -> Int64 {
     do { return try source.integer("SELECT count(*) FROM \(table.quotedName)") ?? 0 } catch let error as SQLiteError
       where error.primary == 1
     { return 0 }
   }
 
-  /// Appends the start record of a copy that sends only some rows. The record must come before later changes, which may
-  /// depend on values of those rows.
+  /// Appends the start record of a copy of only some rows. The record must come before later changes, which may depend
+  /// on these rows.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
-  /// Appends the start record for a requested copy of a table; the first chunk of the copy follows later in the trail.
+  /// Appends the start record of a requested copy, whose first chunk follows later.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
@@ -144,7 +137,6 @@ struct TableRefresher {
     state.isDone = through == nil
   }
 
-  /// Returns a function that makes the values of a whole row from key values; all other columns are nil.
   private func spread(_ schema: TableSchema) -> ([Value]) -> [Value?] {
     { key in
       var image: [Value?] = schema.columns.map { _ in nil }
@@ -197,18 +189,18 @@ struct TableRefresher {
   }
 }
 
-/// The rows of a table after a certain key, in key order, without rows that have NULL in the key.
+/// The rows of a table after a key, in key order, without NULL in the key.
 private struct KeyRange {
   let names: String
   let order: String
-  /// The key of the last row that was sent; nil if no row was sent.
   let after: [Value]?
   private let isNullable: Bool
   private let key: [String]
   private let sorted: [String]
 
-  /// Creates the range of rows after the key `cursor`. `collation` is used in comparisons instead of the collation
-  /// BINARY.
+  /// Creates the range of rows after the key `cursor`.
+  ///
+  /// - Parameter collation: The collation for comparisons in place of BINARY.
   init(_ schema: TableSchema, after cursor: [Value]?, binary collation: String) {
     key = schema.key.map { schema.columns[$0].name.quotedName }
     sorted = schema.key.map { index in

@@ -4,28 +4,24 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Finds the changes of an SQLite file by triggers, which write them into a journal.
-///
-/// The class adapts the triggers to the schema, stores in the source how far the trail has come (the mark), and keeps
-/// the journal short. ``LookWriter`` writes the changes to the trail. See `docs/explanation/sqlite-capture.md`.
+/// Finds the changes of an SQLite file by triggers, which write them into a journal
+/// (`docs/explanation/sqlite-capture.md`). ``LookWriter`` writes them to the trail.
 final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
     let begun: Int64
-    /// The journal row after which this reading begins to write to the trail; it writes through row `through`.
     fileprivate let from: Int64
     fileprivate let through: Int64
-    /// The last journal row in the snapshot of this reading.
+    /// The last journal row in the snapshot.
     fileprivate let last: Int64
-    /// The journal row after which this reading began; before `from` if the trail already has a part of the reading.
+    /// The journal row after which this reading began; before `from` if the trail has a part of it.
     fileprivate let begin: Int64
   }
 
-  /// The least time between two transactions of the trail that contain only applied notes, ms.
+  /// The shortest time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The least time between two updates of the mark (the last captured row) while an application writes, ms.
+  /// The shortest time between two updates of the last captured row in the source, under load, ms.
   private static let markMilliseconds: Int64 = 5000
-  /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
 
   private let path: String
@@ -42,18 +38,17 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that capture has seen. The trail has all rows up to it, except perhaps applied notes.
+  /// The last journal row that capture has seen. The trail lacks at most applied notes before it.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
-  /// Whether the journal had dropped rows before they were in the trail; set at the start of the run.
   private var hasLostRows = false
   private var unseenWrites = UnseenWrites()
-  /// Whether capture holds the lock to read rows of tables, which keeps every two-way apply from writing meanwhile.
+  /// Whether capture holds the lock that keeps two-way applies from writing.
   private var hasTurn = false
-  /// Whether the next reading of the source needs rows of tables, for which capture must hold a lock.
+  /// Whether the next reading needs table rows, and so the lock that keeps two-way applies from writing.
   private var wantsTurn = false
-  /// The pause before capture tries again to take the lock that keeps a two-way apply from writing, ms.
+  /// The pause before another attempt to take the lock that keeps two-way applies from writing, ms.
   private static let turnMilliseconds = 2
 
   private struct Statements {
@@ -151,7 +146,7 @@ final class TriggerSource: ChangeSource {
   }
 
   /// Throws `source-captured` if the journal belongs to a trail in another folder. Removes the journal of an earlier
-  /// trail of this folder, or throws `source-went-back` if the present trail has begun.
+  /// trail of this folder, unless the present trail has begun.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty {
@@ -171,7 +166,7 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks that the journal rows after the last one that the source has recorded as captured are those of the trail.
+  /// Checks that the journal rows after the last one recorded as captured are those of the trail.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -188,8 +183,8 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Forgets the running copy of a table if it cannot continue after a restart. It cannot if a VACUUM may have
-  /// renumbered its rows, because the table has no key, or if the copy was requested and so begins again.
+  /// Drops the running copy of a table if it cannot continue after a restart: it was requested, or the table has no
+  /// key.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
     // A finished copy that is still wanted was requested again, or its end was not stored before a crash.
@@ -294,7 +289,8 @@ final class TriggerSource: ChangeSource {
 
   private var mayReadTables: Bool { hasTurn || options.turns == nil }
 
-  /// Tries to take the lock that keeps apply from writing. Returns false, after a pause, if an apply holds it.
+  /// Tries to take the lock that keeps two-way applies from writing. Returns false, after a pause, if an apply holds
+  /// it.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
     if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }
@@ -309,15 +305,14 @@ final class TriggerSource: ChangeSource {
 
   var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
 
-  /// The time until the journal's last rows go into the trail if they are only applied notes, ms.
+  /// The time until the last journal rows must go into the trail if they are only applied notes, ms.
   private var untilNotesAreTaken: Int32 {
     guard seenThrough > writer.position.mark.taken else { return .max }
     return takesNotesAtOnce
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// Stores in the source how far the trail has come, and purges the journal, while the application pauses. So an
-  /// application that writes without a pause never waits for a lock of Cairn; its own triggers purge the journal.
+  /// Records the last captured row in the source and purges the journal, while the application pauses.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
     try markSource(waitMilliseconds: 0)
@@ -328,7 +323,6 @@ final class TriggerSource: ChangeSource {
 
   func end() throws { try markSource(waitMilliseconds: 2000) }
 
-  /// Throws `source-went-back` if an application dropped Cairn's tables in the source.
   func checkParts() throws {
     if let error = try journal.orphanedTriggers() { throw error }
     guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }
@@ -346,7 +340,6 @@ final class TriggerSource: ChangeSource {
     return try statements.lastChange.step() ? statements.lastChange.integer(0) : from
   }
 
-  /// Returns the layouts (recorded shapes) of tables that an application wrote to without firing triggers.
   private func findUnseenWrites(last: Int64) throws -> [Layout] {
     // A table whose capture is stopped (`unhook`) is copied after `rehook`, and may have other columns until then.
     let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
@@ -370,8 +363,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source lacks the mark that capture stored last, or if its journal ends before the
-  /// trail's last row, as after a restore of an older file.
+  /// Throws `source-went-back` if the source lacks the captured row that capture recorded last, or if its journal ends
+  /// before the trail's last row.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
@@ -384,7 +377,6 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Schema, loss, mark
 
-  /// Adapts to a changed schema: writes new triggers and layouts (recorded table shapes).
   private func adoptSchema() throws {
     try source.checkOwnTables()
     try checkParts()
@@ -400,8 +392,7 @@ final class TriggerSource: ChangeSource {
     for sentence in try ignored.news(source) { progress.tell(sentence) }
   }
 
-  /// Continues after the journal reached its size limit and dropped rows that are not in the trail: copies all tables
-  /// again.
+  /// Copies all tables again, because the journal reached its size limit and dropped rows that the trail lacks.
   private func recoverFromLoss() throws {
     let from = writer.position.mark.taken
     progress.tell("the journal of \(path) is full (\(options.journalCapRows.counted("row"))): copying all tables again")
@@ -444,7 +435,6 @@ final class TriggerSource: ChangeSource {
     markedAt = Clock.monotonicMilliseconds
   }
 
-  /// Deletes at most 2,000 journal rows, which takes one or two ms; the rest follows at the next quiet moment.
   private func purgeSlice() throws {
     let first = try Self.scalar(statements.firstRow)
     guard first > 0, first < writer.marked.taken else { return }
@@ -454,7 +444,7 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Runs a short write transaction. If an application holds the file's lock, nothing is written.
+  /// Runs a short write transaction; writes nothing if an application holds the file's lock.
   private func writePatiently(_ waitMilliseconds: Int32, _ body: () throws -> Void) throws {
     source.setBusyTimeout(milliseconds: waitMilliseconds)
     defer { source.setBusyTimeout(milliseconds: 10_000) }
@@ -468,6 +458,6 @@ final class TriggerSource: ChangeSource {
 }
 
 extension SourcePosition.Mark {
-  /// Returns a random number that identifies one recording of the last captured journal row in the source (the mark).
+  /// Returns a random number, which the source stores with the last captured row.
   static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
 }

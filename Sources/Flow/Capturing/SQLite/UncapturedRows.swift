@@ -1,20 +1,17 @@
 import Changes
 import SQLiteKit
 
-/// The changes of applications to a captured SQLite file that are in its journal, but not in its trail yet.
-///
-/// An apply into the same file reads these changes inside its write transaction: no other connection can add to them
-/// before the commit.
+/// The changes of applications to a captured SQLite file that its trail lacks. An apply reads them in its write
+/// transaction, so no other connection adds to them.
 package enum UncapturedRows {
-  /// The most journal rows that are read. If there are more, apply waits until capture has written them to the trail.
+  /// The highest number of journal rows to read. Above it, apply waits for capture.
   static let rowsMax: Int64 = 10_000
 
-  /// Calls `body` with each old and new row of a change, in the shape that the table had at the change. If a REPLACE
-  /// may have deleted rows, `body` may get rows that did not change.
+  /// Calls `body` with each old and new row of a change, in the shape of the table at that time. If a REPLACE may have
+  /// deleted rows, `body` may get unchanged rows too.
   ///
   /// - Parameter position: The source position in the trail's last progress record; empty if there is none.
-  /// - Returns: True if `body` got all rows. False, perhaps after some calls, if there are too many journal rows, if
-  ///   some have been dropped, or if the file is not captured.
+  /// - Returns: False if there are too many journal rows, if some were dropped, or if the file is not captured.
   /// - Throws: ``DecodingError``, ``SQLiteError``, and the errors of `body`.
   package static func read(
     _ database: Database, behind position: [UInt8], _ body: (TableSchema, [Value]) throws -> Void
@@ -41,8 +38,7 @@ package enum UncapturedRows {
     return true
   }
 
-  /// Returns the number of journal rows after `position`, the position in the source up to which the trail has all
-  /// changes.
+  /// Returns the number of journal rows after a source position.
   package static func count(_ database: Database, behind position: [UInt8]) throws -> Int64 {
     guard try Journal(database).isInstalled() else { return 0 }
     let taken = try position.isEmpty ? 0 : SourcePosition(decoding: position).mark.taken

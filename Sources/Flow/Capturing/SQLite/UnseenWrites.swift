@@ -2,17 +2,13 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Finds writes to captured tables that left no row in the journal. Such a write comes from an application that
-/// switches triggers off (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or from incremental blob I/O, which fires no triggers.
-///
-/// When capture is idle, it computes a digest of each table. If another connection then changes the file without a
-/// change to journal or schema, the digests are computed again. If the digest of a table differs, the table had an
-/// unseen write. All digests are equal after a checkpoint, or after a write to tables that are not captured.
+/// Finds writes to captured tables that left no journal row, such as incremental blob I/O or writes with triggers
+/// switched off. While capture is idle, digests of the tables are compared.
 struct UnseenWrites {
-  /// The largest file, in bytes, for which digests are computed. The limit is smaller for a file with a rollback
-  /// journal, because readers of such a file block commits.
+  /// The largest file for which digests are computed, in bytes. With a rollback journal, readers block commits, so the
+  /// limit is smaller.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
-  /// The least pause after digests were computed, as a multiple of the time that the computing took.
+  /// The shortest pause after computing digests, as a multiple of the time for them.
   private static let share: Int64 = 200
   /// The time without captured changes after which capture counts as idle, ms.
   private static let idleMilliseconds: Int64 = 500
@@ -23,20 +19,18 @@ struct UnseenWrites {
     var schema: Int64
   }
 
-  /// The state of the file when its digests were computed last; nil if they are not known.
   private var known: Look?
   private var digests: [Int64: UInt64] = [:]
   private var isNextAt: Int64 = 0
 
-  /// Forgets the digests, because tables are being copied or the schema changes.
   mutating func forget() { known = nil }
 
-  /// Computes the digests of the tables, and compares them with the last ones. Call it in a read transaction that has
-  /// seen no new journal rows.
+  /// Computes the digests of the tables, and compares them with the last ones. Requires a read transaction without new
+  /// journal rows.
   ///
   /// - Parameter last: The last journal row.
   /// - Parameter idle: The milliseconds for which nothing was captured.
-  /// - Returns: The layouts (recorded shapes) of the tables with unseen writes.
+  /// - Returns: The layouts of the tables with unseen writes.
   mutating func find(
     _ source: Database, _ layouts: [Layout], last: Int64, schema: Int64, idle: Int64, isWAL: Bool
   ) throws -> [Layout] {
@@ -55,7 +49,7 @@ struct UnseenWrites {
     return layouts.filter { layout in before[layout.id].map { $0 != digests[layout.id] } ?? false }
   }
 
-  /// Returns a digest of a table: a sum over all rows, in any order.
+  /// Returns a sum over all rows of a table, in any order.
   private static func digest(_ schema: TableSchema, _ source: Database) throws -> UInt64 {
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let statement = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) NOT INDEXED")

@@ -14,8 +14,7 @@ final class OpenSource {
 
   /// Opens the database.
   ///
-  /// - Parameter statementMilliseconds: The longest time, in milliseconds, that PostgreSQL may take for one
-  ///   statement.
+  /// - Parameter statementMilliseconds: The time limit of one statement in PostgreSQL, ms.
   init(_ place: CompareEnds.Place, statementMilliseconds: Int64) throws {
     (self.place, self.statementMilliseconds) = (place, statementMilliseconds)
     switch place {
@@ -43,14 +42,12 @@ final class OpenSource {
     }
   }
 
-  /// Calls `body`. SQLite interrupts the statement of `body` after `milliseconds`. PostgreSQL has a limit of its own,
-  /// which was set when the database was opened.
+  /// Calls `body`, and interrupts its SQLite statement after `milliseconds`. PostgreSQL has its own limit.
   func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
     guard case .sqlite(let file) = database.handle else { return try body() }
     return try file.within(milliseconds: milliseconds, body)
   }
 
-  /// Returns whether an error says that a statement was ended because it took too long.
   static func isTimeout(_ error: any Error) -> Bool {
     (error as? SQLiteError)?.isInterrupted == true || (error as? PostgresError)?.isCancelled == true
   }
@@ -60,7 +57,9 @@ final class OpenSource {
     return FlightEnds(source: reader, target: reader, trail: trail)
   }
 
-  /// Returns the captured tables. They are read again if `isFresh` is true, otherwise taken from the last read.
+  /// Returns the captured tables.
+  ///
+  /// - Parameter isFresh: Whether to read them again from the database.
   func tables(_ patterns: TablePatterns, isFresh: Bool) throws -> [OriginTable] {
     if isFresh || known.isEmpty { known = try database.tables(patterns) }
     return known.map { table in
@@ -71,8 +70,7 @@ final class OpenSource {
     }
   }
 
-  /// Returns the table that a question of another node names, with the columns of the question, and a reader of its
-  /// rows.
+  /// Returns the table that a question names, with the columns of the question, and a reader of its rows.
   func table(_ asked: QuestionedTable, _ patterns: TablePatterns) throws -> (ComparedTable, any RowReader) {
     func find() -> CompareDatabase.Table? {
       known.first {
@@ -102,7 +100,7 @@ final class OpenSource {
     )
   }
 
-  /// Makes the source send the requested rows again through the trail. Opens its own connections, which may write.
+  /// Requests the rows from the capture of the source, over new connections that may write.
   func ask(_ request: RowRequest, for trail: TrailPlace) throws {
     switch place {
     case .sqlite(let path): try Journal(Database(path: path)).ask(request)

@@ -1,10 +1,11 @@
 import Changes
 import Mapping
 
-/// The checks of the slices and keys in a question from another node.
 extension OriginAnswers {
-  /// Returns a slice of a question, with its limit reduced to ``rowsMax``. The question gives a partition by its
-  /// number; the result has the name of its PostgreSQL table. Throws `usage` if the slice does not fit the table.
+  /// Returns the slice of a question, with at most ``rowsMax`` rows. A partition's number becomes the name of its
+  /// table.
+  ///
+  /// - Throws: `usage` if the slice does not fit the table.
   static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
     switch slice {
     case .range(let after, let through, let limit):
@@ -36,8 +37,7 @@ extension OriginAnswers {
     }
   }
 
-  /// Throws `usage` unless each key has one value for each key column of the table. Values must have types of the
-  /// source's engine.
+  /// Throws `usage` unless each key has a value of the source's engine for each key column.
   static func check(_ keys: [[Value]], _ table: ComparedTable) throws {
     let isPostgres = table.source.engine == .postgres
     for key in keys {

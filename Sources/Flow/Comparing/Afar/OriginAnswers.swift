@@ -7,40 +7,36 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Answers questions of other nodes about the rows of one source of this node.
-///
-/// It answers one question at a time. After each answer, the source rests for as long as the answer took. Only captured
-/// tables can be asked for. A question names tables and gives values, and nothing in it becomes SQL.
+/// Answers questions of other nodes about the rows of one source, one question at a time. After each answer, the source
+/// rests for as long as the answer took. Nothing in a question becomes SQL.
 package final class OriginAnswers: Sendable {
-  /// The largest number of running or waiting questions of one node.
+  /// The highest number of running or waiting questions of one node.
   static let askersMax = 2
-  /// The longest time for one answer, in milliseconds. If an answer takes longer, the asking node gets the error that
-  /// it is too large, and requests fewer rows.
+  /// The longest time for one answer, in milliseconds. After it, the asking node gets an error and requests fewer rows.
   static let millisecondsMax: Int64 = 15_000
-  /// The longest time, in milliseconds, that a question waits while the source answers others or rests.
+  /// The longest time that a question waits for its turn, in milliseconds.
   private static let patienceMilliseconds: Int64 = 20_000
   private static let pauseMicroseconds: UInt32 = 5_000
-  /// The time, in milliseconds, after which the source is closed if no question uses it.
+  /// The time after which an unused source is closed, in milliseconds.
   private static let idleMilliseconds: Int64 = 30_000
   /// The maximum number of rows of a slice that one answer covers.
   static let rowsMax = 50_000
-  /// The shortest time, in milliseconds, between two requests that a PostgreSQL source write its progress into the
-  /// trail. It is limited because each request runs a transaction at the source.
+  /// The shortest time between two requests to capture to write its progress, in milliseconds. Each one runs a
+  /// transaction at the source.
   private static let progressMilliseconds: Int64 = 1_000
   private static let tableBytesMax = 1 << 20
 
   private struct Turn {
     var isTaken = false
     var askers: [NameKey: Int] = [:]
-    /// The time until which the source rests after an answer, in milliseconds of the monotonic clock.
+    /// The time until which the source rests, in monotonic milliseconds.
     var restsUntil: Int64 = 0
-    /// The time of the last attempt to make capture write its progress into the trail, in milliseconds of the
-    /// monotonic clock.
+    /// The time of the last attempt to make capture write its progress, in monotonic milliseconds.
     var progressTriedAt: Int64?
     var progressAt: Int64?
   }
 
-  /// The open database of the source. Only the thread that answers the current question uses it.
+  /// The open source. Only the thread that answers the current question uses it.
   private final class Open: @unchecked Sendable {
     var source: OpenSource?
     var usedAt: Int64 = 0
@@ -62,9 +58,6 @@ package final class OriginAnswers: Sendable {
     self.init(place, patterns: patterns, trail: trail, millisecondsMax: Self.millisecondsMax)
   }
 
-  /// Creates an object that answers questions about one source.
-  ///
-  /// - Parameter millisecondsMax: The longest time for one answer, in milliseconds.
   init(_ place: CompareEnds.Place, patterns: TablePatterns, trail: TrailPlace, millisecondsMax: Int64) {
     (self.place, self.patterns, self.trail) = (place, patterns, trail)
     self.millisecondsMax = millisecondsMax
@@ -120,8 +113,8 @@ package final class OriginAnswers: Sendable {
 
   // MARK: Turns
 
-  /// Makes a PostgreSQL source write its progress into the trail. Questions of several nodes within a second share one
-  /// such request.
+  /// Makes capture of a PostgreSQL source write its progress into the trail. Questions within a second share one
+  /// request.
   private func progress(_ asker: String, _ isOver: () -> Bool) throws -> [UInt8] {
     // The journal of an SQLite source shows the progress without a request.
     guard case .postgres = place else { return [OriginAnswer.whole] }
@@ -211,8 +204,9 @@ package final class OriginAnswers: Sendable {
     var out = ByteWriter(capacity: 4096)
     out.append(OriginAnswer.whole)
     let limit = Clock.monotonicMilliseconds + millisecondsMax
-    /// Throws if the answer, of `bytes` so far, is too large or takes too long, or if the asker has stopped waiting.
-    /// Called for each row and between two statements.
+    /// Throws if the answer is too large or takes too long, or if the asker has closed the connection.
+    ///
+    /// - Parameter bytes: The size of the answer so far.
     func check(_ bytes: Int) throws {
       if bytes > OriginQuestion.answerBytesMax { throw Overflow() }
       if isOver() {
@@ -360,7 +354,7 @@ package final class OriginAnswers: Sendable {
 }
 
 extension Slice {
-  /// Returns a slice with the same start and fewer rows; nil if the slice has no limit, or a limit of one row.
+  /// A slice with the same start and fewer rows; nil if that is not possible.
   fileprivate var shorter: Slice? {
     switch self {
     case .range(let after, let through, let limit?) where limit > 1:

@@ -3,32 +3,27 @@ import Mapping
 
 /// A question of a comparison about rows, sent to the node of the source (`docs/reference/protocol.md`, Questions about
 /// rows).
-///
-/// The questions contain no SQL: tables are named, and keys are values that the source's node binds to parameters.
 enum OriginQuestion {
-  /// The version of the encoding, which is the first byte of a question.
   static let version: UInt8 = 1
-  /// The maximum size of an encoded question, in bytes.
+  /// The largest size of an encoded question, in bytes.
   static let bytesMax = 1 << 20
-  /// The maximum size of an encoded answer, in bytes.
+  /// The largest size of an encoded answer, in bytes.
   static let answerBytesMax = 3 << 20
-  /// The maximum number of keys in one ``repair(_:)`` question.
+  /// The highest number of keys in one ``repair(_:)`` question.
   static let keysMax = 1000
 
-  /// Requests the captured tables, beginning at this index of the list of tables.
+  /// Requests the captured tables from this index of their list on.
   case tables(from: Int)
   /// Requests the current position of the source and of its trail.
   case standing
-  /// Makes a PostgreSQL source write its progress into the trail.
+  /// Makes capture of a PostgreSQL source write its progress into the trail.
   case progress
-  /// Requests the list of parts, such as partitions, in which a whole table can be read.
+  /// Requests the parts, such as partitions, in which a whole table can be read.
   case parts(QuestionedTable)
-  /// Requests the hashes of each row in a slice. If `naming` is false, only the number of rows and the sum of their
-  /// hashes are requested.
+  /// Requests the hash of each row in a slice; if `naming` is false, only their number and sum.
   case scan(QuestionedTable, Slice, naming: Bool)
-  /// Requests the rows with these keys.
   case rows(QuestionedTable, keys: [[Value]])
-  /// Requests the number of rows with each of these hashes, which are in ascending order.
+  /// Requests the number of rows with each of these hashes, in ascending order.
   case counts(QuestionedTable, hashes: [UInt64])
   /// Makes the source send the rows with these keys again through the trail.
   case repair(QuestionedTable, keys: [[Value]])
@@ -36,14 +31,13 @@ enum OriginQuestion {
   case copy(QuestionedTable)
 }
 
-/// A table in a question: a table of the source, with the columns and types of its counterpart at the target.
+/// A table of the source in a question, with the columns and types of its counterpart at the target.
 struct QuestionedTable {
   var namespace: String
   var name: String
-  /// A hash of the source table's definition as the asking node knows it. If the definition has changed since, the
-  /// answer is an error.
+  /// A hash of the source table's definition as the asking node knows it.
   var shape: UInt64
-  /// The compared columns of the source table, as indexes among all its columns.
+  /// The indexes of the compared columns of the source table.
   var columns: [Int]
   var target: TableSchema
   var targetColumns: [Int]
@@ -60,7 +54,7 @@ struct QuestionedTable {
 }
 
 extension TableSchema {
-  /// The part of a table's definition that matters when rows are compared: no statements, defaults or references.
+  /// The table's definition without parts that do not matter for a comparison, such as defaults and references.
   var compared: TableSchema {
     var schema = self
     (schema.epoch, schema.createText) = (0, "")

@@ -2,13 +2,10 @@ import Capturing
 import Changes
 import Mapping
 
-/// Reads rows of a source at another node by sending questions to that node. Each slice is one question, which that
-/// node answers from one short snapshot.
-///
-/// The other node may send any bytes, so each number and value is checked here. After that check, adding counts cannot
-/// overflow, and reserving memory for them is safe.
+/// Reads rows of a source at another node by questions to that node. Each slice is one question, answered from one
+/// snapshot. Each number and value in an answer is checked.
 final class OriginRowReader: RowReader {
-  /// The exclusive upper limit of the bytes of rows in an answer. No node can read more in the allowed time.
+  /// The exclusive upper limit of the bytes of rows in an answer.
   private static let bytesMax: UInt64 = 1 << 34
   /// The smallest size of a row in an answer, in bytes: two hashes, the size of the row, and its key.
   private static let markBytes = 18
@@ -16,20 +13,20 @@ final class OriginRowReader: RowReader {
   /// `pagesEnd` pages.
   private static let partsMax = 65_536
   private static let pagesEnd: UInt64 = 1 << 32 - 1
-  /// The exclusive upper limit of the number of equal rows in an answer. ``RowCounts`` can hold no more.
+  /// The exclusive upper limit of the number of equal rows in an answer.
   private static let countEnd: UInt64 = 1 << 31
 
   let origin: OriginSource
   let engine: Engine
   private let seed: UInt64
-  /// The source's position at each read since ``atOneMoment(_:)`` was called.
+  /// The source's positions at the reads since the call of ``atOneMoment(_:)``.
   private var moments: [SourceMoment] = []
 
   init(_ origin: OriginSource, _ engine: Engine, seed: UInt64) {
     (self.origin, self.engine, self.seed) = (origin, engine, seed)
   }
 
-  /// Runs `body`, which reads rows at most once. Returns its result with the source's position at that read.
+  /// Runs `body`, which reads rows at most once, and returns its result with the source's position at that read.
   func atOneMoment<T>(_ body: () throws -> T) throws -> (moment: SourceMoment, result: T) {
     moments = []
     let result = try body()
@@ -99,7 +96,6 @@ final class OriginRowReader: RowReader {
     try Self.check(count, table.key.count)
   }
 
-  /// Throws if the answer has values of PostgreSQL although the source is SQLite, or the reverse.
   private func check(isExact: Bool) throws {
     guard isExact == (engine == .postgres) else { throw Self.refusal("a value is of another engine") }
   }
@@ -108,8 +104,7 @@ final class OriginRowReader: RowReader {
     guard count == wanted else { throw refusal("there are \(count) values, not \(wanted)") }
   }
 
-  /// Throws unless the last key of a slice can start the next slice: it must fit the table, and differ from the key at
-  /// which this slice began.
+  /// Throws unless the last key of a slice can start the next slice.
   private func check(_ last: [Value], endOf slice: Slice, _ table: ComparedTable) throws {
     switch slice {
     case .range(let after, _, _):
@@ -159,8 +154,7 @@ final class OriginRowReader: RowReader {
 
   func currentRow(_ table: ComparedTable) -> [Value] { [] }
 
-  /// The maximum number of keys in one question. It is so large that one question has all keys, and all rows are read
-  /// in one snapshot.
+  /// The maximum number of keys in one question, large enough to read all rows in one snapshot.
   let keysAtOnce = 1_000_000
 
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {

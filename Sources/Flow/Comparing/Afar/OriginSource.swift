@@ -3,15 +3,14 @@ import Changes
 import PostgresKit
 import SystemKit
 
-/// A source whose database only its own node can reach. Questions about its rows are sent to that node.
+/// A source whose database only its own node can reach, by questions to that node.
 ///
 ///     let source = OriginSource { question in try link.question(trail, question) }
 package struct OriginSource: Sendable {
-  /// The longest time, in milliseconds, for which a question is repeated while the source's node answers other nodes.
+  /// The longest time for which a question is repeated while the source's node is busy, in milliseconds.
   private static let patienceMilliseconds: Int64 = 60_000
   private static let pauseMilliseconds: Int32 = 250
 
-  /// The maximum number of tables of a source. `tableBytesMax` limits the memory for their descriptions, in bytes.
   private static let tablesMax = 10_000
   private static let tableBytesMax = 64 << 20
 
@@ -25,10 +24,9 @@ package struct OriginSource: Sendable {
     (self.stop, self.send) = (stop, send)
   }
 
-  /// The error that a question or an answer is larger than allowed.
+  /// A question or an answer is larger than allowed.
   struct TooLarge: Error {}
 
-  /// Sends a question, and returns the result of `read`, which decodes the answer.
   func ask<T>(_ question: OriginQuestion, _ read: (inout ByteReader) throws -> T) throws -> T {
     var writer = ByteWriter(capacity: 1024)
     writer.append(question)
@@ -56,11 +54,10 @@ package struct OriginSource: Sendable {
     }
   }
 
-  /// The state of a source: its current position, its last captured journal row, and the last transaction of its trail.
-  /// The trail up to that transaction includes everything up to that journal row.
+  /// The current position of a source, its last captured journal row, and the last transaction of its trail.
   struct Standing {
     var moment: SourceMoment
-    /// SQLite: the last journal row that is durably in the trail. Nil for PostgreSQL.
+    /// The last journal row that is durable in the trail; nil for PostgreSQL.
     var taken: SourceReach?
     var transaction: UInt64
   }
@@ -73,7 +70,6 @@ package struct OriginSource: Sendable {
     }
   }
 
-  /// Returns the engine and the tables of the source, as its node describes them.
   func tables() throws -> (engine: Engine, sortsByBytes: Bool, tables: [OriginTable]) {
     var found: [OriginTable] = []
     var names: Set<[NameKey]> = []
@@ -109,7 +105,7 @@ package struct OriginSource: Sendable {
   }
 }
 
-/// The first byte of an encoded answer. 0: the whole result follows. 1: the result would be too large.
+/// The first byte of an answer. 0: the result follows. 1: the result would be too large.
 enum OriginAnswer {
   static let whole: UInt8 = 0
   static let tooLarge: UInt8 = 1
@@ -124,7 +120,6 @@ struct OriginTable {
   var isPartitioned = false
   var sortsBackwards = false
 
-  /// The approximate size of the description in memory, in bytes.
   fileprivate var bytesInMemory: Int { 512 + name.utf8.count + (refusal?.utf8.count ?? 0) + schema.bytesInMemory }
 }
 

@@ -13,12 +13,11 @@ struct FlightEnds {
   let target: any RowReader
   let trail: TrailName
 
-  /// Whether the source is at another node.
   var isAfar: Bool { source is OriginRowReader }
 
   // MARK: The source
 
-  /// Runs `body` in one snapshot of the source. Returns its result with the source's position in that snapshot.
+  /// Runs `body` in one snapshot of the source, and returns its result with the source's position.
   func atSource<T>(_ body: () throws -> T) throws -> (moment: SourceMoment, result: T) {
     if let reader = source as? OriginRowReader { return try reader.atOneMoment(body) }
     if let reader = source as? SQLiteRowReader {
@@ -35,7 +34,7 @@ struct FlightEnds {
     }
   }
 
-  /// Makes a PostgreSQL source write its progress into the trail, even if there is no other change.
+  /// Makes capture of a PostgreSQL source write its progress into the trail.
   func askForProgress() throws {
     if let reader = source as? OriginRowReader, reader.engine == .postgres {
       return try reader.origin.ask(.progress) { _ in }
@@ -44,15 +43,14 @@ struct FlightEnds {
     try MessageKey.emit(PostgresCapture.progressPrefix, [], Self.connection(source))
   }
 
-  /// Returns the last journal row that is durably in the trail, as recorded in an SQLite source at this node. Nil for
-  /// other sources.
+  /// Returns the last journal row that is durable in the trail, as stored in the SQLite source. Nil for other sources.
   func takenAtSource() throws -> SourceReach? {
     guard let reader = source as? SQLiteRowReader else { return nil }
     return try reader.database.integer("SELECT taken FROM cairn_control WHERE id = 0").map(SourceReach.journal)
   }
 
-  /// Returns whether the trail in `folder` includes every commit that was visible at `moment`. Returns false for
-  /// PostgreSQL, where the source does not record how far the trail has come.
+  /// Returns whether the trail in `folder` has every commit that was visible at `moment`. False for PostgreSQL, which
+  /// does not record that.
   func isTaken(_ moment: SourceMoment, in folder: String) throws -> Bool {
     guard let reader = source as? OriginRowReader else {
       return try takenAtSource().map(moment.isBehind) ?? false
@@ -64,8 +62,7 @@ struct FlightEnds {
     return try Trail.info(folder: folder).lastTransaction >= standing.transaction
   }
 
-  /// Returns whether the source is captured. Always true for PostgreSQL, where only the trail shows whether it is
-  /// captured, and for a source at another node.
+  /// Returns whether the source is captured. True for PostgreSQL, and for a source at another node.
   func isCaptured() throws -> Bool {
     guard let reader = source as? SQLiteRowReader else { return true }
     return try reader.database.integer(
@@ -81,7 +78,7 @@ struct FlightEnds {
     return try PostgresTargetState(Self.connection(target)).checkpoint(of: trail)?.checkpoint
   }
 
-  /// Runs `body` in one snapshot of the target. Returns its result with the checkpoint in that snapshot.
+  /// Runs `body` in one snapshot of the target, and returns its result with the checkpoint.
   func atTarget<T>(_ body: () throws -> T) throws -> (checkpoint: Checkpoint?, result: T) {
     if let reader = target as? SQLiteRowReader {
       return try reader.database.transaction("BEGIN") { (try checkpoint(), try body()) }
@@ -91,7 +88,7 @@ struct FlightEnds {
     }
   }
 
-  /// Returns whether a copy of the table to the target is in progress.
+  /// Returns whether a refresh of the table to the target is in progress.
   func isCopied(_ table: ComparedTable) throws -> Bool {
     let schema = table.target.schema
     if let reader = target as? SQLiteRowReader {
@@ -103,8 +100,7 @@ struct FlightEnds {
       [schema.namespace, schema.name]) != nil
   }
 
-  /// Returns whether the table is suspended at the target. Such a table may lack changes from before the target's
-  /// checkpoint.
+  /// Returns whether the table is suspended at the target, so that it may lack changes from before the checkpoint.
   func isWaiting(_ table: ComparedTable) throws -> Bool {
     let schema = table.target.schema
     if let reader = target as? SQLiteRowReader {

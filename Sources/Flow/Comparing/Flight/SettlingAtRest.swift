@@ -47,8 +47,7 @@ extension SettlingByTrail {
     }
   }
 
-  /// Returns a function of the hash of a row. The function returns whether the trail or the source has a change of the
-  /// row that the target has not applied; true if that is unknown.
+  /// Returns a function of a row's hash. The function returns whether the target may lack a change of that row.
   private func moving(
     _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row], counts: RowCounts?
   ) throws -> (UInt64) -> Bool {
@@ -79,7 +78,6 @@ extension SettlingByTrail {
 }
 
 extension SourceMoment {
-  /// Returns a moment before every change that a trail can contain.
   fileprivate static func beforeAll(_ engine: Engine) -> SourceMoment {
     switch engine {
     case .sqlite: .journal(.min)
@@ -89,8 +87,9 @@ extension SourceMoment {
 }
 
 extension FlightEnds {
-  /// Returns the hashes of the rows that the journal records after its row `taken`. Only hashes for which
-  /// `isLookedFor` returns true are included. A row without a usable key is hashed as a whole.
+  /// Returns the hashes of rows in the journal after row `taken`. A row without a usable key is hashed as a whole.
+  ///
+  /// - Parameter isLookedFor: Selects the hashes to return.
   fileprivate func journalled(
     _ table: ComparedTable, behind taken: Int64, seed: UInt64, where isLookedFor: (UInt64) -> Bool
   ) throws -> Set<UInt64> {
@@ -121,11 +120,11 @@ extension FlightEnds {
     return hashes
   }
 
-  /// The maximum number of changes that are read from a slot. If the slot has more, the source counts as having
-  /// uncaptured changes.
+  /// The maximum number of changes to read from a slot. If the slot has more, the source counts as having uncaptured
+  /// changes.
   private static let slotChangesMax = 100_000
 
-  /// Returns whether a slot has row changes of transactions that committed after the log position `reached`.
+  /// Returns whether a slot has row changes that committed after this LSN.
   fileprivate func hasUncaptured(_ slot: String, behind reached: LSN) throws -> Bool {
     do {
       let row = try Self.connection(source).query(

@@ -4,13 +4,8 @@ import Mapping
 import SystemKit
 import Trails
 
-/// Finds out from the trail whether a suspect row is a difference or in flight.
-///
-/// It reads the rows at the source at a known moment, and waits until the target's checkpoint has passed that moment.
-/// Then it reads the rows and the checkpoint at the target in one snapshot.
-///
-/// To the source's rows, it applies the changes that the trail has between the moment and the checkpoint. If the result
-/// is not equal to the target's rows, there is a difference. So even a row that changes all the time can be judged.
+/// Finds out from the trail whether a differing row is in flight. The row is read at the source, then at the target,
+/// and the changes in the trail between both reads are applied.
 struct SettlingByTrail: Settling {
   private static let roundsMax = 5
   private static let patienceMilliseconds: Int64 = 20_000
@@ -94,11 +89,10 @@ struct SettlingByTrail: Settling {
     try report(Settlement(inFlight: hashes.count))
   }
 
-  /// The rows that were read at the source: rows with a key, by its hash, and the number of equal rows without a key.
+  /// The rows that were read at the source: rows by the hash of their key, and counts of equal rows without a key.
   typealias Seen = (rows: [UInt64: TrailFold.Row], counts: RowCounts?)
 
-  /// Reads the rows at the source, at the target, and the trail's changes between the two reads. Returns nil if these
-  /// do not suffice to judge the rows.
+  /// Reads the source, the target, and the trail's changes between both reads; nil if that does not suffice.
   private func round<T>(
     _ table: ComparedTable, source: () throws -> Seen, target: () throws -> T
   ) throws -> (fold: TrailFold, there: T)? {
@@ -125,8 +119,8 @@ struct SettlingByTrail: Settling {
     return (fold, there)
   }
 
-  /// Reads the trail until it includes every commit that was visible at the source at `moment`. Returns the trail
-  /// position after that; nil if the trail does not grow.
+  /// Reads the trail until it has every commit that was visible at the source at `moment`. Returns that position; nil
+  /// if the trail does not grow.
   private func wait(
     for moment: SourceMoment, _ engine: Engine, _ take: (Record, TrailReader) throws -> Void
   ) throws -> Position? {
@@ -150,8 +144,7 @@ struct SettlingByTrail: Settling {
     return nil
   }
 
-  /// Waits until the target's checkpoint has reached a position. Returns false if the checkpoint stops moving before
-  /// that.
+  /// Waits until the target's checkpoint reaches a position. Returns false if the checkpoint stops before it.
   private func waitForTarget(_ place: Position) throws -> Bool {
     var seen: Position?
     var limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
@@ -169,8 +162,8 @@ struct SettlingByTrail: Settling {
 
   // MARK: Before rows are read
 
-  /// Waits until the target has applied everything that is committed at the source now. Returns false if the target's
-  /// checkpoint stops moving before that.
+  /// Waits until the target has applied everything that is committed at the source now. Returns false if its checkpoint
+  /// stops before that.
   func waitUntilNow() throws -> Bool {
     guard try follower.goToEnd(ends.checkpoint) else { return false }
     let (moment, _) = try ends.atSource {}
@@ -178,7 +171,7 @@ struct SettlingByTrail: Settling {
     return try waitForTarget(place)
   }
 
-  /// Waits until the copy of a table has ended. Returns false if that takes too long, or if no Cairn process is
+  /// Waits until the refresh of a table has ended. Returns false if that takes too long, or if no Cairn process is
   /// replicating.
   func waitForCopy(of table: ComparedTable) throws -> Bool {
     let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds

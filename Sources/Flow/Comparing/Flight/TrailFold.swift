@@ -4,33 +4,28 @@ import CodecKit
 import Mapping
 import Trails
 
-/// Applies changes from the trail to some rows of one table that were read at the source.
-///
-/// Changes that the rows included already when they were read are skipped. The result is the state that the rows must
-/// have at the target when its checkpoint is at the end of these changes.
+/// Applies changes of the trail to some rows of one table that were read at the source. The result is what the target
+/// must have at its checkpoint. Changes that the source's rows already show are skipped.
 struct TrailFold {
   enum Row {
     case absent
-    /// The values of a row that exists, one for each compared column; nil for a value that the trail does not contain.
+    /// The values of the compared columns; nil for a value that the trail does not contain.
     case values([Value?])
   }
 
   private let table: ComparedTable
   private let seed: UInt64
   let moment: SourceMoment
-  /// The rows that have a key, by the hash of the key.
   private(set) var rows: [UInt64: Row]
-  /// The number of equal rows without a usable key, as read at the source.
+  /// The numbers of equal rows without a usable key, as read at the source.
   private let counts: RowCounts?
-  /// The changes that the trail makes to the number of equal rows, by the hash of the row. For an inserted row, the
-  /// entry also has the row's values.
+  /// The changes of the number of equal rows, by the hash of the row, with the values of an inserted row.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
-  /// Whether the table was truncated, so that its earlier rows no longer exist.
+  /// Whether the table was truncated.
   private(set) var isEmptied = false
-  /// Whether the table was copied, created again or altered, so that the state of its rows is not known from the
-  /// trail.
+  /// Whether the table was copied or altered, so that its rows are not known from the trail.
   private(set) var isUnknown = false
-  /// The hashes of the rows that the trail changes. If the table is truncated, no hashes are added for its rows.
+  /// The hashes of the rows that the trail changes, except by a TRUNCATE.
   private(set) var touched: Set<UInt64> = []
 
   // The effect of the current transaction on the rows, pending until it is known whether the read included the
@@ -50,13 +45,11 @@ struct TrailFold {
     (self.table, self.seed, self.moment, self.rows, self.counts) = (table, seed, moment, rows, counts)
   }
 
-  /// Returns how many equal rows without a usable key have this hash after the trail's changes.
+  /// Returns how many equal rows have this hash after the trail's changes.
   func count(_ hash: UInt64) -> Int { (isEmptied ? 0 : counts?[hash] ?? 0) + (steps[hash]?.step ?? 0) }
 
-  /// Returns the values of a row without a usable key; nil if they are not known.
   func row(_ hash: UInt64) -> [Value]? { counts?.row(hash) ?? steps[hash]?.row }
 
-  /// Applies the next record of the trail.
   mutating func take(_ record: Record, _ reader: TrailReader) throws {
     switch record {
     case .begin: begin()
@@ -80,8 +73,7 @@ struct TrailFold {
     (isTruncated, openUnknown) = (false, false)
   }
 
-  /// Ends a transaction of the trail, and applies its changes unless the rows included them already when they were read
-  /// at the source.
+  /// Ends a transaction, and applies its changes unless the source's rows already show them.
   private mutating func end(_ reach: SourceReach) {
     if openUnknown { isUnknown = true }
     defer { begin() }
@@ -140,8 +132,7 @@ struct TrailFold {
 
   private func isKeyed(_ row: [Value?]) -> Bool { !table.key.isEmpty && !table.key.contains { row[$0] == .null } }
 
-  /// Returns the hash that identifies a row: of its key, or of the whole row if it has no usable key. Nil if a needed
-  /// value is missing.
+  /// Returns the hash of a row's key, or of the whole row without a usable key; nil if a value is missing.
   private func identity(_ row: [Value?]) throws -> UInt64? {
     var hasher = RowHasher(table, .source, seed: seed)
     if isKeyed(row) {
@@ -161,8 +152,8 @@ struct TrailFold {
 
   private mutating func isMine(_ id: UInt64, _ reader: TrailReader) throws -> Bool { try places(id, reader) != nil }
 
-  /// Returns, for each compared column, its index in rows with the table definition `id`; -1 if the definition lacks
-  /// the column. Returns nil if the definition is of another table.
+  /// Returns the index of each compared column in rows of the table definition `id`, or -1 for a missing column. Nil if
+  /// it is another table.
   private mutating func places(_ id: UInt64, _ reader: TrailReader) throws -> [Int]? {
     if reader.position.segment != segment {
       segment = reader.position.segment

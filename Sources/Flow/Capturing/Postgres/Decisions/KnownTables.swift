@@ -1,37 +1,29 @@
 import Changes
 import PostgresKit
 
-/// The tables that a capture knows: the shapes that the trail has recorded, and the server's descriptions in the
-/// stream. This type does no I/O.
-///
-/// Each method that changes a table returns the records that the trail needs. Changes become final with ``settle()``,
-/// when the transaction of the trail is complete. If that transaction is dropped, ``abandon()`` undoes them.
+/// The tables that a capture knows, and the server's descriptions of tables in the stream. Methods that change a table
+/// return records for the trail. ``settle()`` makes changes final; ``abandon()`` undoes them.
 struct KnownTables {
-  /// The consequences of a change of a table: records for the trail, and the tables whose running copies begin again.
+  /// The effects of a change of a table: records for the trail, and the tables whose copies begin again.
   struct Change: Equatable {
     var records: [ShapeChange] = []
-    /// The oids of the tables whose running copy begins again because of the change.
     var restarted: [UInt32] = []
   }
 
-  /// The result of looking up the table of a row in the stream.
   enum Lookup {
     case captured(Captured)
     case leftOut
-    /// The server has described the table in the stream, but capture has not yet compared this description with the
-    /// trail.
+    /// The server has described the table, but capture has not yet compared this description with the trail.
     case new(PgOutput.Relation)
     case undescribed
   }
 
   private(set) var registry: PostgresRegistry
-  /// The tables as they were when the present transaction of the trail began.
   private var committed: PostgresRegistry
-  /// Whether the tables, as they are now known, are saved in the state folder.
   private(set) var isSaved = true
   private var relations: [UInt32: PgOutput.Relation] = [:]
   private var forms: [UInt32: Captured] = [:]
-  /// The partitioned tables of which a partition logs less of an old row than the table's replica identity promises.
+  /// The partitioned tables with a partition that logs less of an old row than the table's replica identity promises.
   private var unsure: Set<UInt32> = []
 
   init(_ registry: PostgresRegistry) { (self.registry, committed) = (registry, registry) }
@@ -46,10 +38,9 @@ struct KnownTables {
     }
   }
 
-  /// Whether a table is still to be copied, and is published, so that its rows can be read.
   var hasReadable: Bool { all.contains { $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished } }
 
-  /// Suspends a table: its changes are left out of the trail until it is published again and a copy of it has begun.
+  /// Leaves the changes of a table out of the trail until the table is published again and a copy has begun.
   mutating func suspend(_ relation: UInt32) {
     guard var table = self[relation] else { return }
     if table.refresh == nil || table.passesChanges { table.refresh = .lostChanges }
@@ -57,12 +48,10 @@ struct KnownTables {
     set(table)
   }
 
-  /// Returns the number of tables that are to be copied, except those in `others`.
   func waitingCount(besides others: Set<UInt32> = []) -> Int {
     all.count { $0.refresh != nil && !others.contains($0.relation) }
   }
 
-  /// The names, `SCHEMA.NAME`, of the sequences that the known tables use.
   var sequenceNames: Set<NameKey> {
     Set(all.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)".nameKey } })
   }
@@ -71,19 +60,15 @@ struct KnownTables {
 
   mutating func noteSaved() { isSaved = true }
 
-  /// Makes the changes to the list of known tables final, because a transaction of the trail is complete: ``abandon()``
-  /// no longer undoes them.
+  /// Makes the changes to the known tables final, after a transaction of the trail is complete.
   mutating func settle() { committed = registry }
 
-  /// Undoes the changes to the list of known tables since ``settle()``, because the transaction of the trail is
-  /// dropped.
   mutating func abandon() {
     registry = committed
     isSaved = false
     forms = [:]
   }
 
-  /// Replaces the entry of a table, without a record for the trail.
   mutating func set(_ table: PostgresRegistry.Table) {
     registry.set(table)
     isSaved = false
@@ -92,11 +77,9 @@ struct KnownTables {
 
   // MARK: The stream
 
-  /// Forgets the server's descriptions of tables: in a new stream, the server describes each table before its first
-  /// row.
+  /// Drops the server's descriptions of tables, because a new stream describes each table again.
   mutating func beginStream() { (relations, forms) = ([:], [:]) }
 
-  /// Keeps the server's description of a table.
   mutating func describe(_ relation: PgOutput.Relation) {
     relations[relation.id] = relation
     forms[relation.id] = nil
@@ -107,14 +90,11 @@ struct KnownTables {
     return relations[id].map { .new($0) } ?? .undescribed
   }
 
-  /// Keeps the description by which the next rows of a table are read. It is valid until the table changes, or a copy
-  /// of the table begins or ends.
   mutating func keep(_ form: Captured) { forms[form.relation] = form }
 
-  /// Forgets the description by which rows of a table are read, because a copy of the table has begun or ended.
   mutating func forgetForm(of relation: UInt32) { forms[relation] = nil }
 
-  /// Returns the description by which the next rows of a table are read; nil if the table is not known.
+  /// Returns the description for decoding rows of a table from the stream; nil if the table is not known.
   ///
   /// - Parameter isBeingCopied: Whether chunks of the table are in the trail.
   func form(of relation: PgOutput.Relation, isBeingCopied: Bool) -> Captured? {
@@ -127,13 +107,12 @@ struct KnownTables {
       isFull: relation.identity == UInt8(ascii: "f"))
   }
 
-  /// Stores whether a partition of the table logs less of an old row than the table's replica identity promises.
   mutating func note(_ relation: UInt32, isUnsure: Bool) {
     if isUnsure { unsure.insert(relation) } else { unsure.remove(relation) }
   }
 
-  /// Returns false if a partition logged less of an old row than the replica identity of its table promises. PostgreSQL
-  /// then sends NULL instead of values, which would identify no row, or a wrong one.
+  /// Returns false if a partition logged less of an old row than the table's replica identity promises. PostgreSQL then
+  /// sends NULL in place of the missing values.
   func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     guard let givenAlways = table.givenAlways else { return true }
     guard !unsure.contains(table.relation) else { return false }
@@ -143,7 +122,6 @@ struct KnownTables {
 
   // MARK: Changes of shape
 
-  /// Removes a table from the known tables. Returns the record of the drop for the trail.
   mutating func drop(_ table: PostgresRegistry.Table, _ text: String) -> Change {
     let record = ShapeChange(action: .drop, before: table.shape, text: text)
     registry.remove(table.relation)
@@ -152,7 +130,7 @@ struct KnownTables {
     return Change(records: [record], restarted: [table.relation])
   }
 
-  /// Adds a table. Returns the record of the creation for the trail.
+  /// Adds a table, and returns the record of its creation for the trail.
   ///
   /// - Parameter refresh: The reason for which the table's rows are to be copied; nil if they are not.
   /// - Parameter isPublished: Whether the publication has the table.
@@ -171,7 +149,6 @@ struct KnownTables {
     return change
   }
 
-  /// Replaces a table by its new shape: renamed, altered, or both. Returns the records for the trail.
   mutating func alter(_ alteration: Alteration) -> Change {
     let known = alteration.known
     var fresh = alteration.fresh
@@ -204,10 +181,8 @@ struct KnownTables {
     return change
   }
 
-  /// Frees a name in the trail: gives the table that has it a temporary name, because that table's own rename has not
-  /// been reported yet.
-  ///
-  /// Example: the source renames `b` to `c` and then `a` to `b`, and only the second change has been reported.
+  /// Gives the table that has this name in the trail a temporary name, because its own rename has not been reported
+  /// yet.
   private mutating func free(_ name: TableSchema, for relation: UInt32) -> Change {
     let holder = all.first {
       $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)
@@ -231,19 +206,16 @@ struct KnownTables {
 }
 
 extension KnownTables {
-  /// The difference between the known shape of a table and a new one, and whether the rows must be copied again.
   struct Alteration {
     let known: PostgresRegistry.Table
     let fresh: PostgresRegistry.Table
     let text: String
-    /// Whether the trail must record the new shape.
     let hasOtherShape: Bool
-    /// Whether the table must be copied again, because a target cannot derive the new rows from the rows that it has.
+    /// Whether the table must be copied again, because a target cannot derive the new rows from its old rows.
     let isRefreshed: Bool
-    /// Whether a running copy of the table begins again, because chunks that are in the trail are no longer right.
     let restartsRefresh: Bool
 
-    /// Compares the known shape of a table with a new one. Returns nil if nothing changed.
+    /// Compares the known shape of a table with a new one; nil if they are equal.
     init?(
       _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
       _ word: RowFate.Word
@@ -268,7 +240,6 @@ extension KnownTables {
       (self.known, self.fresh, text) = (known, fresh, word.text)
     }
 
-    /// Whether only the name of the table, and what depends on the name, changed.
     var isOnlyRenamed: Bool {
       let (was, now) = (known.schema, fresh.schema)
       return was.columns == now.columns && known.types == fresh.types && known.numbers == fresh.numbers
@@ -282,7 +253,6 @@ extension KnownTables {
 extension PostgresRegistry.Table {
   var shape: TableShape { .init(schema: schema, token: epoch) }
 
-  /// Creates the entry of a table from its description in the catalog.
   init(_ table: PostgresTable) {
     self.init(
       relation: table.oid, epoch: 0, schema: table.schema,
@@ -291,7 +261,6 @@ extension PostgresRegistry.Table {
       sequences: table.sequences.map { .init(namespace: $0.namespace, name: $0.name) })
   }
 
-  /// Returns whether a relation message of the stream describes exactly this shape of the table.
   func isDescribed(by relation: PgOutput.Relation) -> Bool {
     guard relation.namespace.hasSameBytes(as: schema.namespace),
       relation.name.hasSameBytes(as: schema.name), relation.columns.count == schema.columns.count

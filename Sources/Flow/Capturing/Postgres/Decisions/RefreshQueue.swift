@@ -1,50 +1,38 @@
 import Changes
 import PostgresKit
 
-/// The queue of table rows that capture must read, and the state of the running copies. This type does no I/O; `now` is
-/// monotonic time in ms.
-///
-/// Rows are read for initial loads, refreshes and requests, and if an update has moved a row to another key. The list
-/// of tables to copy is part of ``KnownTables``, which the caller passes.
+/// The queue of table rows that capture must read, and the state of the running copies. The rows are for initial loads,
+/// refreshes, requests, and updates that changed a key. `now` is monotonic time in ms.
 struct RefreshQueue {
-  /// A part of a table that is read in one snapshot.
   enum Part {
     case chunk(PostgresRegistry.Table)
-    /// One row that an update moved to this key.
+    /// One row, which an update moved to this key.
     case row(PostgresRegistry.Table, [String])
   }
 
-  /// The effect that the end of a chunk has on the copy of its table.
   enum ChunkEnd: Equatable {
-    /// The table has more rows to read.
     case goesOn
-    /// The table is read again from its beginning.
     case beginsAgain
-    /// All rows of the table are in the trail.
     case isComplete(PostgresPosition.RefreshState)
   }
 
-  /// The decision about a row that an update moved to another key while its table is being copied: whether and how the
-  /// row is read again.
   enum MovedRow: Equatable {
     case ignored
     case queued
-    /// The row is read like a requested row. The caller must save the requests.
+    /// Capture reads the row like a requested one; the caller must save the requests.
     case requested
   }
 
-  /// The next step of answering requests for rows.
   struct Answer {
     enum Step {
-      /// There are no requested rows to read.
       case nothing
       case read(PostgresRegistry.Table, [[String]])
-      /// Capture must write the end record of this table's requested rows to the trail, then ask for the next step.
+      /// Capture must write the end record of this table's requested rows, then ask for the next step.
       case endRows(UInt32)
     }
     var step = Step.nothing
     var notices: [String] = []
-    /// Whether requests were dropped. If so, the caller must save the known tables and the requests.
+    /// Whether requests were dropped, so that the caller must save the tables and the requests.
     var hasDropped = false
   }
 
@@ -52,14 +40,12 @@ struct RefreshQueue {
   private static let lockReportMilliseconds: Int64 = 3000
   private static let lockPauseMilliseconds: (least: Int64, most: Int64) = (300, 5000)
 
-  /// The running copy, which has chunks in the trail already; nil if no copy is running.
+  /// The state of the running copy; nil if no chunk of a copy is in the trail.
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
-  /// The tables that cannot be read now. For each: the time of the first failed attempt and of the next attempt, both
-  /// in monotonic ms, and whether the operator was informed.
+  /// The tables that cannot be read now. Times are monotonic ms: the first failed attempt, and the next attempt.
   private var obstacles: [UInt32: (since: Int64, until: Int64, isReported: Bool)] = [:]
-  /// The tables for which the trail has the start record, but not the end record, of requested rows.
   private var openRows: Set<UInt32> = []
   private var committedOpenRows: Set<UInt32> = []
 
@@ -69,21 +55,17 @@ struct RefreshQueue {
 
   func isCurrent(_ relation: UInt32) -> Bool { current?.relation == relation }
 
-  /// Whether no requested or moved rows are to be read. Whole tables may still have to be copied.
+  /// Whether no single rows are to be read. Whole tables may still be waiting for a copy.
   var isIdle: Bool { movedRows.isEmpty && requests.isEmpty }
 
   // MARK: Transactions
 
-  /// Keeps the changes to the list of started but unfinished copies of requested rows, because a transaction of the
-  /// trail is complete.
+  /// Makes the changes to the list of open row requests final, after a transaction of the trail is complete.
   mutating func settle() { committedOpenRows = openRows }
 
-  /// Undoes the changes to the list of started but unfinished copies of requested rows since ``settle()``, because the
-  /// transaction of the trail is dropped.
   mutating func abandon() { openRows = committedOpenRows }
 
-  /// Returns the state of the running copy, for the position that capture writes to the trail; nil if no copy is
-  /// running.
+  /// Returns the state of the running copy for capture's position in the trail; nil if no copy is running.
   mutating func record() -> PostgresPosition.RefreshState? {
     if let current { self.current?.wantsRows = movedRows.contains { $0.relation == current.relation } }
     return current
@@ -91,8 +73,6 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets the running copy if it cannot continue after a restart of capture. It cannot if its table has no key or
-  /// got another shape, if it is complete, or if updates moved rows: their keys are no longer known.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -103,29 +83,25 @@ struct RefreshQueue {
     }
   }
 
-  /// Forgets moved rows. Also forgets the running copy if it cannot continue on another connection to the server: it
-  /// needs moved rows, or its table has no key.
+  /// Drops the rows that updates moved, and the running copy if it needs them or its table has no key.
   mutating func disconnect(_ tables: KnownTables) {
     movedRows = []
     if current?.wantsRows == true { current = nil }
     if let refresh = current, tables[refresh.relation]?.isKeyed != true { current = nil }
   }
 
-  /// Begins the copy of a table again, if chunks of the table are in the trail.
   mutating func restart(_ relation: UInt32) { if isCurrent(relation) { current = nil } }
 
   mutating func restartAll() { current = nil }
 
-  /// Continues the copy of a table whose shape has changed; `epoch` is the number of the new shape.
+  /// Continues the copy of a table whose shape has changed.
+  ///
+  /// - Parameter epoch: The number of the new shape.
   mutating func follow(_ relation: UInt32, epoch: UInt64) { if isCurrent(relation) { current?.epoch = epoch } }
 
   // MARK: Chunks
 
-  /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first: a copy
-  /// that ended without them would be wrong.
-  ///
-  /// A table that cannot be read now is skipped. But if its copy has begun, other tables wait three seconds first:
-  /// reading one of them would make the copy begin again.
+  /// Returns the rows to read next; nil if there are none. Rows that an update moved to another key come first.
   mutating func next(_ tables: KnownTables, now: Int64) -> Part? {
     movedRows.removeAll { $0.relation != current?.relation }
     if let current, let table = tables[current.relation], table.refresh != nil {
@@ -145,19 +121,16 @@ struct RefreshQueue {
     obstacles[relation].map { now - $0.since > Self.lockReportMilliseconds } ?? false
   }
 
-  /// Stores the state of the running copy, after another chunk of it has been written to the trail.
   mutating func placed(_ state: PostgresPosition.RefreshState) {
     current = state
     endObstacle(of: state.relation)
   }
 
-  /// Forgets that a table could not be read, because its rows were read or the table no longer exists.
   mutating func endObstacle(of relation: UInt32) { obstacles[relation] = nil }
 
-  /// Ends a chunk, once the stream has passed everything that its snapshot shows.
+  /// Ends a chunk, after the stream has passed all transactions that its snapshot shows.
   ///
-  /// - Parameter isRaced: Whether the stream brings again changes that the chunk shows. If so, the same range is read
-  ///   again, which corrects it. A table without key is copied again from its beginning.
+  /// - Parameter isRaced: Whether the stream repeats changes that the chunk shows, so that its rows must be read again.
   mutating func end(_ chunk: PostgresChunk, isRaced: Bool) -> ChunkEnd {
     guard var state = current, state.relation == chunk.table.relation else { return .goesOn }
     guard !isRaced else {
@@ -179,14 +152,13 @@ struct RefreshQueue {
     return state.isDone && !movedRows.contains { $0.relation == state.relation } ? .isComplete(state) : .goesOn
   }
 
-  /// Returns whether rows of a table are being read. If so, a row that an update moves must be read again.
+  /// Returns whether rows of a table are being read, so that a moved row must be read again.
   func readsRows(of table: Captured) -> Bool {
     (isCurrent(table.relation) || openRows.contains(table.relation)) && table.isKeyed
   }
 
-  /// Queues a row that an update moved to another key. The update lacks values that are stored out of line and did not
-  /// change. A copy that has passed the new key would not bring these values. Returns whether and how the row will be
-  /// read.
+  /// Queues a row whose key an update changed, and returns how it will be read. The update lacks unchanged TOAST
+  /// values.
   mutating func move(_ key: [String], of table: Captured) -> MovedRow {
     guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
     guard isCurrent(table.relation) else {
@@ -200,8 +172,8 @@ struct RefreshQueue {
     return .queued
   }
 
-  /// Remembers that a table cannot be read because of another session. Returns the pause before the next attempt, in
-  /// ms, and whether to report that session: once, after three seconds.
+  /// Registers that another session keeps a table from being read. Returns the pause before the next attempt, and
+  /// whether to report the session (once, after three seconds).
   mutating func waitForSession(of relation: UInt32, now: Int64) -> (pauseMilliseconds: Int64, wantsReport: Bool) {
     let waited = now - (obstacles[relation]?.since ?? now)
     let pause = min(max(Self.lockPauseMilliseconds.least, waited / 4), Self.lockPauseMilliseconds.most)
@@ -211,17 +183,14 @@ struct RefreshQueue {
 
   mutating func noteReport(of relation: UInt32) { obstacles[relation]?.isReported = true }
 
-  /// Skips a table for some time, while other tables are read.
   mutating func putOff(_ relation: UInt32, milliseconds: Int64, now: Int64) {
     obstacles[relation, default: (now, 0, false)].until = now + milliseconds
   }
 
   // MARK: Requested rows
 
-  /// Adds a request for rows. Returns the table if the trail must now get the start record of its requested rows.
-  /// Returns nil if not, for example because a copy of the table brings the rows.
-  ///
-  /// Targets need the start record because later changes may concern rows that they do not have.
+  /// Adds a request for rows. Returns the table if the trail must now get the start record of its requested rows, else
+  /// nil.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -233,18 +202,17 @@ struct RefreshQueue {
 
   private func isCopyRequested(of table: PostgresRegistry.Table) -> Bool { requests.copies.contains(table.name) }
 
-  /// Returns the tables with a requested copy that has not begun, in the order in which they got their present shapes.
-  /// Changes of these tables may concern rows that a target does not have.
+  /// Returns the tables with a requested copy that has not begun, in the order of their shape numbers.
   func awaited(_ tables: KnownTables) -> [PostgresRegistry.Table] {
     tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
   }
 
-  /// Remembers that the trail has the start record of a table's requested rows. Returns false if it had the record
-  /// already.
+  /// Registers that the trail has the start record of a table's requested rows. Returns false if it was registered
+  /// before.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
-  /// Schedules copies of the tables for which whole copies were requested. Returns notices for the operator. The caller
-  /// must save the known tables before it calls ``forgetRequestedCopies()``.
+  /// Schedules the requested copies of whole tables, and returns notices for the operator. The caller must save the
+  /// tables before it calls ``forgetRequestedCopies()``.
   mutating func beginRequestedCopies(_ tables: inout KnownTables) -> [String] {
     var notices: [String] = []
     for name in requests.copies {
@@ -272,7 +240,6 @@ struct RefreshQueue {
     "rows of table \(name.namespace).\(name.table) were asked for, which is not captured: they are not sent"
   }
 
-  /// Returns the requested rows to read next. Requests that cannot be answered are dropped.
   mutating func nextRequested(_ tables: inout KnownTables, now: Int64) -> Answer {
     var answer = Answer()
     for name in requests.keys.keys.sorted(by: { ($0.namespace, $0.table) < ($1.namespace, $1.table) }) {
@@ -306,15 +273,12 @@ struct RefreshQueue {
     return answer
   }
 
-  /// Forgets requested keys, after their rows were sent or could not be sent. Returns whether the table has no requests
-  /// left.
   mutating func remove(_ keys: [[String]], of table: PostgresRegistry.Table) -> Bool {
     requests.remove(keys, of: table.name)
     return requests.keys[table.name] == nil
   }
 
-  /// Returns the table for which the trail must get the end record of its requested rows. Nil if a copy of the table
-  /// brings the rows, so that no record is needed.
+  /// Returns the table that needs the end record of its requested rows; nil if a copy of the table brings the rows.
   mutating func endRows(of relation: UInt32, _ tables: KnownTables) -> PostgresRegistry.Table? {
     guard let table = tables[relation], table.refresh == nil, !isCopyRequested(of: table) else {
       openRows.remove(relation)
@@ -323,11 +287,9 @@ struct RefreshQueue {
     return table
   }
 
-  /// Remembers that the trail has the end record of a table's requested rows.
   mutating func endedRows(of relation: UInt32) { openRows.remove(relation) }
 }
 
 extension PostgresRegistry.Table {
-  /// The name of the table in requests for its rows.
   fileprivate var name: PostgresRequests.Name { .init(namespace: schema.namespace, table: schema.name) }
 }
