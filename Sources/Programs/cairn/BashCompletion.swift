@@ -1,10 +1,6 @@
 import Changes
 
 /// Word completion for bash, generated from the tables of commands and options.
-///
-/// The tables become `case` statements with the options of each command and the kind of each value. A fixed part of the
-/// script (`engine`) completes the values of each kind. The script needs no library, and runs `cairn` itself to get
-/// names of workers and trails.
 enum BashCompletion {
   static var script: String {
     let all = Cairn.commands + [HelpCommand.self]
