@@ -37,7 +37,7 @@ struct ExplainCommand: Command {
     return 0
   }
 
-  /// Returns the error code that a word names. Case does not matter, and brackets as in `[CODE]` are allowed.
+  /// Returns the error code that a word names.
   private static func code(_ word: String, _ arguments: Arguments) throws -> ErrorCode {
     var name = word.lowercased()
     if name.hasPrefix("[") { name.removeFirst() }
@@ -70,8 +70,7 @@ struct ExplainCommand: Command {
     return lines.joined(separator: "\n")
   }
 
-  /// Breaks a text into lines of at most 80 columns, unless a word is longer.
-  ///
+  /// Breaks a text into lines of at most 80 columns.
   /// - Parameter first: The indentation of the first line.
   /// - Parameter rest: The indentation of all other lines.
   private static func wrapped(_ text: String, first: String, rest: String) -> [String] {
@@ -101,7 +100,7 @@ struct ExplainCommand: Command {
     ]).line
   }
 
-  /// The page `docs/reference/errors.md`.
+  /// The content of the page `docs/reference/errors.md`.
   static var markdown: String {
     var page = """
       # Errors
