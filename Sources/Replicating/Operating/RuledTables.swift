@@ -57,12 +57,12 @@ package struct RuledTables {
 }
 
 extension PostgresConnection {
-  /// Returns whether updates and deletes of a table log the whole row. That requires `REPLICA IDENTITY FULL` for the
-  /// table and for each partition that holds rows.
+  /// Returns whether updates and deletes of a table log the whole row. The table and each of its partitions need
+  /// `REPLICA IDENTITY FULL`.
   func logsWholeRows(of table: TableSchema) throws -> Bool { try tablesWithoutFullIdentity(table).isEmpty }
 
-  /// Returns the statements that make updates and deletes of these tables log whole rows, joined with "; ". Each
-  /// partition needs its own statement, because PostgreSQL does not pass the setting on to partitions.
+  /// Returns the statements that make updates and deletes log whole rows, joined with "; ". Each partition needs its
+  /// own statement.
   func fullIdentityScript(of tables: [TableSchema]) throws -> String {
     try tables.flatMap(tablesWithoutFullIdentity).map { "ALTER TABLE \($0) REPLICA IDENTITY FULL" }
       .joined(separator: "; ")

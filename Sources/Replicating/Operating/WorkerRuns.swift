@@ -6,21 +6,19 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// A run of a capture from SQLite or PostgreSQL, with its settings.
+/// A run of a capture, with its settings.
 package struct CaptureRun: Sendable {
   package let source: DatabaseURL
   package let trail: TrailName
   package let folder: String
-  /// The folder that identifies this capture. If another process wants to capture the same source, its error names
-  /// this folder.
+  /// The folder that other processes name in the error that the source is already captured.
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
-  /// Whether SQL statements that applications report to Cairn go into the trail, beside the rows that they changed.
+  /// Whether the SQL statements of applications go into the trail, in addition to the changed rows.
   package var statements = true
   /// Whether the rows that exist when capture begins go into the trail.
   package var copiesRows = true
-  /// Whether a source without tables is an error.
   package var needsTables = true
   /// PostgreSQL: whether every table is copied again, and a lost slot is created again.
   package var copiesAgain = false
