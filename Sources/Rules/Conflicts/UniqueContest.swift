@@ -1,13 +1,13 @@
 import Changes
 
-/// The rank of a row among rows that want the same unique value: the row with the highest rank gets it. A row that was
-/// written later ranks higher.
+/// The rank of a row among rows that need the same unique value. The row with the highest rank gets the value. A row
+/// that was written later has a higher rank.
 package struct UniqueRank: Hashable, Comparable, Sendable {
-  /// The stamp (time and origin) of the transaction that last wrote the row.
+  /// The stamp of the transaction that last wrote the row.
   package var stamp: Stamp
-  /// A hash of the row's key, which is the same at every node. It orders rows that the same transaction wrote.
+  /// A hash of the row's key. It orders rows with the same stamp, equally at every node.
   package var tie: UInt64
-  /// The texts of the row's key. They order rows with the same stamp (time and origin) and the same hash `tie`.
+  /// The texts of the row's key. They order rows with the same stamp and hash.
   package var spelling: [UInt8]
 
   package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
@@ -19,13 +19,12 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
     return a.spelling.lexicographicallyPrecedes(b.spelling)
   }
 
-  /// A rank above those of all rows in trails: a row with this rank gets every unique value that it needs.
+  /// A rank higher than all ranks of rows in trails.
   package static let latest = UniqueRank(Stamp(clock: .max, origin: "", number: 0), tie: 0)
-  /// A rank below those of all rows in trails: a row with this rank loses its unique values to any other row.
+  /// A rank lower than all ranks of rows in trails.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The rank just above the ranks of all rows that the same transaction wrote: it has the next transaction number. The
-  /// number does not grow beyond its upper limit.
+  /// The rank just above the ranks of all rows that the same transaction wrote.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
@@ -36,8 +35,8 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
-  /// True if the current group of transactions wrote the row. False for a row that waited before, or that was removed
-  /// from the table to make room for another one.
+  /// Whether the current group wrote the row. False for a row that waited before, or that was removed from its table
+  /// for another row.
   package var isNew: Bool
   /// The rows in the table that hold a unique value of this row, although their rank is lower. They keep the value as
   /// long as this row waits for a row with a higher rank.
