@@ -38,8 +38,8 @@ package struct UniqueClaim<Row: Hashable> {
   /// Whether the current group wrote the row. False for a row that waited before, or that was removed from its table
   /// for another row.
   package var isNew: Bool
-  /// The rows in the table that hold a unique value of this row, although their rank is lower. They keep the value as
-  /// long as this row waits for a row with a higher rank.
+  /// The rows in the table that hold a unique value of this row despite a lower rank. They keep the value while this
+  /// row waits.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {
@@ -47,33 +47,26 @@ package struct UniqueClaim<Row: Hashable> {
   }
 }
 
-/// The operations of a table by which ``judge(_:)`` decides which of several rows gets a unique value.
+/// The table operations by which ``judge(_:)`` decides which of several rows gets a unique value.
 package protocol UniqueContest {
   associatedtype Row: Hashable
 
-  /// Returns the rows of the table that hold a unique value which `row` needs.
+  /// Returns the rows of the table that hold a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table, to compare it with the rank of `claim`'s row: the higher rank gets the
-  /// unique value. Nil if the rank was removed, because new versions can no longer be in conflict with the row.
+  /// Returns the rank of a row in the table; nil if it is no longer stored.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
-  /// Writes the row of `claim`, which waited for a unique value. Removes the rows in `others`, which hold its unique
-  /// values, and makes them wait. Returns false if the row cannot be written for another reason.
+  /// Writes the row of `claim` to the table. The rows in `others`, which hold its unique values, become waiting rows.
+  /// Returns false if the row cannot be written for another reason.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Stores the row of `claim` as a waiting row, with the list ``UniqueClaim/earlier``. The row `other` has a higher
-  /// rank, and holds a unique value that the waiting row needs.
+  /// Stores the row of `claim` as a waiting row. The row `other` holds one of its unique values and has a higher rank.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
 extension UniqueContest {
-  /// Decides which of the rows that wait for unique values are written to the table. A row waits if, and only if, a row
-  /// in the table with a higher rank has one of its unique values.
-  ///
-  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. A row never
-  /// displaces a row with a higher rank, but waits for it. So one pass is enough, whatever has changed since the last
-  /// pass.
-  ///
-  /// - Parameter claims: The rows that wait for unique values.
-  /// - Returns: whether any row was written.
+  /// Decides which waiting rows are written to the table, in the order of their ranks. A row waits only while a row of
+  /// higher rank has one of its unique values.
+  /// || - Parameter claims: The rows that wait for unique values.
+  /// - Returns: Whether any row was written.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
     // Each queued row, with the number of rows that had been written when it was queued.
@@ -102,9 +95,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for `row`, a row in the table whose rank is no longer stored. Some rows in `left` wait for a value
-  /// of `row`, but must not displace it. The result is just above the highest rank of these; ``UniqueRank/least`` if
-  /// there are none.
+  /// Returns a rank for a row in the table whose rank is no longer stored: above the ranks of all rows in `left` that
+  /// may not replace the row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -112,10 +104,8 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// Returns whether the row of this claim has a higher rank than `row`, a row in the table with the rank `other`.
-  ///
-  /// If `other` is nil, the rank of `row` was forgotten. The claim's row then ranks higher only if the current group
-  /// wrote it (``isNew``), or if ``earlier`` contains `row`.
+  /// Returns whether the row of this claim has a higher rank than `row`.
+  /// - Parameter other: The rank of `row`; nil if it is no longer stored.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }
