@@ -198,7 +198,8 @@ public final class CapturedDatabase: Sendable {
   // MARK: Delivery
 
   /// The commits that are not yet known to be in a trail.
-  /// || Capture records its progress in the file only from time to time, so commits that it has just read may still
-  /// count. Getting this value scans the unread rows of the journal.
+  ///
+  /// Capture records its progress in the file only from time to time, so commits that it has just read may still count.
+  /// Getting this value scans the unread rows of the journal.
   public var pending: Pending { get throws { try connection.alone { try $0.pending() } } }
 }

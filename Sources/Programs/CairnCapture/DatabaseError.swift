@@ -2,7 +2,8 @@ import Changes
 import SQLiteKit
 
 /// An error of a ``CapturedDatabase``. It never contains bound values.
-/// || Committed changes are never lost. Unless ``kind`` says otherwise, an open transaction stays open, and its closure
+///
+/// Committed changes are never lost. Unless ``kind`` says otherwise, an open transaction stays open, and its closure
 /// decides whether to continue or roll back.
 public struct DatabaseError: Error, Sendable {
   public enum Kind: Sendable, Hashable {

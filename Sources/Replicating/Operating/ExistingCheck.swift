@@ -6,9 +6,11 @@ import SQLiteKit
 extension TargetEnd {
   /// Checks that a first copy would overwrite no rows of the target: the target may hold only rows that the source has
   /// too.
-  /// || Two SQLite files are compared row by row. Otherwise, and if a rule reshapes the table, the target's table must
-  /// be empty. Rows of other trails and rows of a history table are allowed.
-  /// || - Throws: `target-differs` with the first table that holds other rows.
+  ///
+  /// Two SQLite files are compared row by row. Otherwise, and if a rule reshapes the table, the target's table must be
+  /// empty. Rows of other trails and rows of a history table are allowed.
+  ///
+  /// - Throws: `target-differs` with the first table that holds other rows.
   package func checkHoldsNothingElse(
     _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = []
   ) throws {

@@ -5,7 +5,8 @@ import SystemKit
 import Trails
 
 /// The replications that read the trail of one capture. Each has a file in the folder `readers`.
-/// || A reader stays in the list until its target is detached or its state folder is removed. A purge deletes only
+///
+/// A reader stays in the list until its target is detached or its state folder is removed. A purge deletes only
 /// segments that every reader has durably. The capture reads the tables of all readers.
 package struct TrailReaders: Sendable {
   package struct Reader: Equatable, Sendable {

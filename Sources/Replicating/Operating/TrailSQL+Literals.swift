@@ -32,7 +32,8 @@ enum SQLLiteral {
 
   /// Returns an SQLite literal for a real number. SQLite reads only 15 decimal digits exactly. If the shortest decimal
   /// may be misread, the literal is an integer times powers of two.
-  /// || Source: https://sqlite.org/floatingpoint.html
+  ///
+  /// Source: https://sqlite.org/floatingpoint.html
   static func sqliteReal(_ real: Double) -> String {
     if real.isInfinite { return real < 0 ? "-9e999" : "9e999" }
     let short = real.description

@@ -3,7 +3,8 @@ import Mapping
 import SQLiteKit
 
 /// Converts the records of a trail to SQL statements that repeat its transactions. It does no I/O.
-/// || Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment,
+///
+/// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment,
 /// and is counted in ``problemCount``.
 package struct TrailSQL {
   package enum Dialect: String, CaseIterable, Sendable {

@@ -2,8 +2,10 @@ import Changes
 
 /// The versions of a row, with consecutive updates by one origin joined into one update. The resolved row and the
 /// conflicts stay the same. Many updates of a row are resolved as fast as one.
-/// || Two updates by one origin are joined only if all of these conditions are true:
-/// || - The author of each other version knew both updates or none of them.
+///
+/// Two updates by one origin are joined only if all of these conditions are true:
+///
+/// - The author of each other version knew both updates or none of them.
 /// - The author of the second update knew the same versions of other origins as the author of the first one.
 /// - No other version has a stamp between the stamps of the two updates.
 package struct CondensedVersions: Sendable {

@@ -1,5 +1,6 @@
 /// The versions of one row that some node may not know yet.
-/// || The resolved row depends only on the set of versions, not on their order of arrival.
+///
+/// The resolved row depends only on the set of versions, not on their order of arrival.
 package struct RowHistory: Sendable {
   package private(set) var versions: [RowVersion] = []
 

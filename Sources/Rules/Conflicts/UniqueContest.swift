@@ -65,7 +65,8 @@ package protocol UniqueContest {
 extension UniqueContest {
   /// Decides which waiting rows are written to the table, in the order of their ranks. A row waits only while a row of
   /// higher rank has one of its unique values.
-  /// || - Parameter claims: The rows that wait for unique values.
+  ///
+  /// - Parameter claims: The rows that wait for unique values.
   /// - Returns: Whether any row was written.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]

@@ -38,7 +38,8 @@ package enum KeyEquality {
 
   /// Returns the reason why a database may treat different key values of a column as equal, as the end of a sentence;
   /// nil if there is none.
-  /// || - Parameter parts: The column's type and all types that it uses.
+  ///
+  /// - Parameter parts: The column's type and all types that it uses.
   package static func problem(_ parts: [KeyPart]) -> String? { parts.lazy.compactMap(problem).first }
 
   private static func problem(_ part: KeyPart) -> String? {

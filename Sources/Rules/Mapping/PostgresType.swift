@@ -2,28 +2,26 @@ import Changes
 
 /// A type of PostgreSQL, with the facts that decide which values it accepts.
 ///
-/// The facts are read from the text that `format_type()` prints under `search_path = pg_catalog`, and from the base
-/// type.
+/// The facts come from `format_type()` under `search_path = pg_catalog`, and from the base type.
 package struct PostgresType: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     case bool, int2, int4, int8, oid
-    /// A `numeric` with these digits; nil if any number of digits is allowed.
+    /// A `numeric` with these digits; nil for any number of digits.
     case numeric(Digits?)
     case float4, float8
     case text
-    /// A `character varying` with this maximum number of characters; nil: no limit.
+    /// A `character varying` with this maximum number of characters; nil for no limit.
     case varchar(Int?)
     case bpchar(Int?)
     case bytea
     case date
-    /// A `time` with this number of digits after the decimal point of the seconds, 0 to 6.
+    /// A `time` with this number of digits of fractional seconds.
     case time(Int)
     case timetz(Int)
     case timestamp(Int)
     case timestamptz(Int)
-    /// An `interval` with this number of digits after the decimal point of the seconds.
+    /// An `interval` with this number of digits of fractional seconds.
     case interval(Int)
-    /// A `bit(n)` with this number of bits.
     case bit(Int)
     case varbit(Int?)
     case uuid, json, jsonb, xml, money, inet

@@ -63,7 +63,8 @@ extension DDLParser {
 
   /// Returns whether a regular expression has no back reference, no look-around, and few repetitions. PostgreSQL
   /// matches such expressions in linear time.
-  /// || Source: https://www.postgresql.org/docs/15/functions-matching.html#POSIX-SYNTAX-DETAILS
+  ///
+  /// Source: https://www.postgresql.org/docs/15/functions-matching.html#POSIX-SYNTAX-DETAILS
   private static func isBounded(regular text: [UInt8]) -> Bool {
     func byte(_ index: Int) -> UInt8 { text.indices.contains(index) ? text[index] : 0 }
     func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }

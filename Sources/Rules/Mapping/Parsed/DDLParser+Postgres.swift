@@ -73,7 +73,8 @@ extension DDLParser {
 
   /// Operators whose time grows linearly with their operands. `@?` and `@@` are excluded, because a jsonpath can take
   /// longer.
-  /// || Source: https://www.postgresql.org/docs/15/functions.html
+  ///
+  /// Source: https://www.postgresql.org/docs/15/functions.html
   private static let linear: Set<NameKey> = [
     "=", "<>", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "%", "^", "||", "&", "|", "#", "<<", ">>", "<<=", ">>=",
     "->", "->>", "#>", "#>>", "#-", "?", "-|-", "&<", "&>", "^@", "~<~", "~<=~", "~>=~", "~>~",

@@ -1,7 +1,8 @@
 import Changes
 
 /// Parses names, types and expressions of DDL, and throws for all other text.
-/// || The caller prints the parsed tokens (``printed(_:)``). For PostgreSQL, functions are printed with `pg_catalog.`
+///
+/// The caller prints the parsed tokens (``printed(_:)``). For PostgreSQL, functions are printed with `pg_catalog.`
 /// before them.
 struct DDLParser {
   let engine: Engine

@@ -67,7 +67,8 @@ struct DDLToken {
 }
 
 /// Splits DDL of one engine into tokens. Throws for text that is no known token.
-/// || Source: https://sqlite.org/lang.html, https://www.postgresql.org/docs/15/sql-syntax-lexical.html
+///
+/// Source: https://sqlite.org/lang.html, https://www.postgresql.org/docs/15/sql-syntax-lexical.html
 struct DDLTokenizer {
   private let bytes: [UInt8]
   private let engine: Engine

@@ -2,7 +2,8 @@ import Changes
 
 /// The functions that a replicated table definition may call at a target. They compute a value, and read and change
 /// nothing else.
-/// || Functions whose value can be far larger than their arguments are excluded, such as `repeat` and `format`.
+///
+/// Functions whose value can be far larger than their arguments are excluded, such as `repeat` and `format`.
 enum KnownFunctions {
   private static func words(_ text: String) -> Set<NameKey> {
     Set(text.split(whereSeparator: \.isWhitespace).map { NameKey($0) })
@@ -90,14 +91,14 @@ enum KnownFunctions {
     "regexp_split_to_array": (1, .regular), "regexp_substr": (1, .regular),
   ]
 
-  /// Functions that compare every part of one argument with every part of another. Only one argument may name columns.
+  /// Functions that compare every part of one argument with every part of another.
   static let searching = words(
     """
     instr trim ltrim rtrim btrim position strpos split_part string_to_array translate ts_delete ts_filter
     jsonb_exists_all jsonb_exists_any jsonb_delete json_patch jsonb_patch
     """)
 
-  /// Functions that replace parts of one text by another text. A call is refused unless the other text is a literal
-  /// that is not longer than the parts.
+  /// Functions that replace parts of a text. The replacement must be a literal that is not longer than the replaced
+  /// parts.
   static let replacing: Set<NameKey> = ["replace", "regexp_replace"]
 }
