@@ -71,7 +71,7 @@ struct QuarantineCommand: Command {
 
   /// Returns the options that select databases, for a hint with another command.
   ///
-  /// " --config /etc/cairn --database erp"
+  ///     " --config /etc/cairn --database erp"
   private static func choice(_ arguments: Arguments) -> String {
     ["--config", "--database", "--state"].compactMap { option in
       arguments.value(option).map { " \(option) \($0.shellWord)" }

@@ -1,11 +1,10 @@
 import Changes
 import Mapping
 
-/// Converts the records of a trail to the records that apply receives under its rules. Tables get other names and
-/// shapes, rows that leave or enter a filter become deletes and inserts, and histories become inserts.
+/// Converts the records of a trail by the rules of an apply. Tables get other names and shapes, rows that leave or
+/// enter a filter become deletes and inserts, and changes of a history become inserts.
 ///
-/// It is between the reader of the trail and apply. It takes and returns records in the same order, at the same
-/// positions. Its only state is the shapes of tables. Views in the results are valid until the next call.
+/// Records keep their order and positions. Views in a result are valid until the next call.
 package final class Reshaper {
   enum Entry {
     case untouched
@@ -15,29 +14,28 @@ package final class Reshaper {
 
   private let rules: [TableRule]
   let target: Engine
-  /// The encoded name of the trail, which each row of a history has in column `cairn_origin`.
+  /// The encoded name of the trail, for column `cairn_origin` of a history.
   private let origin: [UInt8]
   private let epoch: String
 
   private var segment: UInt64 = 0
   private var entries: [UInt64: Entry] = [:]
-  /// The plans of tables in earlier segments, by the source's name of the table.
+  /// The plans of tables from earlier segments, by the table's name at the source.
   private var plans: [NameKey: ReshapePlan] = [:]
-  /// The commit time of the current transaction, in the form that a delete mark stores.
+  /// The commit time of the current transaction, as a delete mark stores it.
   package private(set) var commitTime = ""
   private var encodedTime: [UInt8] = []
   private var row = SourceRow()
   private var old = ByteWriter(capacity: 256)
   private var new = ByteWriter(capacity: 256)
   private var following: Record?
-  /// The reason why the record that was returned last cannot be applied (flag ``ChangeTreatment/refused``). With the
-  /// flag ``ChangeTreatment/incomplete``, it cannot be applied if its row is missing at the target. Nil if the record
-  /// can always be applied.
+  /// The reason why the last returned record cannot be applied, if it has the flag ``ChangeTreatment/refused``, or
+  /// ``ChangeTreatment/incomplete`` and no row at the target. Nil if the record can be applied.
   package private(set) var refusal: CairnError?
 
   /// Creates a reshaper for one apply.
-  /// - Parameter trail: the name of the trail, which each row of a history has in column `cairn_origin`.
-  /// - Parameter epoch: the text after the `@` in column `cairn_position` of a history.
+  /// - Parameter trail: The name of the trail, for column `cairn_origin` of a history.
+  /// - Parameter epoch: The text after the `@` in column `cairn_position` of a history.
   package init(_ rules: [TableRule], to target: Engine, trail: String, epoch: String) {
     (self.rules, self.target, self.epoch) = (rules, target, epoch)
     origin = Self.encoded(trail)
