@@ -41,7 +41,8 @@ package final class Reshaper {
     origin = Self.encoded(trail)
   }
 
-  /// Returns the table in the shape that apply receives. `id` is valid within a segment.
+  /// Returns the table in the shape that apply receives.
+  /// - Parameter id: The id of the schema in the current segment.
   package func schema(_ id: UInt64, _ given: TableSchema) -> TableSchema {
     switch entry(id, given) {
     case .untouched: given
@@ -50,8 +51,8 @@ package final class Reshaper {
     }
   }
 
-  /// Returns the converted record; nil if the rules leave out the whole record.
-  /// - Parameter given: returns the trail's schema with an id.
+  /// Returns the converted record; nil if the rules leave out the record.
+  /// - Parameter given: Returns the trail's schema with an id.
   package func reshape(_ record: Record, at position: Position, _ given: (UInt64) -> TableSchema?) throws -> Record? {
     refusal = nil
     if position.segment != segment {
@@ -83,7 +84,7 @@ package final class Reshaper {
     return record
   }
 
-  /// Returns the second record, if the record that was converted last became two records; otherwise nil.
+  /// Returns the second record, if the last conversion gave two records; otherwise nil.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following
@@ -116,7 +117,7 @@ package final class Reshaper {
     }
   }
 
-  /// Refuses a table: apply writes none of its later changes, and reports the message and the hint.
+  /// Makes apply write no more changes of a table, and report the message and the hint.
   func refuse(_ id: UInt64, _ given: TableSchema, _ message: String, hint: String) {
     var schema = given
     var treatment = TableTreatment()
@@ -164,7 +165,7 @@ package final class Reshaper {
       treatment: table.removal == .applied ? [] : .tolerant)
   }
 
-  /// Returns the change for a row that disappears at the source: the row is deleted, marked or kept.
+  /// Returns the change for a row that was deleted at the source: a delete, a mark, or none.
   private func removed(_ change: ChangeView, _ table: ShapedTable, isTolerant: Bool) throws -> ChangeView? {
     let isImplied = change.flags.contains(.implied)
     switch table.removal {
@@ -208,8 +209,8 @@ package final class Reshaper {
     }
   }
 
-  /// Returns a delete of the row with the old key. The next record inserts the row with the new key. This is for tables
-  /// that keep or mark deleted rows: such a row with the new key is replaced by the insert.
+  /// Returns a delete of the row with the old key. The next record inserts the row with the new key. Necessary if the
+  /// target keeps or marks deleted rows.
   private func moved(_ change: ChangeView, _ table: ShapedTable) throws -> ChangeView {
     follow(with: .change(try inserted(change, table)))
     _ = try table.append(.old, of: row, removed: Self.unchanged, to: &old)
