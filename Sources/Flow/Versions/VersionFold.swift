@@ -41,7 +41,7 @@ package struct VersionFold {
     if let row = step.before, step.after != nil { early = (row, true) }
   }
 
-  /// Returns whether `step` changes this row. Two rows with equal hashes differ in their keys. Returns true if the two
+  /// Returns whether `step` changes this row, and not another row with the same hash. Also returns true if the two
   /// table definitions have different key columns.
   package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
@@ -73,7 +73,6 @@ package struct VersionFold {
     }
   }
 
-  /// Returns a row with the columns of another table definition, matched by name.
   private func reshaped(_ row: [Value?], to other: TableSchema) -> [Value?] {
     other.columns.map { Self.value(row, $0.name, schema) }
   }

@@ -39,8 +39,6 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Removes the entries of foreign key values that refer to a row, if every node knows them. An entry stays if a
-  /// version of the row is concurrent with it.
   mutating func sweepReferences(_ row: RowName) throws {
     var versions: [WindowEntry] = []
     try store.forEach(of: row.chain) { versions.append($0) }

@@ -40,7 +40,6 @@ extension WindowIndex {
     }
   }
 
-  /// Returns which transactions of a trail the nodes of all other trails know.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
@@ -59,8 +58,8 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Checks that every node which stated to know the unread part of this database's own trail can have known it.
-  /// Returns false if not: the trail must then be read from ``firstNeeded(_:)``.
+  /// Returns false if a node stated falsely that it knew the unread part of this database's own trail. That part must
+  /// then be read.
   /// - Parameter header: The header of the next transaction that is read from the trail.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
@@ -71,7 +70,6 @@ extension WindowIndex {
     return false
   }
 
-  /// Adds a row to ``claimed`` if every node stated to know one of its versions before that version was written.
   private mutating func noteClaim(on row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false
     try store.forEach(of: row) { entry in
@@ -81,7 +79,6 @@ extension WindowIndex {
     if isClaimed { claimed.insert(row) }
   }
 
-  /// Removes the versions of a row, and the foreign key values that refer to it, that no later call can need.
   private mutating func sweep(_ chain: UInt64, _ floors: [KnownFloor]) throws {
     let row = RowName(hash: chain)
     if lasts.areKept, !row.isReference {

@@ -18,15 +18,14 @@ struct WindowIndex {
     var reached: UInt64 = 0
     /// The last transaction of this trail that apply has begun to process, committed or not.
     var met: UInt64 = 0
-    /// The clocks of the transactions `reached` and `met`.
+    /// The clock of transaction `reached`. `metClock` is the clock of transaction `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
     /// While a table of this trail is suspended: the last transaction that shows which versions the trail's node knows.
     /// Nil if no table is suspended.
     var held: UInt64?
     var floor = KnownFloor()
-    /// The last transaction of this trail that wrote a foreign key value, and the latest clock of all such
-    /// transactions.
+    /// The last transaction of this trail that wrote a foreign key value.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
     var lastClock: UInt64 = 0
@@ -75,7 +74,6 @@ struct WindowIndex {
   var count: Int { store.count }
   var isSpilled: Bool { store.isSpilled }
   var isRead: Bool { origins.allSatisfy(\.isRead) }
-  /// Whether all versions in the window come from this database's own trail.
   var isOwnOnly: Bool { store.isOnly(of: Self.own) }
 
   @discardableResult mutating func add(_ name: String) -> Int {
@@ -225,9 +223,8 @@ struct WindowIndex {
 
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns the clock of the last transaction that apply has begun to process, if the clock of a later transaction is
-  /// not later; otherwise nil.
-  /// - Parameter header: The header of the later transaction.
+  /// Returns the clock of the previous transaction of a trail if the clock of `header` is not later; otherwise nil.
+  /// - Parameter header: The header of the next transaction of the trail.
   func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
     guard let place = places[origin], header.number > origins[place].met else { return nil }
     let clock = origins[place].metClock
@@ -236,8 +233,8 @@ struct WindowIndex {
 
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
-  /// Returns whether an entry of a header is about the present trail of that name. Returns false for an entry without a
-  /// trail id.
+  /// Returns whether an entry of a header names the present trail, not a replaced trail of the same name. Returns false
+  /// for an entry without a trail id.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id else { return false }
     guard let place = places[known.origin] else { return true }

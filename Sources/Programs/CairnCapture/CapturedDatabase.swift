@@ -105,7 +105,7 @@ public final class CapturedDatabase: Sendable {
     }
   }
 
-  /// Closes the database.
+  /// Closes the database. Every later call throws ``DatabaseError/Kind/closed``. Closing again has no effect.
   public func close() throws { try connection.close() }
 
   @inline(__always)

@@ -11,7 +11,8 @@ public struct CommitToken: Hashable, Comparable, Sendable {
 
 /// The commits that are not yet known to be in a trail.
 public struct Pending: Hashable, Sendable {
-  /// The number of these transactions, without those of programs that do not use this API.
+  /// The number of transactions that are not yet known to be in a trail. Transactions of programs that do not use this
+  /// API are not counted.
   public let transactions: Int
   /// The number of journal rows of all programs that are not yet known to be in a trail. Each changed row has at least
   /// one.

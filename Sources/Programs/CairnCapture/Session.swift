@@ -14,7 +14,6 @@ final class Session {
 
   private var cache = StatementCache()
   private var parameters = BoundParameters()
-  /// The number of queries that are returning rows.
   private var readCount = 0
   var synchronizations = 0
 

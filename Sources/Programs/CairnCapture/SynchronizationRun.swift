@@ -121,7 +121,6 @@ final class SynchronizationRun: Sendable {
     return options
   }
 
-  /// Stores the replication for `cancel`.
   private func publish(_ replication: Replication) throws {
     let isCancelled = state.withLock { state in
       state.replication = replication
@@ -152,7 +151,6 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Updates `applied` when apply has reached the end of the trail that was stored in `taken`.
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in

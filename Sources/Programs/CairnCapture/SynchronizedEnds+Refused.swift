@@ -35,7 +35,6 @@ extension SynchronizedEnds {
     try replace("refused", ["\(id)"] + now.map { "\($0.number) \($0.behind) \($0.through)" })
   }
 
-  /// Returns the transactions in the file `refused`; none if the file belongs to another trail.
   private func refused() throws -> [Refused] {
     let lines = try lines("refused")
     guard let id = lines.first, let end = try Trail.end(folder: ownFolder), end.id.description == id else { return [] }

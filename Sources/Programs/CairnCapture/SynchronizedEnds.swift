@@ -41,7 +41,6 @@ struct SynchronizedEnds: Sendable {
   private let file: String
   var ownFolder: String { "\(state)/\(trails.own)" }
 
-  /// Returns whether both trails exist.
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
 
   /// Returns the direction of the first copy: the one that began, or `chosen` if no trail exists yet.
@@ -112,7 +111,6 @@ struct SynchronizedEnds: Sendable {
     try replace("sent", ["\(info.id) \(max(before.journal, journal ?? marked)) \(number)"])
   }
 
-  /// Returns the number of the last journal row that is durably in the trail.
   private func taken() throws -> Int64 {
     let database = try Database(path: file)
     database.forbidForeignCode()

@@ -149,7 +149,7 @@ public final class Synchronizer: Sendable {
   ///
   /// - Returns: false if the peer did not apply the commit within `timeout`.
   /// - Throws: the errors of `synchronize()`; kind `refused` if the peer put the commit into quarantine
-  ///   (``Options/Refusal/setAside``).
+  ///   (``Options/Refusal/setAside``). Earlier commits in quarantine cause no error.
   public func waitUntilApplied(_ token: CommitToken, timeout: Duration = .seconds(30)) throws -> Bool {
     let limit = Clock.monotonicMilliseconds + timeout.milliseconds
     while try !isApplied(token) {

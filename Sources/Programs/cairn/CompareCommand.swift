@@ -136,8 +136,6 @@ struct CompareCommand: Command {
     }
   }
 
-  /// Prints the workers of the replication that are not running. The changes that they have not delivered appear as
-  /// differences.
   private static func tellOfStanding(_ names: [String], _ arguments: Arguments) {
     let daemon = DaemonConf.address(arguments.value("--config"))
     guard let answer = try? daemon.ask(ControlRequest(.status), seconds: 2) else { return }

@@ -46,7 +46,6 @@ extension ConfCheck {
     }
   }
 
-  /// Whether the running daemon of this configuration listens for other nodes.
   private var isOurs: Bool { running.contains { $0.name == .receive } }
 
   private struct NobodyServed: HTTPHandler {

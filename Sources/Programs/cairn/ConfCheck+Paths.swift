@@ -96,7 +96,6 @@ extension ConfCheck {
     }
   }
 
-  /// Returns whether an apply of the configuration writes to the captured database, and so may create its tables.
   private func awaitsTables(_ capture: Configuration.Capture?) -> Bool {
     configuration.applies.contains { $0.database == capture?.database }
   }

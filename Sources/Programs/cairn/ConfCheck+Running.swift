@@ -23,7 +23,8 @@ extension ConfCheck {
     fail(CairnError(code, "the daemon stopped this worker: \(problem.message)", hint: problem.hint))
   }
 
-  /// The worker of the conf for each exclusive task, such as to capture a database or to apply a trail.
+  /// Prints a warning if the node of the trail has not confirmed for a long time which row versions it knows. This node
+  /// then keeps many versions.
   func tellSilence(_ apply: Configuration.Apply) {
     if let silence = running.first(where: { $0.name == WorkerName(.apply, apply.name) })?.silence {
       note("the daemon \(silence)")

@@ -10,7 +10,7 @@ import Trails
 
 // Checks of tables that both ends write.
 extension ConfCheck {
-  /// For each target table, the trails that write to it, from the apply workers checked so far.
+  /// Checks the tables that two apply workers of this configuration replicate in opposite directions.
   func checkBothWays(_ apply: Configuration.Apply, _ source: Source) throws {
     let captures = configuration.captures
     guard let capture = captures.first(where: { configuration.trail(of: $0) == apply.trail }) else { return }

@@ -18,10 +18,9 @@ final class ConfCheck {
   let isJSON: Bool
   /// The sources of the captures that can be read, by the name of the capture.
   var sources: [String: Source] = [:]
-  /// For each exclusive task (to capture a database, or to apply a trail to it): the worker of the conf that has the
-  /// task.
+  /// The worker of the conf for each exclusive task, such as to capture a database or to apply a trail.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// For each table of a target: the trails that write to it, as known from the apply workers that were checked so far.
+  /// For each target table, the trails that write to it, from the apply workers checked so far.
   var feeders: [String: [TableClaim.Feeder]] = [:]
   /// The number of replication slots that the configuration will add to each server.
   var newSlots: [String: Int] = [:]
@@ -48,7 +47,6 @@ final class ConfCheck {
     }
   }
 
-  /// Runs all checks and prints their results. Returns the exit status of the first error.
   func run() -> Int32 {
     begin("node \(configuration.node.name)")
     checkPlaces()

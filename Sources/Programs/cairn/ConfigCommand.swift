@@ -66,7 +66,6 @@ struct ConfigCommand: Command {
     return report(loaded, isJSON: isJSON)
   }
 
-  /// Prints all problems and notices. Returns the exit status of the first problem.
   static func report(_ loaded: LoadedConfiguration, isJSON: Bool) -> Int32 {
     for notice in loaded.notices {
       if isJSON {

@@ -5,7 +5,6 @@ import Operating
 
 /// Formats conflicts, as text and as JSON.
 enum ConflictText {
-  /// Returns one line of text about a conflict.
   static func line(_ record: ConflictRecord) -> String {
     let parts = [
       "  #\(record.id)", moment(record.at), record.kind.rawValue, "\(record.fullName) (\(record.key.shown))",

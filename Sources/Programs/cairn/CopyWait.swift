@@ -73,7 +73,6 @@ struct CopyWait {
     }
   }
 
-  /// Returns whether the copies have arrived.
   private func isThere(_ worker: NodeStatus.Worker, _ count: Int) -> Bool {
     worker.isCaughtUp || !worker.waits.isEmpty && worker.tablesCopied - copiedBefore >= count
   }

@@ -35,7 +35,6 @@ enum DaemonConf {
     } catch { return DaemonAddress(client: client, confError: isTold(loaded) ? error : nil) }
   }
 
-  /// Returns whether to report an error of the configuration; false if there is no configuration.
   private static func isTold(_ loaded: LoadedConfiguration) -> Bool {
     !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }

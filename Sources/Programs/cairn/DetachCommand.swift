@@ -71,7 +71,7 @@ struct DetachCommand: Command {
   }
 
   /// Removes a target from the lists of readers of all trails, so that a purge keeps no segments for it. Returns the
-  /// changed trails.
+  /// trails that the target read.
   private static func forgetReader(_ url: DatabaseURL, _ arguments: Arguments) throws -> [TrailName] {
     let state = arguments.value("--state").map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     return try TrailReaders.forget(target: url.canonical.place, state: state)

@@ -45,7 +45,6 @@ struct Display {
     }
   }
 
-  /// Prints the notices of the apply that have not been printed yet.
   private mutating func tellNotices(_ apply: ApplyProgress.Snapshot) {
     let back = replication.back?.applyProgress.snapshot.notices ?? []
     for notice in back.dropFirst(noticesToldBack) {
@@ -62,7 +61,6 @@ struct Display {
     tellAudit()
   }
 
-  /// Prints the new results of the audit.
   private mutating func tellAudit() {
     guard let audit = replication.audit?.snapshot else { return }
     driftsTold.formIntersection(audit.drifts.map(\.table))
@@ -104,7 +102,6 @@ struct Display {
     }
   }
 
-  /// Prints changes in the list of suspended tables.
   private mutating func tellWaiting(_ waiting: [WaitingTable]) {
     for table in waiting where !waitingTold.contains(where: { $0.name == table.name && $0.message == table.message }) {
       closeLine()
@@ -208,7 +205,6 @@ struct Display {
       "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts \(conflicts), \(apply.rows.counted("row")) in all\(waysBack)\(waiting)\(lock)\(drift)"
   }
 
-  /// The number of conflicts in both directions since the start.
   private var conflicts: Int {
     replication.applyProgress.snapshot.conflicts + (replication.back?.applyProgress.snapshot.conflicts ?? 0)
   }

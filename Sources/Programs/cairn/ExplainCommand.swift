@@ -37,7 +37,6 @@ struct ExplainCommand: Command {
     return 0
   }
 
-  /// Returns the error code that a word names.
   private static func code(_ word: String, _ arguments: Arguments) throws -> ErrorCode {
     var name = word.lowercased()
     if name.hasPrefix("[") { name.removeFirst() }
@@ -70,9 +69,6 @@ struct ExplainCommand: Command {
     return lines.joined(separator: "\n")
   }
 
-  /// Breaks a text into lines of at most 80 columns.
-  /// - Parameter first: The indentation of the first line.
-  /// - Parameter rest: The indentation of all other lines.
   private static func wrapped(_ text: String, first: String, rest: String) -> [String] {
     var lines: [String] = []
     var line = first

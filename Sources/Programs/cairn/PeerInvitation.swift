@@ -10,7 +10,6 @@ import SystemKit
 /// trails.
 struct PeerInvitation {
   private let name: String
-  /// The configuration, with the section for the invited peer.
   private let conf: Configuration
   private let peers: PeerFolder
   private let arguments: Arguments
@@ -125,7 +124,6 @@ struct PeerInvitation {
     return patterns
   }
 
-  /// Writes the section of the invited peer to a file of the conf.
   private func write(_ stanza: String) throws {
     let folder = arguments.value("--config") ?? ConfFolder.usual
     guard Folder.isFolder(folder) else {

@@ -16,7 +16,6 @@ struct PeerListing {
     var own: String?
   }
 
-  /// The configuration; nil if it cannot be loaded.
   private let conf: Configuration?
   private let peers: PeerFolder
 

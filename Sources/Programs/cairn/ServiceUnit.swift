@@ -1,7 +1,7 @@
 import Changes
 import SystemKit
 
-/// The systemd unit `cairnd.service` of this machinewith its drop-in files.
+/// The systemd unit `cairnd.service` of this machine with its drop-in files.
 ///
 /// Source: systemd.unit(5), "Unit File Load Path" and drop-ins; systemd.syntax(7).
 struct ServiceUnit {

@@ -106,7 +106,6 @@ struct StatusTable {
     ]
   }
 
-  /// The lines about waiting rows, one for each database.
   private var rowsWaiting: [String] {
     var places: Set<String> = []
     return workers.filter { !$0.rowsWaiting.isEmpty && places.insert($0.place).inserted }.flatMap { worker in

@@ -5,7 +5,6 @@ import Operating
 /// The output to standard output and standard error. Colours are used only on a terminal.
 enum Terminal {
   static let isInteractive = isatty(1) == 1 && getenv("NO_COLOR") == nil
-  /// Whether standard output is a terminal.
   static let isOutputShown = isatty(1) == 1
   static let isErrorInteractive = isatty(2) == 1 && getenv("NO_COLOR") == nil
 

@@ -138,7 +138,6 @@ struct TrailCommand: Command {
     return 0
   }
 
-  /// Returns a size such as `12.3 MiB`.
   static func byteCount(_ bytes: UInt64) -> String {
     if bytes < 1024 { return "\(bytes) B" }
     var tenths = bytes &* 10 / 1024

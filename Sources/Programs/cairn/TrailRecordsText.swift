@@ -190,7 +190,6 @@ struct TrailRecordsText {
     return prefix + shown(text)
   }
 
-  /// Returns a text in quotes, with control characters escaped.
   private static func shown(_ text: String) -> String {
     var out = "'"
     for scalar in text.unicodeScalars.prefix(textMax) {

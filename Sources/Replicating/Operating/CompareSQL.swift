@@ -58,7 +58,6 @@ package struct CompareSQL {
     return try sql.clear(for: whole) + (try sql.update(there, after, isTolerant: false))
   }
 
-  /// Returns a target row with the compared values. All other columns are nil.
   private static func spread(_ values: [Value?], _ table: ComparedTable) -> [Value?] {
     var image: [Value?] = table.target.schema.columns.map { _ in nil }
     for (place, value) in values.enumerated() { image[table.target.columns[place]] = value }

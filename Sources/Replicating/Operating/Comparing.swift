@@ -6,7 +6,6 @@ import SQLiteKit
 import SystemKit
 
 extension DatabaseURL {
-  /// Opens the database read-only for a comparison.
   fileprivate func openForComparison() throws -> CompareDatabase {
     switch self {
     case .sqlite(let path):

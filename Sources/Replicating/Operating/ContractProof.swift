@@ -156,7 +156,6 @@ package struct ContractProof {
     return try memory.first("SELECT v FROM proof") ?? .null
   }
 
-  /// Returns a text after a cast by the server; nil if the server refuses the cast.
   private func cast(_ text: String, to type: PostgresType) throws -> String? {
     do {
       return try server.first("SELECT $1::\(type.name)", [text])

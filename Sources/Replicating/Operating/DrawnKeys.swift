@@ -156,7 +156,6 @@ extension PostgresConnection {
     }
   }
 
-  /// Returns a sequence with its present last value.
   fileprivate func state(of sequence: DrawnKey.Sequence) throws -> DrawnKey.Sequence {
     var now = sequence
     now.last = try first("SELECT pg_sequence_last_value($1::regclass)", [sequence.name]).flatMap { Int64($0) }

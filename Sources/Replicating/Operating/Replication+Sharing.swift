@@ -37,7 +37,7 @@ extension Replication {
     home.withLock { $0 = found }
   }
 
-  /// Adds this replication to the list of the trail's readers. Returns false if it was in the list.
+  /// Adds this replication to the list of the trail's readers. Returns true if it was not in the list before.
   func enroll(_ to: TargetEnd) throws -> Bool {
     guard let readers else { return try checkIsAlone() }
     let others = try readers.others(than: statePath)
@@ -223,7 +223,6 @@ extension Replication {
     }
   }
 
-  /// Reports idle readers of the trail, because the segments that they need fill the disk.
   private func tellIdle(_ readers: TrailReaders) {
     guard let info = try? Trail.info(folder: folder), let others = try? readers.others(than: statePath) else { return }
     for other in others {

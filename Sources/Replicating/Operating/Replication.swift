@@ -426,7 +426,7 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// The trails whose rows in the source are not captured again; nil for all trails.
+  /// The trails whose transactions capture skips after apply has written them to the source; nil for all trails.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }

@@ -23,7 +23,6 @@ extension TableSQL {
 
   private var sqliteTable: String { Self.tolerant(schema.createText, after: "TABLE") ?? schema.createText + ";" }
 
-  /// Returns a CREATE TABLE or CREATE INDEX statement with IF NOT EXISTS; nil for any other statement.
   private static func tolerant(_ text: String, after word: String) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -65,7 +64,6 @@ extension TableSQL {
       && (try? database.text("SELECT sql FROM sqlite_master WHERE type = 'table'")) == new.schema.createText
   }
 
-  /// Returns a statement with a semicolon instead of comments at its end.
   private static func ended(_ statement: String) -> String {
     let bytes = Array(statement.utf8)
     guard let last = SQLText.tokens(bytes).last else { return statement + ";" }

@@ -148,7 +148,6 @@ struct TableSQL {
 
   // MARK: Identity
 
-  /// Returns whether only the values of all columns identify the row, because the row has no complete key.
   private func isWholeRow(_ row: [Value?]) -> Bool {
     schema.flags.contains(.wholeRow) || key.isEmpty || key.contains { row[$0] == .null }
   }

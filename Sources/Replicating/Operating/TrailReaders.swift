@@ -23,7 +23,6 @@ package struct TrailReaders: Sendable {
   }
 
   package let home: CaptureHome
-  /// The name of the captured database for messages.
   @ByBytes private var source: String
   private var folder: String { home.place + "/readers" }
   /// The time without activity, in µs, after which a reader counts as idle.
@@ -80,7 +79,6 @@ package struct TrailReaders: Sendable {
     try others(than: state).map(\.segment).min().map { Position(segment: $0, offset: 0) }
   }
 
-  /// Returns whether the state folder of a reader was removed, or belongs to another replication.
   private func isGone(_ reader: Reader) throws -> Bool {
     do {
       try StateFolder.check(reader.state, from: source, to: reader.target)

@@ -267,7 +267,6 @@ package struct TrailSQL {
 
   // MARK: Problems
 
-  /// Returns the statements of `body`, or a comment with the reason if `body` throws.
   private mutating func statement(
     _ table: TableSQL, _ position: Position, _ body: () throws(Unrepresentable) -> [String]
   ) -> [String] {

@@ -96,7 +96,6 @@ struct ColumnVersions {
 }
 
 extension Value {
-  /// The bytes of a text value; nil for other values.
   fileprivate var textBytes: [UInt8]? {
     switch self {
     case .text(let bytes), .exact(let bytes): bytes

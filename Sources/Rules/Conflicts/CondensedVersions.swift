@@ -16,7 +16,6 @@ package struct CondensedVersions: Sendable {
     var isOne: Bool { first.stamp == version.stamp }
   }
 
-  /// The runs by ascending stamps: each is one version, or several joined updates.
   private var runs: [Run] = []
 
   package var versions: [RowVersion] { runs.map(\.version) }
@@ -65,7 +64,8 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Returns whether `version` requires that joined updates are separated, because its author knew only some of them.
+  /// Returns whether `version` requires that joined updates are separated, for example because its author knew only
+  /// some of them.
   package func areToldApart(by version: RowVersion) -> Bool {
     runs.contains { run in
       !run.isOne
@@ -75,7 +75,6 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Joins a version to a run. Returns false if no single update has the effect of both.
   private mutating func join(_ next: RowVersion, at index: Int) -> Bool {
     guard let joined = runs[index].version.joined(with: next) else { return false }
     runs[index].version = joined
@@ -84,9 +83,7 @@ package struct CondensedVersions: Sendable {
 
   /// The facts about all versions of a row that limit which updates may be joined.
   private struct Borders {
-    /// For each origin, the numbers of its last transactions that authors of other origins knew, ascending.
     private var known: [String: [UInt64]] = [:]
-    /// For each origin, the numbers of its transactions that wrote the row, ascending.
     private var numbers: [String: [UInt64]] = [:]
 
     init(_ versions: [RowVersion]) {

@@ -163,7 +163,6 @@ struct Decimal: Equatable, Comparable {
     return sum
   }
 
-  /// Returns the digits of `a` − `b`. Requires `a` ≥ `b`.
   private static func subtracted(_ a: [UInt8], _ b: [UInt8]) -> [UInt8] {
     var difference: [UInt8] = []
     var borrow: UInt8 = 0
@@ -175,7 +174,6 @@ struct Decimal: Equatable, Comparable {
     return difference
   }
 
-  /// Returns whether `a` is less than `b`. Requires digits without leading zeros.
   private static func isLess(_ a: [UInt8], _ b: [UInt8]) -> Bool {
     a.count != b.count ? a.count < b.count : a.reversed().lexicographicallyPrecedes(b.reversed())
   }

@@ -53,7 +53,6 @@ extension ByteWriter {
 
 /// A time of day, with or without a date, split into its parts.
 private struct Moment {
-  /// The digits of the date.
   private var date: UnsafeRawBufferPointer
   private var moved: [UInt8] = []
   private var time: (UInt8, UInt8, UInt8, UInt8, UInt8, UInt8) = (0x30, 0x30, 0x30, 0x30, 0x30, 0x30)

@@ -10,7 +10,7 @@ package enum DefaultText {
 
   // MARK: PostgreSQL to SQLite
 
-  /// Returns a column default of PostgreSQL for SQLite; nil if it is no literal of the column's type.
+  /// Converts a column default of PostgreSQL to SQLite; nil if it is no literal of the column's type.
   static func sqlite(_ text: String, of column: TableSchema.Column) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -54,7 +54,6 @@ package enum DefaultText {
     return literalText(padded(value, type), type)
   }
 
-  /// Returns the decimal number at the token `start`, and the index of the token after it.
   private static func decimal(
     _ tokens: [SQLText.Token], _ start: Int, _ slice: (SQLText.Token) -> String
   ) -> (text: String, next: Int) {
@@ -73,7 +72,7 @@ package enum DefaultText {
     }
   }
 
-  /// Returns whether literals of both types are written in the same way.
+  /// Returns whether a literal has the same text in the type `cast` and in the column's type `type`.
   private static func isSame(_ cast: PostgresType, _ type: PostgresType, _ name: String) -> Bool {
     guard name.utf8.allSatisfy({ $0 != UInt8(ascii: "'") && $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: "|") }) else {
       return false
@@ -123,7 +122,8 @@ package enum DefaultText {
 
   // MARK: SQLite to PostgreSQL
 
-  /// Returns a column default of SQLite for PostgreSQL; nil if it is no literal that fits the type. Empty for NULL.
+  /// Converts a column default of SQLite to PostgreSQL; nil if it is no literal that fits the type. Empty for NULL,
+  /// which needs no default.
   static func postgres(_ text: String, of column: TableSchema.Column, _ type: PostgresType) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)

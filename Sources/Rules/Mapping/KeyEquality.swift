@@ -2,7 +2,8 @@ import Changes
 
 /// The type of a key column, or a type inside it, such as the element type of an array.
 package struct KeyPart: Sendable {
-  /// The name of the type in `pg_type`, after the name and a dot of an extension. For SQLite: `text`.
+  /// The name of the type in `pg_type`, such as `uuid`, or `ltree.ltree` for a type of an extension. For SQLite:
+  /// `text`.
   package var type: String
   package var isEnumeration = false
   /// Whether the type has a length or a scale, such as `numeric(12,2)`.

@@ -17,7 +17,7 @@ package enum MisfitPolicy: String, Sendable, CaseIterable {
 }
 
 /// The misfit policies of all columns: `stop`, or `stop,orders.note=null,items.*=widen`. An entry without a pattern
-/// applies to all columns. The last matching entry applies. Case does not matter.
+/// applies to all columns. The last matching entry wins. Case does not matter.
 package struct MisfitPolicies: Equatable, Sendable {
   private struct Rule: Equatable {
     let columns: TablePatterns

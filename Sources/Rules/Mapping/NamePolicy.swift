@@ -5,7 +5,7 @@ package enum NamePolicy: String, Sendable, CaseIterable {
   case fold
   case keep
 
-  /// The longest name in PostgreSQL, in bytes.
+  /// The maximum length of a name in PostgreSQL, in bytes.
   package static let postgresNameBytesMax = 63
 
   /// Returns the PostgreSQL name for a table, column or index of SQLite. A name that is too long is cut and ends in a

@@ -49,7 +49,6 @@ extension PostgresAlteration {
     return !isDone || before.columns[index].declaredType == after.columns[fresh].declaredType
   }
 
-  /// Whether the target already has all renamed columns under their new names.
   private var isRenamed: Bool {
     renamed.allSatisfy { isRenamed($0.key.text, to: $0.value) } && after.columns.allSatisfy { has($0.name) }
   }

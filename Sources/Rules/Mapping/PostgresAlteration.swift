@@ -12,7 +12,6 @@ package struct PostgresAlteration {
       @ByBytes package var name: String
       package var kind: Kind
       @ByBytes package var columns: [String]
-      /// The definition of the constraint, from `pg_get_constraintdef()`.
       @ByBytes package var text: String
       package init(name: String, kind: Kind, columns: [String], text: String) {
         (self.name, self.kind, self.columns, self.text) = (name, kind, columns, text)
@@ -194,7 +193,6 @@ package struct PostgresAlteration {
 
   // MARK: Types
 
-  /// Returns the statements that alter existing types.
   private func typeChanges() -> [String] {
     changedTypes.flatMap { there, wanted in there.statements(to: wanted) }
   }

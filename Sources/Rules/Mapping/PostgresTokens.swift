@@ -27,7 +27,6 @@ package struct PostgresTokens {
     let range: Range<Int>
     let kind: Kind
 
-    /// The bare word; empty for other tokens.
     var word: String { if case .name(let name, false) = kind { name } else { "" } }
     var name: String? { if case .name(let name, _) = kind { name } else { nil } }
     func isSymbol(_ symbol: Character) -> Bool { kind == .symbol(symbol.asciiValue ?? 0) }

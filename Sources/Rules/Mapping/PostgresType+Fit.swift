@@ -115,7 +115,6 @@ extension PostgresType {
       }
   }
 
-  /// Returns the number of digits after the decimal point, without trailing zeros.
   private static func fraction(_ bytes: UnsafeRawBufferPointer) -> Int {
     guard let point = bytes.lastIndex(of: UInt8(ascii: ".")) else { return 0 }
     let digits = bytes[(point + 1)...].prefix { (0x30...0x39).contains($0) }

@@ -86,7 +86,7 @@ package struct PostgresUserType: Equatable {
     return lines.map { "ALTER TYPE \(name) \($0)" }
   }
 
-  /// Returns the index in `old` of each attribute of `new` that existed before. The other attributes of `new` follow.
+  /// Returns the index in `old` of each attribute of `new` that existed before.
   private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
     let (before, after) = (Set(old.map(\.name.nameKey)), Set(new.map(\.name.nameKey)))
     var survivors: [Int] = []

@@ -193,8 +193,7 @@ package struct SQLiteAlteration: Sendable {
     return stale.map { "DROP INDEX IF EXISTS \($0.name.quotedName)" } + fresh.map(\.text)
   }
 
-  /// Returns whether an index of the target, by its name, is one of the source's indexes. If Cairn did not create the
-  /// table, only dropped or altered indexes count.
+  /// Returns whether an index of the target corresponds, by name, to an index of the source.
   private func known(_ object: TableSchema.Object) -> Bool {
     let name = object.name.sqliteKey
     return before.objects.contains { $0.name.sqliteKey == name && (isOwn || !after.objects.contains($0)) }

@@ -3,15 +3,12 @@ import Changes
 /// A CREATE TABLE statement of SQLite, split into the definitions of its columns.
 struct SQLiteTableText {
   struct Definition: Equatable {
-    /// The name of the column as written, with quotes.
     @ByBytes private(set) var name: String
-    /// The definition of the column, with its name.
     @ByBytes private(set) var text: String
   }
 
   let definitions: [Definition]
   private let bytes: [UInt8]
-  /// The offset in the statement after the last column's definition.
   private let end: Int
 
   /// Parses a CREATE TABLE statement; nil if it has no list of columns.

@@ -34,7 +34,7 @@ extension TableMapping {
 }
 
 extension TableSchema {
-  /// Returns this original table with renamed columns under their new names.
+  /// Returns this table with renamed columns under their new names.
   fileprivate func renamed(by difference: TableDifference) -> TableSchema {
     var names: [NameKey: String] = [:]
     for (was, now) in difference.renamedColumns { names[was.sqliteKey] = now }

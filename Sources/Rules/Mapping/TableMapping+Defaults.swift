@@ -14,7 +14,6 @@ extension TableMapping {
     return unquoted(wanted) == unquoted(text)
   }
 
-  /// Returns a literal without its quotes.
   private func unquoted(_ literal: String) -> Substring {
     literal.hasPrefix("'") ? literal.dropFirst().dropLast() : literal[...]
   }

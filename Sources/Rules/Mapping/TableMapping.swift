@@ -133,7 +133,6 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the schema and name of a referenced table at the target.
   private static func targetPlace(
     of key: TableSchema.ForeignKey, from source: Engine, in target: Engine, names: NamePolicy
   ) -> (namespace: String, name: String) {

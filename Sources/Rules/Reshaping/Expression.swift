@@ -51,7 +51,6 @@ struct Expression {
       })
   }
 
-  /// Returns the text with 1 and 0 for TRUE and FALSE.
   private static func text(_ bytes: [UInt8], _ tokens: [SQLText.Token], _ truths: Set<Int>) -> String {
     var bytes = bytes
     for index in truths.sorted(by: >) {
@@ -99,10 +98,8 @@ struct Expression {
   // MARK: Its type
 
   private struct Word {
-    /// The word in upper case; empty for other tokens.
     let word: String
     let symbol: UInt8
-    /// The token as a name, without its quotes.
     let name: String?
     let isNumber: Bool
     let isReal: Bool
@@ -188,7 +185,6 @@ struct Expression {
     return hasPoint && words.allSatisfy { $0.isNumber || $0.is(".") } ? "REAL" : nil
   }
 
-  /// Returns the index of the parenthesis that closes the first one.
   private static func closes(_ words: ArraySlice<Word>) -> Int? {
     var depth = 0
     for (index, word) in zip(words.indices, words) {

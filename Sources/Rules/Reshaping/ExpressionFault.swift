@@ -7,7 +7,7 @@ package enum ExpressionFault {
   /// The maximum number of different names in a tested expression.
   private static let columnsMax = 1_900
 
-  /// Returns the error; nil if the expression may be valid for some table.
+  /// Returns the error of an expression; nil if the expression may be valid for some table.
   /// - Parameter isColumn: Whether the expression is the value of a column. A column name is then not evaluated.
   /// - Parameter isName: Returns whether a column may have a given name.
   package static func reason(

@@ -20,7 +20,7 @@ package final class Reshaper {
 
   private var segment: UInt64 = 0
   private var entries: [UInt64: Entry] = [:]
-  /// The plans of tables from earlier segments, by the table's name at the source.
+  /// The effect of the rules on tables of earlier segments, by the table's name at the source.
   private var plans: [NameKey: ReshapePlan] = [:]
   /// The commit time of the current transaction, as a delete mark stores it.
   package private(set) var commitTime = ""
@@ -29,8 +29,8 @@ package final class Reshaper {
   private var old = ByteWriter(capacity: 256)
   private var new = ByteWriter(capacity: 256)
   private var following: Record?
-  /// The reason why the last returned record cannot be applied, if it has the flag ``ChangeTreatment/refused``, or
-  /// ``ChangeTreatment/incomplete`` and no row at the target. Nil if the record can be applied.
+  /// The reason why apply cannot write the last returned record; nil if there is none. For a record with the flag
+  /// ``ChangeTreatment/incomplete``, the reason applies only if the target lacks the row.
   package private(set) var refusal: CairnError?
 
   /// Creates a reshaper for one apply.

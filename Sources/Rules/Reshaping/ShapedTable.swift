@@ -41,7 +41,8 @@ final class ShapedTable {
   /// Whether other trails may have rows in the target's table.
   var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
 
-  /// Returns the old value of a column. If PostgreSQL did not log the old row, its key is unchanged.
+  /// Returns the old value of a column. If PostgreSQL did not log the old row, the key is unchanged, and its new value
+  /// is returned.
   func old(_ column: Int, _ row: SourceRow) -> UnsafeRawBufferPointer? {
     row.old(column)
       ?? (row.before.isEmpty && key.contains(column) && row.givesAfter(column) ? row.after[column] : nil)

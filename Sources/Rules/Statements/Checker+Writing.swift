@@ -3,7 +3,6 @@ import Mapping
 
 // Statements that write.
 extension Checker {
-  /// Checks a statement that writes `table`.
   mutating func check(_ statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) {
     try check(statement.common)
     if names.common[statement.table.asciiLowercased] != nil {

@@ -1,9 +1,8 @@
 import Changes
 
-/// A parsed expression of SQLite, in a form that can be checked.
+/// A parsed expression of SQLite. Unsupported forms have no case.
 indirect enum Expression: Equatable, Sendable {
   case literal(Value)
-  /// A parameter by its number, from 1.
   case parameter(Int)
   case column(table: NameKey?, name: NameKey)
   case function(Call)
@@ -149,6 +148,5 @@ struct WritingStatement: Equatable, Sendable {
   var assignments: [Assignment] = []
   var sources: [Select.Source] = []
   var condition: Expression?
-  /// The offset in the text at which the statement ends.
   var end = 0
 }

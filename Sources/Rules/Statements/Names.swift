@@ -13,7 +13,6 @@ struct NamedColumn: Equatable, Sendable {
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
-  /// The SQL for the column at the target.
   var sql = ""
   var value: PostgresValue?
 }

@@ -190,7 +190,6 @@ struct PostgresTranslator {
     return try comparison(sign, number(a), number(b))
   }
 
-  /// Returns a constant in the form in which it is compared with another value.
   private func adapted(_ piece: PostgresPiece, to other: PostgresPiece) throws(Unreplayable) -> PostgresPiece {
     guard let constant = piece.constant, other.constant == nil, let kind = other.value else { return piece }
     switch (kind, constant) {

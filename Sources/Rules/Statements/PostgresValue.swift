@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// The type of an expression's values that are equal in both engines. NULL is always possible.
+/// A type whose values are equal in both engines. NULL is always possible.
 enum PostgresValue: Equatable, Sendable {
   case integer, real, text, blob
   /// A `numeric` that SQLite stores as integer or real.

@@ -54,7 +54,6 @@ package struct StatementTable: Sendable {
 }
 
 extension TableSchema.Column {
-  /// Whether the column's collation compares texts by their bytes.
   var isBinary: Bool { ["", "BINARY"].contains(collation.asciiUppercased) }
 }
 

@@ -29,6 +29,5 @@ struct Token: Sendable {
   }
 
   let kind: Kind
-  /// The range of the token in the bytes of the statement.
   let range: Range<Int>
 }

@@ -125,7 +125,6 @@ extension DDLParser {
       && isEnclosed(name + 1..<range.upperBound)
   }
 
-  /// Returns whether one pair of parentheses encloses all of the tokens.
   private func isEnclosed(_ range: Range<Int>) -> Bool {
     guard range.count > 2, tokens[range.lowerBound].kind == .symbol("(") else { return false }
     var open = 0

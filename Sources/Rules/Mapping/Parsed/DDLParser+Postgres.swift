@@ -82,7 +82,6 @@ extension DDLParser {
   /// Operators that compare every part of one operand with every part of the other.
   private static let pairwise: Set<NameKey> = ["@>", "<@", "&&", "?|", "?&"]
 
-  /// Reads the right operand of an operator.
   private mutating func operation(_ symbol: String) throws(Unparsed) {
     switch symbol {
     case "~~", "!~~", "~~*", "!~~*": return try quantified(.like)
@@ -220,7 +219,6 @@ extension DDLParser {
     }
   }
 
-  /// Reads a type of either engine.
   mutating func type() throws(Unparsed) {
     if engine == .postgres { return try postgresType() }
     let start = at
@@ -274,7 +272,6 @@ extension DDLParser {
   /// The largest n in `character(n)` and `bit(n)`. PostgreSQL stores n characters or bits in each row.
   private static let paddedMax = 65_536
 
-  /// Reads the numbers of a type, such as `(10,2)`, if there are any.
   private mutating func typeNumbers(isPadded: Bool = false) throws(Unparsed) {
     guard take(symbol: "(") else { return }
     if isPadded, at < tokens.count, case .number(let text) = tokens[at].kind,

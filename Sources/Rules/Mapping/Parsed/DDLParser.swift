@@ -9,23 +9,18 @@ struct DDLParser {
   let tokens: [DDLToken]
   var at = 0
   var depth = 0
-  /// The indexes of the tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
   /// The text to print instead of a token, by index; empty for a token that is not printed.
   private var replaced: [Int: String] = [:]
   /// The columns that the parsed expressions name; for SQLite in lower case.
   private(set) var columns: Set<NameKey> = []
 
-  /// The greatest size of an expression's value, counted in column values: 3 for `a
-  /// b
-  /// a`.
+  /// The maximum size of the parsed expression's value, counted in column values: 3 for `a || b || a`.
   private(set) var weight = 0
-  /// The value of ``weight`` before the last operand.
   private var operandWeight = 0
-  /// The value of ``weight`` at the start of the current expression.
   private(set) var expressionWeight = 0
-  /// The value of ``weight`` at the first operator of the expression that compares every part of two values, such as
-  /// `@>`; nil if there is none.
+  /// The value of ``weight`` at the first operator such as `@>`, which compares every part of two values; nil if there
+  /// is none.
   private var pairWeight: Int?
   /// The ``weight`` of each generated column's expression, by column name.
   var weights: [NameKey: Int] = [:]
@@ -36,7 +31,6 @@ struct DDLParser {
   /// The objects of the target that the DDL may name.
   var reach = TargetReach()
 
-  /// The maximum nesting of expressions.
   static let depthMax = 200
   /// The maximum ``weight`` of an expression. Larger values could take gigabytes for one row.
   static let weightMax = 64

@@ -141,7 +141,6 @@ extension TableSchema.Column {
     }
   }
 
-  /// Returns the declared type as printed from its tokens; empty for none.
   private static func sqliteType(_ text: String) throws(Unparsed) -> String {
     if text.isEmpty { return "" }
     var parser = try DDLParser(text, .sqlite)
