@@ -2,7 +2,8 @@ import Changes
 import Conflicts
 import Trails
 
-/// Reads row versions from trails. It caches parts of trails, so use one reader for many versions. Not thread-safe.
+/// Reads row versions from trails. A reader caches parts of trails, so use one reader for many versions. Not
+/// thread-safe.
 package final class VersionReader {
   private var trails: [String: TransactionLookup] = [:]
 
@@ -12,7 +13,7 @@ package final class VersionReader {
   /// Creates a reader.
   /// - Parameter indexedChangesMin: A transaction with at least this many changes is copied to a temporary file if it
   ///   is read repeatedly.
-  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. Its result must leave out trails that were
+  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. The result must leave out trails that were
   ///   replaced by a new trail of the same name.
   package init(indexedChangesMin: Int = 200, seen: @escaping (TransactionHeader) -> [String: UInt64]) {
     (self.indexedChangesMin, self.seen) = (indexedChangesMin, seen)

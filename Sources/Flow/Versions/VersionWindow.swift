@@ -4,18 +4,17 @@ import SQLiteKit
 import Synchronization
 import Trails
 
-/// The row versions of one database that some node may not know yet. They come from the database's own trail, and from
-/// the trails of peers that are applied to it.
+/// The row versions of one database that some node may not know yet. The versions come from the database's own trail,
+/// and from the trails of peers that are applied to the database.
 ///
 /// An incoming change is in conflict if the window has a version of its row that the author of the change did not know.
 /// All apply workers of a database share one window, and any thread may call it. How to use it:
 ///
 /// 1. At the start: ``addPeer(_:folder:)`` for every trail that is applied. Then ``read(_:through:rowNames:)`` for
-///    each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until all trails have been read,
-///    answers may lack versions and the window forgets nothing: see ``isComplete``.
-/// 2. For each incoming transaction: ``meet(_:of:at:)``. For each of its changes: ``follow(_:_:)``, or
-///    ``concurrent(_:with:seen:)`` and ``note(_:_:)``. At the end: ``commit(_:)`` after the target has committed, or
-///    ``rollback(_:)`` if it has not.
+/// each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until all trails have been read, answers
+/// may lack versions and the window forgets nothing: see ``isComplete``. 2. For each incoming transaction:
+/// ``meet(_:of:at:)``. For each of its changes: ``follow(_:_:)``, or ``concurrent(_:with:seen:)`` and ``note(_:_:)``.
+/// At the end: ``commit(_:)`` after the target has committed, or ``rollback(_:)`` if it has not.
 ///
 /// After an error, roll the group back and apply it again. If a trail could not be read, the window then reads it
 /// again.
@@ -71,8 +70,8 @@ package final class VersionWindow: Sendable {
       context: ["trail": trail.description])
   }
 
-  /// Returns, for each trail, by name, the last transaction that the author of a transaction knew. Entries without a
-  /// trail id, or with the id of a replaced trail, do not count.
+  /// Returns, for each trail, by name, the last transaction that the author of a transaction knew. Header entries
+  /// without a trail id, or with the id of a replaced trail, do not count.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -218,12 +217,11 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Returns the header of an incoming transaction without false entries about this database's own trail. An entry is
-  /// false if it names a transaction that this trail does not have yet.
-  /// - Parameter isApplied: Whether the transaction was applied before. If so, a false entry is removed without an
-  ///   error.
-  /// - Throws: `trail-forked` for a false entry with the trail's id. `trail-damaged` if the clock is not later than the
-  ///   clock of the previous transaction.
+  /// Returns the header of an incoming transaction without false statements about this database's own trail. A
+  /// statement is false if the author claims to know a transaction that this trail does not have yet.
+  /// - Parameter isApplied: Whether the transaction was applied before. If so, a false statement causes no error.
+  /// - Throws: `trail-forked` for a false statement with the trail's id. `trail-damaged` if the clock is not later than
+  ///   the clock of the previous transaction.
   package func believed(_ header: TransactionHeader, of trail: TrailName, isApplied: Bool = false) throws
     -> TransactionHeader
   {
@@ -336,8 +334,8 @@ extension VersionWindow {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Limits what a peer counts as knowing, while a table of its trail is suspended; nil removes the limit. Later
-  /// transactions of that trail do not show what the peer knows. Call this before the commit that suspends the table.
+  /// Sets the last transaction of a peer's trail that shows which versions the peer knows; nil for no limit. Use this
+  /// while a table of the trail is suspended. Call this before the commit that suspends the table.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

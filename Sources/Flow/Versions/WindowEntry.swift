@@ -15,8 +15,8 @@ extension WindowEntry {
   func isKnown(through known: UInt64, at clock: UInt64) -> Bool { number <= known && self.clock < clock }
 }
 
-/// The transactions of one trail that every node knows: those with at most this number and an earlier clock. The clock
-/// detects nodes that falsely state to know a transaction.
+/// The transactions of one trail that every node knows: those up to `number` with a clock before `clock`. The clock
+/// excludes transactions that a node falsely states to know.
 struct KnownFloor: Equatable {
   var number: UInt64 = 0
   var clock: UInt64 = 0

@@ -1,15 +1,15 @@
 import Changes
 import Conflicts
 
-/// The content of a version window: row versions, and which transactions each author knew. It reads no trails and takes
-/// no locks.
+/// The content of a version window: row versions, and which transactions each author knew. This type reads no trails
+/// and takes no locks.
 struct WindowIndex {
   /// A trail with versions in the window: a peer's, or that of this database's own capture.
   struct Origin {
     var name: String
     /// The id of the trail; nil if the trail does not exist on this node yet.
     var id: TrailID?
-    /// The id that other trails state for this trail. It is used while `id` is nil.
+    /// The id that other trails state for this trail, used while `id` is nil.
     var told: TrailID?
     /// For each other trail, by index, the transactions that the authors of this trail's transactions knew.
     var steps: [KnowledgeSteps] = []
@@ -245,8 +245,8 @@ struct WindowIndex {
     return origins[place].told == id
   }
 
-  /// Returns, for each trail, by name, the last transaction that the author of a transaction knew. Entries without a
-  /// trail id, or with the id of a replaced trail, do not count.
+  /// Returns, for each trail, by name, the last transaction that the author of a transaction knew. Header entries
+  /// without a trail id, or with the id of a replaced trail, do not count.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -306,8 +306,8 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// Returns the first transaction that the database does not have durably; for its own trail, the first one to be
-  /// read.
+  /// Returns the number of the first transaction of a trail that the database does not have durably. For the database's
+  /// own trail, the first one to be read.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
   /// Marks a trail as read up to the state of the database at the start of the process.

@@ -114,7 +114,7 @@ extension SQLValue {
 /// used as a pointer.
 enum Handle {
   private struct Open {
-    /// The distance between two handles. They look like aligned addresses.
+    /// The distance between two handles, which look like aligned addresses.
     static let step: UInt = 16
     var last: UInt = 0
     var objects: [UInt: any AnyObject & Sendable] = [:]

@@ -2,8 +2,9 @@ import Changes
 import SQLiteKit
 
 /// An SQLite database whose commits are captured. Each changed row, each executed statement and the end of each
-/// transaction go into a journal in the same file. They commit together with the change itself. A `cairnd`, or a
-/// ``Synchronizer`` in the same program, reads the journal later. The program needs no network and never waits for one.
+/// transaction go into a journal in the same file. The journal commits together with the change itself. A `cairnd`, or
+/// a ``Synchronizer`` in the same program, reads the journal later. The program needs no network and never waits for
+/// one.
 ///
 /// ```swift
 /// let shop = try CapturedDatabase(path: "shop.db", node: "till-7")
@@ -76,7 +77,7 @@ public final class CapturedDatabase: Sendable {
   /// Uses an existing connection (`sqlite3 *`), which the program may continue to use. Close this object before the
   /// program closes the connection.
   ///
-  /// Capture sees all changed rows. It keeps only the statements that are executed through this object. If the program
+  /// Capture sees all changed rows. Only statements that are executed through this object are kept. If the program
   /// begins and ends a transaction itself, capture does not know exactly where the transaction ends.
   ///
   /// Apply does not execute statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP); it writes their

@@ -1,5 +1,5 @@
-/// A token that identifies a committed transaction, for ``Synchronizer/isApplied(_:)`` and
-/// ``Synchronizer/waitUntilApplied(_:timeout:)``. It also covers all commits before it.
+/// A token that identifies a committed transaction and all commits before it, for ``Synchronizer/isApplied(_:)`` and
+/// ``Synchronizer/waitUntilApplied(_:timeout:)``.
 public struct CommitToken: Hashable, Comparable, Sendable {
   /// The position of the commit in the journal of the file; 0 if the database is not captured.
   public let sequence: Int64

@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-/// An error of a ``CapturedDatabase``. It never contains bound values.
+/// An error of a ``CapturedDatabase``. Errors never contain bound values.
 ///
 /// Committed changes are never lost. Unless ``kind`` says otherwise, an open transaction stays open, and its closure
 /// decides whether to continue or roll back.

@@ -4,7 +4,7 @@ import SQLiteKit
 /// A prepared statement that is reused when the same SQL text is executed again.
 final class PreparedStatement {
   enum Kind {
-    /// A statement that reads rows or sets an option of the connection. It is not captured.
+    /// A statement that reads rows or sets an option of the connection, which is not captured.
     case other
     case change
     /// CREATE, ALTER or DROP.
@@ -48,7 +48,7 @@ final class PreparedStatement {
     text = JournalStatements.Text(sql, tables: tables)
   }
 
-  /// The column names of the current row. They are read again after a schema change.
+  /// The column names of the current row, read again after a schema change.
   var columns: [String] {
     let count = statement.repreparedCount
     if let names, names.repreparedCount == count { return names.columns }
@@ -88,7 +88,7 @@ final class PreparedStatement {
 struct StatementCache {
   private static let countMax = 100
   private var latest: PreparedStatement?
-  /// The last four statements that were used. They are searched before `all`.
+  /// The last four statements that were used, which are searched before `all`.
   private var recent: [PreparedStatement] = []
   private var all: [NameKey: PreparedStatement] = [:]
   private var order: [NameKey] = []

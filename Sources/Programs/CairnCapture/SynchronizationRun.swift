@@ -7,7 +7,7 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// One synchronisation from start to end. It does the same as `cairn replicate --two-way --once`.
+/// One synchronisation from start to end, like `cairn replicate --two-way --once`.
 final class SynchronizationRun: Sendable {
   private static let lookMilliseconds: Int32 = 50
 

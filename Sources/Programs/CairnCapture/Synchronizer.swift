@@ -5,8 +5,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Synchronises a database of this program with a peer database, in both directions, each time the program asks. It
-/// needs no daemon and runs on a thread of the caller.
+/// Synchronises a database of this program with a peer database, in both directions, each time the program asks. No
+/// daemon is needed: the synchronisation runs on a thread of the caller.
 ///
 /// ```swift
 /// let sync = try Synchronizer(shop, with: "postgresql://till@db.example/shop")

@@ -6,7 +6,7 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The main program of `cairn`. It runs the command, and exits with a status of sysexits.h.
+/// The main program of `cairn`, which runs a command and exits with a status of sysexits.h.
 @main
 struct Cairn {
   static let version = Product.version

@@ -86,8 +86,8 @@ extension ConfCheck {
     try tellKeys(capture, end)
   }
 
-  /// Prints the names in the setting `tables` of a capture that match no table. They are errors, unless apply may still
-  /// create the tables.
+  /// Prints the names in the setting `tables` of a capture that match no table. Such a name is an error, unless apply
+  /// may still create the table.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws {
     let isWritten = awaitsTables(capture)
     for name in try end.unmatched(TablePatterns(capture.tables)) {

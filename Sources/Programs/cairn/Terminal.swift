@@ -11,7 +11,8 @@ enum Terminal {
   /// Writes a line to standard output. Control characters are removed.
   static func print(_ line: String) { write(line.oneLine + "\n", to: 1) }
 
-  /// Writes several lines to standard output. Insert external names and values only after ``Swift/String/oneLine``.
+  /// Writes several lines to standard output. Convert external names and values with ``Swift/String/oneLine`` before
+  /// inserting them.
   static func page(_ text: String) { write(text.severalLines + "\n", to: 1) }
 
   /// Writes a line to standard error. Control characters are removed.

@@ -3,7 +3,7 @@ import Operating
 import SystemKit
 import Trails
 
-/// `cairn trail`: lists, shows and verifies trails. It takes no lock.
+/// `cairn trail`: lists, shows and verifies trails, without a lock.
 struct TrailCommand: Command {
   static let name = "trail"
   static let summary = "list, show and verify trails"

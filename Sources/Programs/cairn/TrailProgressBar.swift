@@ -1,6 +1,6 @@
 import SystemKit
 
-/// A progress bar on standard error. It prints nothing if standard error is not a terminal.
+/// A progress bar on standard error, if that is a terminal.
 final class TrailProgressBar {
   private static let width = 40
   private let label: String

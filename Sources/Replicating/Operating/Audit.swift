@@ -7,8 +7,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Compares source and target again and again during replication, at a limited rate. It reports differences and repairs
-/// nothing.
+/// Compares source and target again and again during replication, at a limited rate. An audit reports differences and
+/// repairs nothing.
 package final class Audit: Sendable {
   package struct Drift: Sendable {
     package let table: String
@@ -24,7 +24,7 @@ package final class Audit: Sendable {
   }
 
   package struct Snapshot: Sendable {
-    /// The first difference of each table. It is removed when the table is equal in a later round.
+    /// The first difference of each table, until a later round finds the table equal.
     package var drifts: [Drift] = []
     package var rounds = 0
     package var last: Round?

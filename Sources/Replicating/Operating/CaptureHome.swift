@@ -19,8 +19,8 @@ extension CaptureHome {
   /// conditions must be true:
   ///
   /// - The folder belongs to the user of this process, and no other user can write into it.
-  /// - It is the state folder of a replication from this file.
-  /// - It has the trail with this id.
+  /// - The folder is the state folder of a replication from this file.
+  /// - The folder has the trail with this id.
   ///
   /// - Throws: `source-captured` with the reason.
   package init(joining given: String, trail id: TrailID, of source: DatabaseURL) throws {

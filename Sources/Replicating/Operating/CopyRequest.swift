@@ -2,7 +2,7 @@ import Changes
 import SystemKit
 import Trails
 
-/// The request to copy all tables of a trail to an apply's target again. It is kept in a file that survives a crash.
+/// The request to copy all tables of a trail to an apply's target again, in a file that survives a crash.
 package struct CopyRequest {
   /// A request to copy all tables of a trail again.
   package struct Asked: Equatable, Sendable {

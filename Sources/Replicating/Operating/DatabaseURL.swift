@@ -77,7 +77,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The name of the database in messages and state folders: a path, or server, user and database. It has no password.
+  /// The name of the database in messages and state folders: a path, or server, user and database, without password.
   package var place: String {
     switch self {
     case .sqlite(let path): path

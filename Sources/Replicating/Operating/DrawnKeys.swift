@@ -123,8 +123,8 @@ extension SQLiteTable {
 }
 
 extension PostgresConnection {
-  /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence. The last value
-  /// is nil if this role may not read it.
+  /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence. A sequence's
+  /// last value is nil if this role may not read the value.
   fileprivate func drawnKeys(_ share: DrawnKeys.Share = .all) throws -> [DrawnKey] {
     try query(
       """

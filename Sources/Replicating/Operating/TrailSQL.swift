@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Converts the records of a trail to SQL statements that repeat its transactions. It does no I/O.
+/// Converts the records of a trail to SQL statements that repeat its transactions, without I/O.
 ///
 /// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment,
 /// and is counted in ``problemCount``.
@@ -23,9 +23,10 @@ package struct TrailSQL {
   private var known: Set<NameKey> = []
   /// The table of each index, by the lower-case name of the index. An index name may move to another table.
   private var indexOwners: [NameKey: String] = [:]
-  /// The tables whose refresh has begun and not ended. Their changes may concern rows that have not arrived yet.
+  /// The tables whose refresh has begun and not ended. Changes of such a table may concern rows that have not arrived
+  /// yet.
   private var refreshing: Set<NameKey> = []
-  /// The tables that were emptied at the start of their refresh. Their chunks need no deletes.
+  /// The tables that were emptied at the start of their refresh, so that chunks need no deletes.
   private var emptied: Set<NameKey> = []
   /// The table of each schema id. An id is valid only within its segment.
   private var tables: [UInt64: TableSQL] = [:]
@@ -296,7 +297,7 @@ package struct TrailSQL {
 }
 
 extension TableSchema {
-  /// The lower-case name, with the namespace. SQLite takes equal names for the same table.
+  /// The lower-case name, with the namespace. SQLite compares table names without regard to case.
   var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.asciiLowercased }
 }
 

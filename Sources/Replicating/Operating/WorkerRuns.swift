@@ -131,7 +131,7 @@ package struct ApplyRun: Sendable {
 
 extension CairnError {
   /// Converts any error of a worker to the error that the operator sees.
-  /// - Parameter doing: The failed action, such as "load the conf". It follows "cannot" in messages about files.
+  /// - Parameter doing: The failed action, such as "load the conf", which follows "cannot" in messages about files.
   package init(enveloping error: any Error, doing: String) {
     self =
       (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError ?? (error as? PostgresError)?.asCairnError

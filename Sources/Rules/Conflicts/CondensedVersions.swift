@@ -11,7 +11,7 @@ import Changes
 package struct CondensedVersions: Sendable {
   private struct Run {
     let first: RowVersion
-    /// The update that replaces all versions of the run, with the stamp of the last one.
+    /// The update that replaces the joined versions, with the stamp of the last version.
     var version: RowVersion
     var isOne: Bool { first.stamp == version.stamp }
   }
@@ -21,8 +21,8 @@ package struct CondensedVersions: Sendable {
   package var versions: [RowVersion] { runs.map(\.version) }
 
   /// Joins the versions of a row as far as possible.
-  /// - Parameter incoming: A version that will be resolved together with these versions. It limits what can be joined,
-  ///   and is not included.
+  /// - Parameter incoming: A version that will be resolved together with these versions. Updates that this version
+  ///   distinguishes are not joined.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     guard all.areCausal else {

@@ -1,6 +1,6 @@
 import Changes
 
-/// An exact decimal number of any size. Its sums do not depend on the order of the additions.
+/// An exact decimal number of any size, for sums that do not depend on the order of the additions.
 struct Decimal: Equatable, Comparable {
   private var isNegative = false
   /// The digits, least significant first, without leading zeros; empty for zero.

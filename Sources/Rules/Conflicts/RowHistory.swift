@@ -30,8 +30,8 @@ package struct RowHistory: Sendable {
     }
   }
 
-  /// Returns the history without the latest versions that satisfy the condition; nil if none does. Only versions that
-  /// no other author knew are tested.
+  /// Returns the history without the latest versions that satisfy the condition; nil if none does. A version is one of
+  /// the latest if no other version's author knew it.
   package func withoutHeads(where isLeftOut: (RowVersion) throws -> Bool) rethrows -> RowHistory? {
     let leftOut = Set(try versions.heads.filter(isLeftOut).map(\.stamp))
     guard !leftOut.isEmpty else { return nil }

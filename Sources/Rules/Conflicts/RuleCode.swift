@@ -19,8 +19,8 @@ package struct RuleCode {
   /// A function that evaluates the expression of a rule `sql:`. For a column, it returns the value. For a row, 1 means
   /// that the later version wins, and other values the earlier one. Nil means that the later version wins.
   package typealias Expression = (_ text: String, _ rows: MetRows) throws -> Value?
-  /// A function that calls the PostgreSQL function of a rule `function:`. It returns the resolved row; nil if the later
-  /// version wins.
+  /// A function that calls the PostgreSQL function of a rule `function:`. The result is the resolved row; nil if the
+  /// later version wins.
   package typealias Function = (_ name: String, _ rows: MetRows) throws -> RowVersion.Row?
 
   var expression: Expression

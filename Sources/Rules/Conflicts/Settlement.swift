@@ -1,6 +1,6 @@
 import Changes
 
-/// The resolved row, computed from the row's known versions. Their order of arrival does not matter.
+/// The resolved row, computed from the row's known versions, without regard to their order of arrival.
 package struct Settlement: Equatable, Sendable {
   /// The resolved row; nil for a delete. A nil column keeps the target's value.
   package private(set) var row: RowVersion.Row?

@@ -25,7 +25,7 @@ package struct TopologyPromise: Equatable, Sendable {
 
   /// Computes the guarantee of a rule at one apply.
   /// - Parameter own: The trail of the database to which the apply writes.
-  /// - Parameter peers: The trails of nodes at which applications write that are applied to this database.
+  /// - Parameter peers: The trails that are applied to this database, from nodes at which applications write.
   package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
     self.rule = rule
     let trails = [own] + peers

@@ -5,9 +5,9 @@ import Changes
 package struct UniqueRank: Hashable, Comparable, Sendable {
   /// The stamp of the transaction that last wrote the row.
   package var stamp: Stamp
-  /// A hash of the row's key. It orders rows with the same stamp, equally at every node.
+  /// A hash of the row's key, which orders rows with the same stamp equally at every node.
   package var tie: UInt64
-  /// The texts of the row's key. They order rows with the same stamp and hash.
+  /// The texts of the row's key, which order rows with the same stamp and hash.
   package var spelling: [UInt8]
 
   package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
@@ -38,8 +38,8 @@ package struct UniqueClaim<Row: Hashable> {
   /// Whether the current group wrote the row. False for a row that waited before, or that was removed from its table
   /// for another row.
   package var isNew: Bool
-  /// The rows in the table that hold a unique value of this row despite a lower rank. They keep the value while this
-  /// row waits.
+  /// The rows in the table that hold a unique value of this row despite a lower rank. Such a row keeps the value while
+  /// this row waits.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {

@@ -1,8 +1,8 @@
 import Changes
 
-/// Converts the values of a column, at the source and at the target, into a common form. Two values have the same form
-/// only if they count as equal (``ColumnContract``). If ``needsServer`` is false, equal values always have the same
-/// form.
+/// Converts the values of a column, at the source and at the target, into a form in which they are compared. Two values
+/// have the same form only if they count as equal (``ColumnContract``). If ``needsServer`` is false, equal values
+/// always have the same form.
 package struct CanonicalColumn: Sendable {
   package enum Side: Sendable {
     case source
@@ -18,11 +18,11 @@ package struct CanonicalColumn: Sendable {
     case retyped
   }
 
-  /// The first byte of the common form of a value that the target cannot hold.
+  /// The first byte of the compared form of a value that the target cannot hold.
   private static let misfitTag: UInt8 = 9
 
   private let way: Way
-  /// The type of the PostgreSQL column. If both columns are PostgreSQL, that of the target.
+  /// The type of the PostgreSQL column. If both columns are PostgreSQL, the type of the target's column.
   package let type: PostgresType
   private let text: PostgresText
   private let stored: SQLiteValue
@@ -56,7 +56,7 @@ package struct CanonicalColumn: Sendable {
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
 
-  /// Whether no conversion is necessary, because the common form is the stored value.
+  /// Whether the compared form of a value is the stored value, without a conversion.
   package var isSame: Bool { way == .same }
 
   /// Whether only a server can convert a text to the type, so that different bytes may be equal values.
@@ -72,7 +72,7 @@ package struct CanonicalColumn: Sendable {
 
   // MARK: Forms
 
-  /// Appends the common form of a value.
+  /// Appends the form in which a value is compared with the other database's value.
   /// - Parameter side: The database of the value.
   /// - Parameter scratch: A buffer for intermediate results.
   package func append(_ value: ColumnView, of side: Side, to form: inout ByteWriter, scratch: inout ByteWriter) {
@@ -99,7 +99,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends the common form of a text that PostgreSQL has printed, or can read.
+  /// Appends the compared form of a text that PostgreSQL has printed, or can read.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
     case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:
@@ -125,7 +125,7 @@ package struct CanonicalColumn: Sendable {
     form.appendReal(foldsZero && number == 0 ? 0 : number)
   }
 
-  /// Appends the common form of the value that SQLite stores for a PostgreSQL value.
+  /// Appends the compared form of the value that SQLite stores for a PostgreSQL value.
   private func appendStored(_ value: ColumnView, to form: inout ByteWriter) {
     switch (type.kind, value) {
     case (.numeric, _) where isExactKey, (.time, _) where isExactKey, (.timestamp, _) where isExactKey,
@@ -145,7 +145,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Converts a source value to the target's type, and appends the common form of the result.
+  /// Converts a source value to the target's type, and appends the compared form of the result.
   private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
     switch (type.kind, value) {
     case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):

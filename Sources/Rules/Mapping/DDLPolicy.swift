@@ -4,6 +4,6 @@ package enum DDLPolicy: String, Sendable, CaseIterable {
   case follow
   /// The table is suspended until the operator has altered the target's table.
   case stop
-  /// The target's table is not changed. Columns that it lacks are left out of the rows.
+  /// The target's table is not changed. Columns that the target's table lacks are left out of the rows.
   case ignore
 }

@@ -167,7 +167,7 @@ package enum DefaultText {
     }
   }
 
-  /// Returns a value of the column as a literal; nil if the value does not fit the type.
+  /// Returns a value of the column as a PostgreSQL literal; nil if the value does not fit the type.
   static func literal(_ value: Value, _ column: TableSchema.Column, _ type: PostgresType) -> String? {
     var value = value
     switch (value, column.affinity) {

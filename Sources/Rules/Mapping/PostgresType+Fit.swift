@@ -100,7 +100,7 @@ extension PostgresType {
 
   var tooManyDigits: Misfit { Misfit("it has more digits than \(name) keeps") }
 
-  /// Returns whether `bytes` are the shortest decimal of a number, with or without `.0`.
+  /// Returns whether `bytes` are the shortest decimal text of a number, with or without `.0`.
   private static func isShortest(_ bytes: UnsafeRawBufferPointer, _ shortest: String) -> Bool {
     if bytes.elementsEqual(shortest.utf8) { return true }
     return shortest.hasSuffix(".0") && bytes.elementsEqual(shortest.utf8.dropLast(2))

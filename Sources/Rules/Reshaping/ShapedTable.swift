@@ -1,6 +1,6 @@
 import Changes
 
-/// A table with its rule. It converts the source's images into images of the target's table.
+/// A table with its rule, which converts the source's images into images of the target's table.
 final class ShapedTable {
   /// Whether a row passes the rule's filter.
   enum Side {

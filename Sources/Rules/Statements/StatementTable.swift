@@ -64,7 +64,7 @@ package enum Replayable: Sendable {
   case no(reason: String)
 }
 
-/// A statement for the target. It returns all columns of the rows that it writes or deletes, in the source's order.
+/// A statement for the target, which returns all columns of the rows that it writes or deletes, in the source's order.
 package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
   /// The RETURNING clause to append to the statement in SQLite.

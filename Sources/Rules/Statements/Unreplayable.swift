@@ -1,4 +1,4 @@
-/// The reason why a statement cannot be executed at the target. It continues "not as a statement:".
+/// The reason why a statement cannot be executed at the target, as the continuation of "not as a statement:".
 package struct Unreplayable: Error, Equatable, Sendable {
   package let reason: String
   package init(_ reason: String) { self.reason = reason }

@@ -49,10 +49,10 @@ struct DDLParser {
     }
   }
 
-  /// Counts twice what was added to ``weight`` since `start`, for a function that can double the size of a value.
+  /// Adds to ``weight`` again what was added since `start`, for a function that can double the size of a value.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Counts twice what the last operand added to ``weight``, because a cast makes a second value.
+  /// Adds to ``weight`` again what the last operand added, because a cast makes a second value.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
@@ -64,8 +64,8 @@ struct DDLParser {
 
   // MARK: Expressions that may be left out
 
-  /// Reads `(expression)`. If that is not understood, skips it, adds a notice that `what` is left out, and returns
-  /// false.
+  /// Reads `(expression)`. If the expression is not understood, skips it, adds a notice that `what` is left out, and
+  /// returns false.
   mutating func parenthesized(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     let open = self
     do throws(Unparsed) {

@@ -1,7 +1,7 @@
 import Changes
 
-/// The functions that a replicated table definition may call at a target. They compute a value, and read and change
-/// nothing else.
+/// The functions that a replicated table definition may call at a target. Each function computes a value, and reads and
+/// changes nothing else.
 ///
 /// Functions whose value can be far larger than their arguments are excluded, such as `repeat` and `format`.
 enum KnownFunctions {

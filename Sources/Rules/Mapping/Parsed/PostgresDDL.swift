@@ -141,7 +141,7 @@ struct PostgresDDL {
     return [parser.printed(start..<parser.at)]
   }
 
-  /// The extensions that may be created. They reach nothing outside of the database.
+  /// The extensions that may be created, which reach nothing outside of the database.
   private static let extensions: Set<NameKey> = [
     "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
     "seg", "uuid-ossp", "vector",
