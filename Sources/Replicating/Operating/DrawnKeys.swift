@@ -6,8 +6,8 @@ import SQLiteKit
 /// The columns whose values a database generates, by rowid or sequence. Sequences can be changed so that no two nodes
 /// generate the same value.
 package struct DrawnKeys {
-  /// A selection of generated columns: all, or those whose sequence the table's owner may change (`own`) or may not
-  /// change (`borrowed`).
+  /// A selection of the columns with generated keys: all, or those whose sequence the table's owner may change (`own`)
+  /// or may not change (`borrowed`).
   fileprivate enum Share: String { case all, own, borrowed }
 
   /// The limit of 5 s for waiting on another session's lock. Meanwhile, applications wait for the sequences that this
@@ -27,7 +27,8 @@ package struct DrawnKeys {
 
   package init(_ end: SourceEnd) { (url, handle) = (end.url, end.handle) }
 
-  /// Returns the generated columns of the tables that match the patterns.
+  /// Returns the columns whose values the database generates by rowid or sequence, in the tables that match the
+  /// patterns.
   package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     switch handle {
     case .sqlite(let database):

@@ -105,7 +105,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Replaces the list of suspended tables. Apply skips the changes of these tables until their next copies begin.
+  /// Ends the suspension of tables. Apply skips the changes of each table until its next copy begins.
   package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }

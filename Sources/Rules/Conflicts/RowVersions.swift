@@ -1,4 +1,4 @@
-/// Queries over many versions of one row, in linear time unless ``areCausal`` is false.
+/// Queries over many versions of one row. Each version is examined once, unless ``areCausal`` is false.
 extension [RowVersion] {
   /// Whether the clocks are consistent: no author claims to know a version with an equal or later clock.
   var areCausal: Bool {

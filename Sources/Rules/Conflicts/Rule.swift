@@ -24,7 +24,7 @@ extension ConflictRules {
     case source
     /// The version of the node whose apply resolves the conflict.
     case target
-    /// The existing row. Other nodes may only insert new rows.
+    /// The existing row, which incoming changes never change. Rows that do not exist at this node are inserted.
     case insertOnly
     /// The value of an SQL expression over both values and their common ancestor. For whole rows, the later version
     /// wins if the expression is true.

@@ -12,7 +12,8 @@ package struct ReshapePlan {
     case computed(Int)
     /// A constant, encoded as in an image.
     case constant([UInt8])
-    /// The time of the commit that deleted the row; NULL while the row exists.
+    /// The time of the commit that deleted the row at the source, or moved the row out of the filter; NULL while the
+    /// row exists.
     case removed
     case history(HistoryColumn)
   }

@@ -165,7 +165,7 @@ package final class Reshaper {
       treatment: table.removal == .applied ? [] : .tolerant)
   }
 
-  /// Returns the change for a row that was deleted at the source: a delete, a mark, or none.
+  /// Returns the change for a row that was deleted at the source or left the filter: a delete, a mark, or none.
   private func removed(_ change: ChangeView, _ table: ShapedTable, isTolerant: Bool) throws -> ChangeView? {
     let isImplied = change.flags.contains(.implied)
     switch table.removal {

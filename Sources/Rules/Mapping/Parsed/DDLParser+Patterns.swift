@@ -92,7 +92,7 @@ extension DDLParser {
 
   // MARK: substring()
 
-  /// Throws if an argument of `substring` is a pattern that may take too long to match.
+  /// Throws if the pattern of `substring` is no literal, or may take too long to match.
   func checkSubstring(_ arguments: [Range<Int>]) throws(Unparsed) {
     if arguments.count == 2, case .string(let text)? = literal(arguments[1]) { return try Self.check(.regular, text) }
     guard arguments.dropFirst().allSatisfy(isNumber) else { throw Unparsed("its pattern is no literal") }
