@@ -4,41 +4,37 @@ import Trails
 
 /// Reads a trail for the version window: for each transaction, the rows that it wrote.
 struct TrailScan {
-  /// A function that returns the rows that a change concerns, according to the apply rules of the change's trail. A
-  /// copied row of a refresh is passed to it as an insert whose `treatment` is `copied`.
+  /// A function that returns the rows that a change concerns. A copied row of a refresh comes as an insert whose
+  /// `treatment` is `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
-  /// A function that gets the definition of a table before and after a schema change.
   typealias Learn = (DDL, _ before: TableSchema?, _ after: TableSchema) -> Void
-  /// The content of a transaction that was read, or of a part of a large one.
+  /// A transaction that was read, or a part of a large one.
   struct Part {
     var header: TransactionHeader
     var begin: Position
     var rows: [RowName] = []
-    /// The tables whose rows are all in the trail after this transaction: it ends their copy, or it created them.
+    /// The tables that this transaction created, or whose refresh it ends: all their rows are now in the trail.
     var wholeTables: [String] = []
-    /// The schema changes of the transaction in which columns or tables lost their names.
+    /// The schema changes of the transaction that renamed or dropped tables or columns.
     var columnSteps: [ColumnStep] = []
   }
 
-  /// The number of rows of a transaction that are collected before they are passed on, as a part of the transaction.
   private static let rowsMax = 4096
   private(set) var from: UInt64
   let reader: TrailReader
-  /// The number of the last transaction that was read completely.
   private(set) var number: UInt64 = 0
-  /// The position in the source from the last completely read transaction that states one; empty if none does.
+  /// The last position in the source that the transactions read so far contain; empty if none has one.
   private(set) var sourcePosition: [UInt8] = []
 
-  /// Opens a trail to read the rows of transaction `number` and later ones. Earlier transactions of the same segment
-  /// are read too, but without their rows.
+  /// Opens a trail. Rows of transactions before `number` are not returned.
   init(folder: String, from number: UInt64) throws {
     from = number
     reader = try TrailReader.open(
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
-  /// Stops collecting rows of transactions before `number`. Returns false if it is cheaper to open the trail again,
-  /// because whole segments can be skipped.
+  /// Stops returning rows of transactions before `number`. Returns false if opening the trail again at `number` reads
+  /// fewer segments.
   mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
     guard number > from else { return true }
     from = number
@@ -46,10 +42,11 @@ struct TrailScan {
     return try Trail.segmentStart(folder: folder, of: number).position.segment <= reader.position.segment
   }
 
-  /// Reads through transaction `through`, or to the durable end.
-  /// - Parameter learn: Called at each schema change, before later rows are read, with the table before and after it.
-  /// - Parameter takePart: Gets every transaction, a large one in parts. `isEnd` is true for the last part.
-  /// - Returns: The number of complete transactions that were read. Transactions before number `from` do not count.
+  /// Reads through transaction `last`, or to the durable end of the trail.
+  /// - Parameter learn: Called at each schema change, with the table before and after the change.
+  /// - Parameter takePart: Called for every transaction, or for each part of a large one. `isEnd` is true for the last
+  ///   part.
+  /// - Returns: The number of complete transactions read. Transactions before the wanted ones do not count.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, learn: Learn = { _, _, _ in },
     _ takePart: (Part, _ isEnd: Bool) throws -> Void

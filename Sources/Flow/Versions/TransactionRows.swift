@@ -1,20 +1,17 @@
 import Changes
 import Conflicts
 
-/// The row changes of one transaction in a temporary file, by the names of their rows. ``VersionReader`` makes one for a
-/// transaction of which it reads many rows: it would have to read the whole transaction for each row.
+/// The row changes of one large transaction in a temporary file, indexed by row name.
 final class TransactionRows {
   private let file: SpillFile
   private var schemas: [TableSchema] = []
-  /// By schema id, the index of the id's last schema in `schemas`.
   private var indexes: [UInt64: Int] = [:]
   private var bytes = ByteWriter(capacity: 4096)
 
   init() throws { file = try SpillFile() }
 
   /// Adds a change, once for each of its rows.
-  ///
-  /// - Parameter names: The names of the change's rows, the old one first if the change alters the key.
+  /// - Parameter names: The row names of the change. If the change alters the key, the old row comes first.
   func add(_ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows) throws {
     var index = indexes[change.schemaID] ?? schemas.count
     if index == schemas.count || schemas[index] != schema {
@@ -35,7 +32,6 @@ final class TransactionRows {
     bytes.shrink(above: 1 << 20)
   }
 
-  /// Calls `body` with the changes of the rows that have a name, in the order in which they were added.
   func forEach(_ row: RowName, _ body: (VersionFold.Step, TableSchema) -> Void) throws {
     try file.forEach(hash: row.hash) { reader in
       let isReference = try reader.readByte() == 1

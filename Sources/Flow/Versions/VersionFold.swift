@@ -1,16 +1,14 @@
 import Changes
 
-/// The net change that one transaction made to one row, computed from its changes: the row before and after the
-/// transaction.
+/// The net change of one transaction to one row, computed from its single changes.
 package struct VersionFold {
-  /// One change of one row: the row before and after it; nil if the row did not exist then.
+  /// One change of one row. `before` or `after` is nil if the row did not exist then.
   package struct Step {
     var before: [Value?]?
     var after: [Value?]?
 
-    /// Returns the changes of `row` within a change record: usually one. There are two, a delete and an insert, if the
-    /// record alters the key and both keys have the same name (hash). `names` has the rows of the record, the old key
-    /// first.
+    /// Returns the changes of `row` in a change record. An update of the key counts as a delete and an insert.
+    /// - Parameter names: The row names of the record. If the record alters the key, the old row comes first.
     package static func all(
       _ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows, _ row: RowName
     ) throws -> [Step] {
@@ -29,12 +27,12 @@ package struct VersionFold {
     }
   }
 
-  /// The table definition, with the columns of the rows `before` and `after`.
+  /// The table definition that names the columns of `before` and `after`.
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
-  /// The old row of an update that came while no row was known; nil if there was none. In the journal, an update may
-  /// come before the insert of its old row. `isFirst`: the update is the transaction's first change of the row.
+  /// The old row of an update that came before the insert of that row; nil if there was none. The journal may have this
+  /// order. `isFirst` is true if no change of the row preceded the update.
   private var early: (row: [Value?], isFirst: Bool)?
 
   package init(_ step: Step, _ schema: TableSchema) {
@@ -43,8 +41,8 @@ package struct VersionFold {
     if let row = step.before, step.after != nil { early = (row, true) }
   }
 
-  /// Returns whether `step` changes this row, and not another row with the same name (hash): their keys must be equal.
-  /// Also returns true if the keys cannot be compared, because the two table definitions have different key columns.
+  /// Returns whether `step` changes this row, and not another row with the same hash. Also returns true if the two
+  /// table definitions have different key columns.
   package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
     let names = Self.key(self.schema)
@@ -75,7 +73,6 @@ package struct VersionFold {
     }
   }
 
-  /// Returns a row with the columns of another table definition, matched by name; nil for columns that the row lacks.
   private func reshaped(_ row: [Value?], to other: TableSchema) -> [Value?] {
     other.columns.map { Self.value(row, $0.name, schema) }
   }
@@ -94,13 +91,12 @@ package struct VersionFold {
 // MARK: - Bytes
 
 extension VersionFold.Step {
-  /// Appends the change in encoded form, without its schema.
   func append(to writer: inout ByteWriter) {
     writer.append((before == nil ? 0 : 1) | (after == nil ? 0 : 2))
     for row in [before, after] { if let row { writer.appendImage(row) } }
   }
 
-  /// Decodes a change from the bytes that ``append(to:)`` wrote. Throws ``DecodingError`` for other bytes.
+  /// Decodes a change. Throws ``DecodingError`` for invalid bytes.
   init(from reader: inout ByteReader) throws {
     let flags = try reader.readByte()
     if flags & 1 != 0 { before = try reader.readImage().values() }
@@ -109,13 +105,12 @@ extension VersionFold.Step {
 }
 
 extension VersionFold {
-  /// The approximate number of bytes that this net change takes in memory.
   package var byteCount: Int {
     func count(_ row: [Value?]?) -> Int { row?.reduce(32) { $0 + ($1?.byteCount ?? 16) } ?? 0 }
     return 100 + count(before) + count(after) + (early.map { count($0.row) } ?? 0)
   }
 
-  /// Appends this net change in encoded form, without its table definition.
+  /// Encodes this net change, without its table definition.
   package func append(to writer: inout ByteWriter) {
     var flags: UInt8 = 0
     if before != nil { flags |= 1 }
@@ -125,7 +120,7 @@ extension VersionFold {
     for row in [before, after, early?.row] { if let row { writer.appendImage(row) } }
   }
 
-  /// Decodes a net change from the bytes that ``append(to:)`` wrote. Throws ``DecodingError`` for other bytes.
+  /// Decodes a net change. Throws ``DecodingError`` for invalid bytes.
   package init(from reader: inout ByteReader, _ schema: TableSchema) throws {
     self.schema = schema
     let flags = try reader.readByte()
@@ -136,7 +131,6 @@ extension VersionFold {
 }
 
 extension Value {
-  /// The approximate number of bytes that the value takes in memory.
   package var byteCount: Int {
     switch self {
     case .text(let bytes), .exact(let bytes), .blob(let bytes): 64 + bytes.count

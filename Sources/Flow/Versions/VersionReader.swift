@@ -2,36 +2,29 @@ import Changes
 import Conflicts
 import Trails
 
-/// Reads row versions from trails, by the positions of their transactions. It caches the schemas and block places of
-/// segments, so use one reader for many versions. One thread uses it.
+/// Reads row versions from trails. A reader caches parts of trails, so use one reader for many versions. Not
+/// thread-safe.
 package final class VersionReader {
-  /// The open trails, by the path of their folder.
   private var trails: [String: TransactionLookup] = [:]
 
-  /// The function that returns what the author of a given transaction knew: for each trail, by name, the last known
-  /// transaction of that trail.
+  /// Returns, for each trail, the last transaction that the author of a given transaction knew.
   private let seen: (TransactionHeader) -> [String: UInt64]
 
   /// Creates a reader.
-  ///
-  /// - Parameter indexedChangesMin: The least number of changes of a transaction whose rows go into a temporary file when
-  ///   it is read repeatedly.
-  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. Its result must leave out trails that were
+  /// - Parameter indexedChangesMin: A transaction with at least this many changes is copied to a temporary file if it
+  ///   is read repeatedly.
+  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. The result must leave out trails that were
   ///   replaced by a new trail of the same name.
   package init(indexedChangesMin: Int = 200, seen: @escaping (TransactionHeader) -> [String: UInt64]) {
     (self.indexedChangesMin, self.seen) = (indexedChangesMin, seen)
   }
 
-  /// How often one transaction has been read, and how long it is.
   private struct Reads {
     var count = 0
-    /// The number of the transaction's changes.
     var changes = 0
-    /// For each trail, by name, the last transaction that this transaction's author knew.
     var seen: [String: UInt64] = [:]
-    /// The rows of the transaction by name; nil unless it is long and was read repeatedly.
+    /// The rows of the transaction; nil unless it is large and was read repeatedly.
     var rows: TransactionRows?
-    /// The number of the last reading, among all of this reader.
     var lastUse = 0
   }
 
@@ -40,29 +33,20 @@ package final class VersionReader {
     let place: VersionPlace
   }
 
-  /// The transactions that were read since ``forgetTransactions()``.
   private var reads: [Transaction: Reads] = [:]
   private var useCount = 0
-  /// The least number of changes of a transaction whose rows go into a temporary file.
   private let indexedChangesMin: Int
-  /// The most temporary files at one time.
+  /// The maximum number of temporary files at one time.
   private static let filesMax = 4
-  /// The most transactions of which the number of readings is known.
   private static let readsMax = 1000
 
-  /// Forgets the rows of all transactions. Call this before the function `rowNames` of ``read(_:at:folder:rowNames:)``
-  /// gives other names than before.
+  /// Forgets all cached transactions. Call this before the function `rowNames` gives other row names than before.
   package func forgetTransactions() { reads.removeAll() }
 
-  /// Returns the versions that the transaction at a place gave to the rows with one name (a hash). There is usually one
-  /// version; more if rows share the name, none if the transaction did not change the row. Memory holds only the
-  /// result, however large the transaction is. At its third reading, a long transaction is copied to a temporary file,
-  /// in which further rows are found without reading all of it.
-  ///
-  /// - Parameter rowNames: Returns the names of the rows that a change concerns, as for the version window. For a
-  ///   changed key, the old name comes first: the change counts as a delete of one row and an insert of the other.
-  ///   It is not called again for a transaction in a temporary file. So it must return the same names whichever row is
-  ///   read, and have no other effect.
+  /// Returns the versions that one transaction gave to the rows with one row name. Several rows may share a row name (a
+  /// hash). The result is empty if the transaction did not change the row.
+  /// - Parameter rowNames: Returns the row names of a change. If the change alters the key, the old row comes first.
+  ///   The function must depend on nothing but the change.
   /// - Throws: `checkpoint-foreign` if the trail does not have the version's transaction at that place.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,
@@ -106,14 +90,12 @@ package final class VersionReader {
     }
   }
 
-  /// If there are as many temporary files as allowed, deletes the one that was not used for the longest time.
   private func makeRoomForFile() {
     guard fileCount >= Self.filesMax else { return }
     let oldest = reads.filter { $0.value.rows != nil }.min { $0.value.lastUse < $1.value.lastUse }
     if let oldest { reads[oldest.key] = nil }
   }
 
-  /// The number of transactions whose rows are in temporary files now.
   var fileCount: Int { reads.values.count { $0.rows != nil } }
 
   private func lookup(_ folder: String) -> TransactionLookup {
@@ -122,7 +104,7 @@ package final class VersionReader {
     return trail
   }
 
-  /// Calls `body` with every row change of the transaction at a place. A row of a table copy is passed as an insert.
+  /// Calls `body` with every row change of one transaction. A copied row of a refresh comes as an insert.
   package func forEachRow(
     at place: VersionPlace, folder: String, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
   ) throws {

@@ -1,12 +1,10 @@
 import Changes
 
-/// The row versions of a version window: in memory, or in a temporary file once there are more than a limit. They
-/// return to memory when their number has fallen to half of the limit.
+/// The row versions of a version window. Above a limit, they are in a temporary file instead of in memory.
 struct VersionStore {
   private let spillRows: Int
   private var memory = MemoryStore()
   private var spill: SpillStore?
-  /// For each trail, by its index in the window: the last transaction that ever had a version in the store.
   private var latest: [UInt64] = []
 
   init(spillRows: Int) { self.spillRows = spillRows }
@@ -16,8 +14,8 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// Returns whether an author may not have known some version in the store. False is certain: the author knew every
-  /// version that was ever in the store. True is not certain: the unknown versions may be removed already.
+  /// Returns false if the author knew every version that was ever in the store. True does not prove that the store has
+  /// an unknown version.
   /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
@@ -39,31 +37,30 @@ struct VersionStore {
     memory = MemoryStore()
   }
 
-  /// Returns whether all versions in the store come from the trail with index `origin`; false if that is unknown.
+  /// Returns whether all versions come from the trail with index `origin`; false if that is unknown.
   func isOnly(of origin: Int) -> Bool { spill == nil && memory.isOnly(of: origin) }
 
-  /// Calls `body` with the versions of a row. Versions from the same trail come in descending order of their
-  /// transactions.
+  /// Calls `body` with the versions of a row. Versions of one trail come in descending order of their transactions.
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) throws {
     if let spill { try spill.forEach(of: row, body) } else { memory.forEach(of: row, body) }
   }
 
-  /// Returns the rows that the transactions of one trail wrote: from the transaction after number `after` through
-  /// number `through`. A row may be in the result several times, or may have no versions any more.
+  /// Returns the rows that transactions `after + 1` to `through` of one trail wrote. The result may have duplicates,
+  /// and rows without versions.
   func rows(of origin: Int, after: UInt64, through: UInt64) throws -> [UInt64] {
     if let spill { return try spill.rows(of: origin, after: after, through: through) }
     return memory.rows(of: origin, after: after, through: through)
   }
 
-  /// Removes the versions of a row that satisfy the condition. Do not call ``rows(of:after:through:)`` after that for
-  /// the transactions that made these versions, because their lists of rows are no longer valid.
+  /// Removes the versions of a row that satisfy the condition. Afterwards, ``rows(of:after:through:)`` is invalid for
+  /// the transactions of these versions.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) throws {
     if let spill { return try spill.remove(of: row, where: isGone) }
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces the version `old` of a row by `new`. Call it only if no version from the transaction of `old` was removed
-  /// before. Returns false, and changes nothing, if that transaction has too many versions.
+  /// Replaces a version of a row. Returns false, without a change, if the transaction of `old` has too many versions.
+  /// No version of that transaction may have been removed before.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
     guard let spill else { return memory.replace(of: row, old, by: new) }
@@ -72,21 +69,20 @@ struct VersionStore {
     return true
   }
 
-  /// Removes all versions of a row and returns true, if every node knows them. Otherwise, or if the versions are in the
-  /// temporary file, removes nothing and returns false.
-  ///
-  /// - Parameter floors: For each trail, by index: the transactions that every node knows.
+  /// Removes all versions of a row if every node knows them. Otherwise returns false. Also returns false if the
+  /// versions are in the temporary file.
+  /// - Parameter floors: For each trail, by index, the transactions that every node knows.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     spill == nil && memory.remove(row, below: floors)
   }
 
-  /// Returns the first of a trail's transactions that still have a version in the store; nil if there is none.
+  /// Returns the first transaction of a trail that has a version in the store; nil if there is none.
   mutating func oldest(of origin: Int) throws -> WindowEntry? {
     if let spill { return try spill.oldest(of: origin) }
     return memory.oldest(of: origin)
   }
 
-  /// Frees memory after versions have been removed. If few are left in the temporary file, moves them back to memory.
+  /// Frees memory after versions were removed, and moves few remaining versions from the temporary file to memory.
   mutating func tidy() throws {
     guard let spill else { return memory.tidy() }
     guard spill.count <= spillRows / 2 else { return }

@@ -4,18 +4,17 @@ import SQLiteKit
 import Synchronization
 import Trails
 
-/// The row versions of one database that some node may not know yet. They come from the database's own trail, and from
-/// the trails of peers that are applied to it.
+/// The row versions of one database that some node may not know yet. The versions come from the database's own trail,
+/// and from the trails of peers that are applied to the database.
 ///
 /// An incoming change is in conflict if the window has a version of its row that the author of the change did not know.
 /// All apply workers of a database share one window, and any thread may call it. How to use it:
 ///
 /// 1. At the start: ``addPeer(_:folder:)`` for every trail that is applied. Then ``read(_:through:rowNames:)`` for
-///    each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until all trails have been read,
-///    answers may lack versions and the window forgets nothing: see ``isComplete``.
-/// 2. For each incoming transaction: ``meet(_:of:at:)``. For each of its changes: ``follow(_:_:)``, or
-///    ``concurrent(_:with:seen:)`` and ``note(_:_:)``. At the end: ``commit(_:)`` after the target has committed, or
-///    ``rollback(_:)`` if it has not.
+/// each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until all trails have been read, answers
+/// may lack versions and the window forgets nothing: see ``isComplete``. 2. For each incoming transaction:
+/// ``meet(_:of:at:)``. For each of its changes: ``follow(_:_:)``, or ``concurrent(_:with:seen:)`` and ``note(_:_:)``.
+/// At the end: ``commit(_:)`` after the target has committed, or ``rollback(_:)`` if it has not.
 ///
 /// After an error, roll the group back and apply it again. If a trail could not be read, the window then reads it
 /// again.
@@ -30,18 +29,18 @@ package final class VersionWindow: Sendable {
     var reach = OwnReach(number: 0, sourcePosition: [], position: .start)
     var wholeTables = WholeTables()
     var columnSteps = ColumnSteps()
-    /// The name of a trail that a new trail has replaced since the window read it; nil if there is none.
+    /// The trail that was replaced by a new trail since the window read it; nil if there is none.
     var begunAgain: TrailName?
   }
 
-  /// Creates an empty window; opens no file. Above `spillRows` versions, the window keeps them in a temporary file.
+  /// Creates an empty window. If it has more than `spillRows` versions, it keeps them in a temporary file.
   package init(own: TrailName, ownFolder: String, spillRows: Int = 1_000_000) {
     self.own = own
     ownTrail = OwnTrail(ownFolder)
     state = Mutex(State(index: WindowIndex(own: own.description, spillRows: spillRows)))
   }
 
-  /// Adds a trail of a peer that is applied to the database. Add all such trails before the first one is read.
+  /// Adds a trail of a peer that is applied to the database. Add all trails before reading the first one.
   package func addPeer(_ trail: TrailName, folder: String) {
     state.withLock {
       $0.folders[trail] = folder
@@ -49,8 +48,7 @@ package final class VersionWindow: Sendable {
     }
   }
 
-  /// Stores the id of a trail by its name. Throws `busy` if the window has read another trail of this name. The
-  /// versions of that trail do not count for the new one, so a new window is needed.
+  /// Stores the id of a trail. Throws `busy` if the window has read another trail of this name.
   package func identify(_ trail: TrailName, _ id: TrailID) throws(CairnError) {
     let isSame = state.withLock { state in
       let isSame = state.index.identify(trail.description, id)
@@ -60,10 +58,10 @@ package final class VersionWindow: Sendable {
     if !isSame { try check() }
   }
 
-  /// Returns the id of the trail with a name; nil if the window has not read that trail.
+  /// Returns the id of the trail with this name; nil if it is unknown.
   package func id(of trail: String) -> TrailID? { state.withLock { $0.index.id(of: trail) } }
 
-  /// Throws `busy` if a trail was replaced by a new one since the window read it.
+  /// Throws `busy` if a trail that the window has read was replaced by a new trail.
   package func check() throws(CairnError) {
     guard let trail = state.withLock({ $0.begunAgain }) else { return }
     throw CairnError(
@@ -72,9 +70,8 @@ package final class VersionWindow: Sendable {
       context: ["trail": trail.description])
   }
 
-  /// Returns which transactions the author of a transaction knew, from the transaction's header: for each trail, by
-  /// name, the last one. Header entries without a trail id, or about another trail of the same name, are left out.
-  /// Trails that are not in the window are included.
+  /// Returns, for each trail, by name, the last transaction that the author of a transaction knew. Header entries
+  /// without a trail id, or with the id of a replaced trail, do not count.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -87,11 +84,10 @@ package final class VersionWindow: Sendable {
 // MARK: - Reading trails
 
 extension VersionWindow {
-  /// Continues to read the trail of this database's own capture, to its durable end. Returns the number of transactions
-  /// read.
-  ///
-  /// `rowNames` returns the rows of a change: none, one, or the old and the new one if the key changed. `learn` is
-  /// called at each schema change, before later rows are read, with the table before and after it.
+  /// Reads the next transactions of the trail of this database's own capture, to its durable end.
+  /// - Parameter rowNames: Returns the row names of a change. If the change alters the key, the old row comes first.
+  /// - Parameter learn: Called at each schema change, with the table before and after the change.
+  /// - Returns: The number of transactions read.
   @discardableResult
   package func catchUp(
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows,
@@ -100,8 +96,7 @@ extension VersionWindow {
     do { return try readOn(rowNames, learn) } catch is FalseClaim { return try readOn(rowNames, learn) }
   }
 
-  /// The error of a false statement: another node stated that it knew a transaction of this database's own trail before
-  /// the transaction was written.
+  /// The error if a node stated that it knew a transaction of this database before that transaction was written.
   private struct FalseClaim: Error {}
 
   private func readOn(
@@ -135,9 +130,8 @@ extension VersionWindow {
   }
 
   /// Reads the part of a peer's trail that was applied before this process started.
-  ///
-  /// - Parameter number: The last transaction of that part, as the database's checkpoint says; 0 without a checkpoint.
-  /// - Parameter again: Whether to read that part once more, because the names (hashes) of rows have changed.
+  /// - Parameter number: The last transaction of that part, from the checkpoint; 0 without a checkpoint.
+  /// - Parameter again: Whether to read that part once more, because the row names have changed.
   package func read(
     _ trail: TrailName, through number: UInt64, again: Bool = false,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
@@ -156,16 +150,13 @@ extension VersionWindow {
     try withState { try $0.index.endReading(name, through: number) }
   }
 
-  /// Postpones the first ``catchUp(rowNames:)`` while the window has only versions of this database's own trail. That
-  /// trail is read as soon as versions of other trails come.
+  /// Postpones the first ``catchUp(rowNames:)`` until another trail has versions in the window.
   package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
 
-  /// Whether the window has only versions of this database's own trail. If so, incoming transactions that change no
-  /// rows can be applied before that trail has been read.
+  /// Whether all versions in the window come from this database's own trail.
   package var isOwnOnly: Bool { state.withLock { $0.index.isOwnOnly } }
 
-  /// Whether at least 16 segments of this database's own trail follow the first transaction that the window has not
-  /// read.
+  /// Whether this database's own trail has at least 16 segments that the window has not read.
   package var hasMuchUnread: Bool { get throws { try ownTrail.hasMuch(behind: firstNeeded(own.description)) } }
 
   private func firstNeeded(_ origin: String) -> UInt64 {
@@ -174,34 +165,31 @@ extension VersionWindow {
 
   /// The number of versions in the window.
   package var count: Int { state.withLock { $0.index.count } }
-  /// Whether the window has so many versions that it keeps them in a temporary file instead of in memory.
+  /// Whether the versions are in a temporary file instead of in memory.
   package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
 
-  /// Returns whether the window keeps a version that the node of this trail has not yet reported to know.
+  /// Returns whether the window has a version that the node of this trail may not know.
   package func isKept(for trail: TrailName) throws -> Bool {
     try withState { try $0.index.isKept(for: trail.description) }
   }
 
-  /// Returns whether this database's own trail has every row of a table, also rows older than the trail; true if that
-  /// is unknown.
+  /// Returns whether this database's own trail has every row of a table; true if that is unknown.
   package func isWhole(_ table: String) -> Bool { state.withLock { $0.wholeTables.contains(table) } }
 
-  /// The schema changes in which columns or tables of the database lost their names. It has those in the part of this
-  /// database's own trail that has been read.
+  /// The schema changes that renamed or dropped tables or columns of the database, from this database's own trail.
   package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
-  /// Whether all trails have been read far enough: up to the state that the database had at the start of the process.
+  /// Whether the window has read all trails up to the state of the database at the start of the process.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
-  /// The number of the last transaction of this database's own trail that has been read. `sourcePosition` is the last
-  /// position in the source that was read from the trail; empty if there was none.
+  /// The last transaction that was read of this database's own trail, and the last position in the source; empty if
+  /// there is none.
   package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
 
-  /// Returns, for each trail, the position from which on a purge must keep the trail. After that position are versions
-  /// that are still needed, or parts that have not been read yet. A peer's trail that is not needed is not in the
-  /// result.
+  /// Returns the position in each trail after which a purge must delete nothing. A trail that the window does not need
+  /// is left out.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
@@ -230,15 +218,10 @@ extension VersionWindow {
 
 extension VersionWindow {
   /// Returns the header of an incoming transaction without false statements about this database's own trail. A
-  /// statement is false if the author claims to have known a transaction that this trail does not have yet.
-  ///
-  /// A false statement without a trail id is removed, because an earlier version of Cairn may have meant an older trail
-  /// of this name. A false statement with the trail's id is an error.
-  ///
-  /// - Parameter isApplied: Whether the transaction was applied before. If so, false statements are removed, and no
-  ///   error is thrown.
+  /// statement is false if the author claims to know a transaction that this trail does not have yet.
+  /// - Parameter isApplied: Whether the transaction was applied before. If so, a false statement causes no error.
   /// - Throws: `trail-forked` for a false statement with the trail's id. `trail-damaged` if the clock is not later than
-  ///   the clock of the previous transaction in `trail`: the window relies on ascending clocks.
+  ///   the clock of the previous transaction.
   package func believed(_ header: TransactionHeader, of trail: TrailName, isApplied: Bool = false) throws
     -> TransactionHeader
   {
@@ -265,8 +248,8 @@ extension VersionWindow {
     return believed
   }
 
-  /// Stores which transactions of other trails the author of an incoming transaction knew. Call it before apply writes
-  /// the transaction.
+  /// Stores which transactions the author of an incoming transaction knew. Call this before apply writes the
+  /// transaction.
   /// - Parameter begin: The position of the transaction's begin record.
   @discardableResult
   package func meet(_ header: TransactionHeader, of trail: TrailName, at begin: Position = .start) -> MetTransaction {
@@ -280,69 +263,65 @@ extension VersionWindow {
     }
   }
 
-  /// Adds the versions that a transaction gave to rows, if its author knew all versions of these rows in the window.
-  /// Returns false, and adds nothing, if the author did not know one of them. Added versions are visible at once, as
-  /// with ``note(_:_:)``.
+  /// Adds a transaction's versions of rows, if its author knew all earlier versions of these rows. Otherwise returns
+  /// false.
   package func follow(_ rows: some Sequence<RowName> & Sendable, _ met: MetTransaction) throws -> Bool {
     try withState { try $0.index.follow(rows, met) }
   }
 
-  /// Returns whether the transaction may be in conflict. False is certain: its author knew every version in the window.
-  /// True does not prove a conflict.
+  /// Returns false if the transaction's author knew every version in the window. True does not prove a conflict.
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
-  /// Returns the versions of a row that the author of `incoming` did not know, except `incoming` itself. They are in
-  /// the order of their stamps (clock and origin). If there are none, there is no conflict. `seen` is the result of
-  /// ``seen(_:)`` for the transaction of `incoming`.
+  /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps. An empty result
+  /// means no conflict.
+  /// - Parameter seen: The result of ``seen(_:)`` for the transaction of `incoming`.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
     try withState { try $0.index.concurrent(row, with: incoming, seen: seen) }
   }
 
-  /// Returns all versions of a row, by ascending stamps (clock and origin).
+  /// Returns all versions of a row, by ascending stamps.
   package func versions(_ row: RowName) throws -> [VersionPlace] {
     try withState { try $0.index.versions(row) }
   }
 
-  /// Returns a hash of the set of a row's versions, except those in `without`. `reached` has a transaction number for
-  /// each trail; versions with higher numbers are left out.
+  /// Returns a hash of the set of a row's versions, except those in `without`.
+  /// - Parameter reached: For each trail, the last transaction whose versions count.
   package func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws
     -> VersionFingerprint
   {
     try withState { try $0.index.fingerprint(row, upTo: reached, without: without) }
   }
 
-  /// Makes the window keep the last write of each row whose versions it has forgotten. A last write is kept as long as
-  /// the window has an earlier version of any row. Call it before any trail is read.
+  /// Makes the window keep the last stamp of each row whose versions were removed. Call this before any trail is read.
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }
   package var keepsLasts: Bool { state.withLock { $0.index.lasts.areKept } }
 
-  /// Returns the last write of a row that has no versions left in the window. Nil if there was no write, if the write
-  /// is earlier than all versions in the window, or if ``keepLasts()`` was not called.
+  /// Returns the stamp of the last write of a row without versions in the window; nil if it was not kept. See
+  /// ``keepLasts()``.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
-  /// Returns whether a reference in the window (a foreign key of another row) may be concurrent with a delete. False if
-  /// the author of the delete knew all references.
+  /// Returns false if the author of a delete knew every foreign key value in the window that refers to a row.
   package func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
   }
 
-  /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
-  /// neither author knew the other's transaction. If so, the row is not deleted. `seen` has, for each trail, the last
-  /// of its transactions that the author of the delete knew.
+  /// Returns whether another transaction wrote a foreign key value that refers to a row, concurrently with a delete of
+  /// the row. Concurrent means that neither author knew the other's transaction.
+  /// - Parameter seen: For each trail, the last transaction that the author of the delete knew.
   package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
-  /// Adds a version that apply is about to write; call it while the target holds the lock of the row. Other apply
-  /// workers see the version at once, even if the target does not commit: conflicts are resolved from versions alone.
+  /// Adds a version that apply is about to write. Call this while the target holds the lock of the row. Other apply
+  /// workers see the version at once.
   package func note(_ row: RowName, _ place: VersionPlace) throws {
     try withState { try $0.index.note(row, place) }
   }
 
-  /// Marks as committed the transactions of a trail that apply has processed since its last commit. Forgets versions
-  /// that no query needs.
+  /// Marks the transactions that apply has processed since its last commit as committed. Removes versions that are no
+  /// longer needed.
   package func commit(_ trail: TrailName) throws {
     try withState {
       $0.index.settle(trail.description)
@@ -350,15 +329,13 @@ extension VersionWindow {
     }
   }
 
-  /// Forgets which transactions of a trail its apply has processed since its last commit. The target has rolled back,
-  /// so apply will process them again.
+  /// Forgets which transactions apply has processed since its last commit. Call this after the target has rolled back.
   package func rollback(_ trail: TrailName) {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets the last transaction of a peer's trail that shows which versions the peer knows. Use it while a table of the
-  /// trail is suspended; nil removes this limit. Call it before the commit that suspends the table, and at a start
-  /// before any trail is read.
+  /// Sets the last transaction of a peer's trail that shows which versions the peer knows; nil for no limit. Use this
+  /// while a table of the trail is suspended. Call this before the commit that suspends the table.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

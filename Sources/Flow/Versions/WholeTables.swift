@@ -1,12 +1,10 @@
 import Changes
 
-/// The tables whose rows are all in the trail of this database's own capture. If the version window has no version of a
-/// row of such a table, every node knows the row. A row of another table may still have to be copied into the trail.
+/// The tables whose rows are all in the trail of this database's own capture.
 struct WholeTables {
   private var names: Set<NameKey> = []
   private var last: UInt64 = 0
-  /// Whether the beginning of the trail was not read. It is then unknown which tables were copied there, and every
-  /// table counts as one whose rows are all in the trail.
+  /// Whether the beginning of the trail was not read. If so, every table counts as one whose rows are all in the trail.
   private var isPassedOver = false
 
   mutating func take(_ part: TrailScan.Part) {

@@ -1,6 +1,6 @@
 import Changes
 
-/// A row version as the version window stores it. `origin` is the index of its trail in the window.
+/// A row version in the version window. `origin` is the index of its trail.
 struct WindowEntry: Equatable, Sendable {
   var origin: Int
   var number: UInt64
@@ -9,26 +9,21 @@ struct WindowEntry: Equatable, Sendable {
 }
 
 extension WindowEntry {
-  /// Returns whether the author of a later version, from another trail, knew this version.
-  ///
-  /// - Parameter known: The last transaction of this version's trail that the author states to have known.
-  /// - Parameter clock: The clock of the author's transaction: it is later than those of all versions that the author
-  ///   knew.
+  /// Returns whether the author of a version from another trail knew this version.
+  /// - Parameter known: The last transaction of this version's trail that the author states to know.
+  /// - Parameter clock: The clock of the author's transaction.
   func isKnown(through known: UInt64, at clock: UInt64) -> Bool { number <= known && self.clock < clock }
 }
 
-/// The transactions of one trail that every node knows: those up to number `number` that also have a clock before
-/// `clock`.
-///
-/// A node may state that it knows transactions that are not yet written. The clock shows that the statement is false:
-/// an author's clock is later than the clocks of all transactions that the author knew.
+/// The transactions of one trail that every node knows: those up to `number` with a clock before `clock`. The clock
+/// excludes transactions that a node falsely states to know.
 struct KnownFloor: Equatable {
   var number: UInt64 = 0
   var clock: UInt64 = 0
 
   func includes(_ entry: WindowEntry) -> Bool { entry.number <= number && entry.clock < clock }
 
-  /// Replaces this value by `other` if `other` includes more transactions.
+  /// Replaces this value by `other` if that includes more transactions.
   mutating func raise(to other: KnownFloor) {
     if (other.number, other.clock) > (number, clock) { self = other }
   }
@@ -44,7 +39,7 @@ package struct VersionFingerprint: Equatable, Sendable {
     sum &+= Self.mixed(entry.number ^ Self.mixed(entry.clock ^ UInt64(truncatingIfNeeded: entry.origin) << 56))
   }
 
-  /// Returns a number with its bits mixed. Source: the finalizer of SplitMix64, https://prng.di.unimi.it/splitmix64.c
+  /// Source: the finalizer of SplitMix64, https://prng.di.unimi.it/splitmix64.c
   private static func mixed(_ number: UInt64) -> UInt64 {
     var mixed = number &+ 0x9e37_79b9_7f4a_7c15
     mixed = (mixed ^ mixed >> 30) &* 0xbf58_476d_1ce4_e5b9
@@ -53,16 +48,15 @@ package struct VersionFingerprint: Equatable, Sendable {
   }
 }
 
-/// An incoming transaction that an apply has begun to process, with trails given by their indexes in the version
-/// window.
+/// An incoming transaction that apply has begun to process.
 package struct MetTransaction: Sendable {
   let entry: WindowEntry
-  /// For each trail, by index: the last of its transactions that the author of this transaction knew.
+  /// For each trail, by index, the last transaction that the author of this transaction knew.
   let known: [UInt64]
 
   func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }
 
-  /// Returns whether the author of this transaction knew the given version.
+  /// Returns whether the author of this transaction knew a version.
   func knows(_ other: WindowEntry) -> Bool {
     other.origin == entry.origin
       ? other.number <= entry.number : other.isKnown(through: known(of: other.origin), at: entry.clock)

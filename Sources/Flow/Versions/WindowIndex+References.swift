@@ -4,7 +4,7 @@ import Conflicts
 // References between rows, and the knowledge of the authors that made them. They decide whether a delete of the
 // referenced row takes effect.
 extension WindowIndex {
-  /// Returns a trail's last transaction that made or kept a reference to a row by a foreign key; nil if there is none.
+  /// Returns the last transaction of a trail that wrote a foreign key value that refers to a row; nil if there is none.
   func lastReference(_ row: RowName, _ origin: Int) throws -> WindowEntry? {
     var last: WindowEntry?
     try store.forEach(of: row.reference.chain) {
@@ -13,8 +13,7 @@ extension WindowIndex {
     return last
   }
 
-  /// Returns whether a reference (a foreign key of another row) may be concurrent with a delete. False if the author of
-  /// the delete knew every reference that was added to the window.
+  /// Returns false if the author of a delete knew every foreign key value in the window.
   func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     hasReferences
       && origins.contains {
@@ -23,10 +22,10 @@ extension WindowIndex {
       }
   }
 
-  /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
-  /// neither author knew the other's transaction.
-  /// - Parameter delete: The stamp (time and origin) of the transaction that deletes the row.
-  /// - Parameter seen: For each trail, the last of its transactions that the author of the delete knew.
+  /// Returns whether another transaction wrote a foreign key value that refers to a row, concurrently with a delete of
+  /// the row. Concurrent means that neither author knew the other's transaction.
+  /// - Parameter delete: The stamp of the transaction that deletes the row.
+  /// - Parameter seen: For each trail, the last transaction that the author of the delete knew.
   func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     guard hasReferences, let deleter = places[delete.origin] else { return false }
     var isFound = false
@@ -40,8 +39,6 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Forgets the references to a row, if every node knows them. A reference stays if the window has a version of the
-  /// row that is concurrent with it: neither author knew the other's transaction.
   mutating func sweepReferences(_ row: RowName) throws {
     var versions: [WindowEntry] = []
     try store.forEach(of: row.chain) { versions.append($0) }

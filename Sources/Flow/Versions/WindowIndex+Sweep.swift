@@ -2,7 +2,7 @@ import Changes
 
 // The versions that no query can ask for any more, and what the index forgets of the own trail.
 extension WindowIndex {
-  /// Forgets the versions that no later call can need: every node, and the authors of all later versions, know them.
+  /// Removes the versions that no later call can need, because every node knows them.
   mutating func sweep() throws {
     guard isRead else { return }
     let before = origins.map(\.floor)
@@ -40,8 +40,6 @@ extension WindowIndex {
     }
   }
 
-  /// Returns which transactions of a trail the nodes of all other trails know. The result has a number and a clock: an
-  /// author can know only transactions with an earlier clock than its own transaction.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
@@ -60,10 +58,8 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Checks the statements of nodes that they knew the part of this database's own trail that was not read
-  /// (``skipped``). The clock of the last transaction in that part proves or disproves them. Returns false if they were
-  /// false: the trail must then be read from ``firstNeeded(_:)`` on.
-  ///
+  /// Returns false if a node stated falsely that it knew the unread part of this database's own trail. That part must
+  /// then be read.
   /// - Parameter header: The header of the next transaction that is read from the trail.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
@@ -74,8 +70,6 @@ extension WindowIndex {
     return false
   }
 
-  /// Adds a row to ``claimed`` if every node stated to know one of its versions, but cannot have known it. A node
-  /// cannot have known a version whose clock is later than the clock of its statement.
   private mutating func noteClaim(on row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false
     try store.forEach(of: row) { entry in
@@ -85,7 +79,6 @@ extension WindowIndex {
     if isClaimed { claimed.insert(row) }
   }
 
-  /// Forgets versions of a row, and references to it, that no later call can need.
   private mutating func sweep(_ chain: UInt64, _ floors: [KnownFloor]) throws {
     let row = RowName(hash: chain)
     if lasts.areKept, !row.isReference {
@@ -123,7 +116,7 @@ extension WindowIndex {
     if hasReferences { try sweepReferences(row) }
   }
 
-  /// Forgets the oldest versions of a row, if all nodes know them and the authors of all later versions knew them.
+  /// Removes the oldest versions of a row that all nodes and the authors of all later versions know.
   /// `RowHistory.forget` follows the same rule.
   private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
@@ -146,8 +139,7 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// Returns the largest number n, at most `count`, such that the authors of all later versions knew the first n
-  /// versions. Nil if they did not even know the first one.
+  /// Returns how many of the first `count` versions the authors of all later versions knew; nil if none.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
     // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)

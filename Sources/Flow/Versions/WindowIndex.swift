@@ -1,37 +1,33 @@
 import Changes
 import Conflicts
 
-/// The row versions in a version window, what each author knew of other trails, and what may be forgotten. It reads no
-/// trails and takes no locks.
+/// The content of a version window: row versions, and which transactions each author knew. This type reads no trails
+/// and takes no locks.
 struct WindowIndex {
-  /// A trail whose versions are in the window: the trail of a peer, or of this database's own capture.
+  /// A trail with versions in the window: a peer's, or that of this database's own capture.
   struct Origin {
     var name: String
     /// The id of the trail; nil if the trail does not exist on this node yet.
     var id: TrailID?
-    /// The id that transactions of other trails state for this trail. It is used while `id` is nil.
+    /// The id that other trails state for this trail, used while `id` is nil.
     var told: TrailID?
-    /// For each other trail, by index: which of its transactions the authors of this trail's transactions knew.
+    /// For each other trail, by index, the transactions that the authors of this trail's transactions knew.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this trail that the database has durably. For the database's own trail: the last
-    /// transaction that the window has read, or that all nodes know, so that the window need not read it.
+    /// The last transaction of this trail that is durable in the database. For the database's own trail, the last one
+    /// that need not be read.
     var reached: UInt64 = 0
-    /// The last transaction of this trail that an apply has begun to process, committed or not.
+    /// The last transaction of this trail that apply has begun to process, committed or not.
     var met: UInt64 = 0
-    /// The clock of this trail's last transaction that the database has durably. `metClock` is the clock of the last
-    /// one that an apply has begun to process.
+    /// The clock of transaction `reached`. `metClock` is the clock of transaction `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// While a table of this trail is suspended: the trail's last transaction that shows which versions the trail's
-    /// node knows. Later ones do not count. Nil if no table is suspended.
+    /// While a table of this trail is suspended: the last transaction that shows which versions the trail's node knows.
+    /// Nil if no table is suspended.
     var held: UInt64?
-    /// The transactions of this trail that every node knows.
     var floor = KnownFloor()
-    /// The last transaction of this trail that wrote a row with a foreign key. `lastReferenceClock` is the latest clock
-    /// of all such transactions.
+    /// The last transaction of this trail that wrote a foreign key value.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
-    /// The latest clock of all versions of this trail that were added.
     var lastClock: UInt64 = 0
     /// Whether the trail has been read up to the state of the database at the start of the process.
     var isRead = false
@@ -43,14 +39,13 @@ struct WindowIndex {
   var origins: [Origin] = []
   private(set) var places: [String: Int] = [:]
   var store: VersionStore
-  /// The rows that got a version which every node already knew. The next ``sweep()`` may forget that version.
+  /// The rows with a new version that every node already knew. The next ``sweep()`` may remove that version.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node stated to know, but cannot have known: the clock of the version is later
-  /// than the clocks of these statements (``KnownFloor``).
+  /// The rows with a version that every node stated to know before that version was written.
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
-  /// The versions in the window that deleted their row. A delete does not count as a last write (``lasts``).
+  /// The versions in the window that deleted their row. ``lasts`` does not keep a delete.
   var ends: Set<End> = []
 
   struct End: Hashable {
@@ -58,20 +53,17 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
-  /// The part of this database's own trail that was not read, because every node reported to know that part. Nil if
-  /// there is no such part, or if the reports have been proved true.
+  /// The part of this database's own trail that was not read, because every node stated to know it; nil if there is
+  /// none.
   var skipped: Skip?
-  /// Whether a node has reported falsely that it knew a transaction. If so, all of the own trail must be read from now
-  /// on.
+  /// Whether a node stated falsely to know a transaction. If so, the whole trail of this database must be read.
   var readsAll = false
 
   struct Skip {
-    /// The last transaction before the part that was not read.
     var from: UInt64
     var floor: KnownFloor
   }
 
-  /// Whether any row with a foreign key was added. If not, ``sweep()`` has less to do.
   private(set) var hasReferences = false
 
   init(own: String, spillRows: Int) {
@@ -82,7 +74,6 @@ struct WindowIndex {
   var count: Int { store.count }
   var isSpilled: Bool { store.isSpilled }
   var isRead: Bool { origins.allSatisfy(\.isRead) }
-  /// Whether all versions in the window come from this database's own trail.
   var isOwnOnly: Bool { store.isOnly(of: Self.own) }
 
   @discardableResult mutating func add(_ name: String) -> Int {
@@ -136,8 +127,7 @@ struct WindowIndex {
     try store.add(row.chain, entry)
   }
 
-  /// Adds the versions of a transaction that was read from a trail. Also stores which transactions of other trails its
-  /// author knew.
+  /// Adds the versions of a transaction that was read from a trail, and what its author knew.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(
@@ -147,22 +137,19 @@ struct WindowIndex {
 
   // MARK: The transaction to be applied
 
-  /// Returns what the author of transaction `number` of trail `incoming` knew: for each trail, by index, the last known
-  /// transaction of that trail; 0 for none.
+  /// Returns, for each trail, by index, the last transaction that the author of a transaction knew; 0 for none.
   func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
 
-  /// Returns whether the transaction may be in conflict. False is certain: its author knew every version in the window.
-  /// True does not prove a conflict.
+  /// Returns false if the transaction's author knew every version in the window. True does not prove a conflict.
   func mayConcur(_ met: MetTransaction) -> Bool {
     // The clock of an author that states the truth is later than those of all versions that it knows.
     store.mayHold(behind: met.known(of:))
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Adds a transaction's versions of rows, if its author knew all other versions of these rows. Otherwise adds nothing
-  /// and returns false.
+  /// Adds a transaction's versions of rows, if its author knew all other versions of these rows.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -181,7 +168,6 @@ struct WindowIndex {
     return all.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Returns the fingerprint of a row's versions, see ``VersionWindow/fingerprint(_:upTo:without:)``.
   func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws -> VersionFingerprint {
     let reached = origins.map { reached[$0.name] ?? .max }
     let left = without.map { (origin: places[$0.origin] ?? -1, number: $0.number) }
@@ -215,8 +201,7 @@ struct WindowIndex {
     return found.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Returns the last write of a row that has no versions in the window. Nil if there was no write, if the write is
-  /// earlier than all versions in the window, or if last writes are not kept.
+  /// Returns the stamp of the last write of a row without versions in the window; nil if it was not kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
@@ -227,8 +212,7 @@ struct WindowIndex {
 
   // MARK: Knowledge
 
-  /// Stores the id of a trail. Returns false if the window has another id for this name: from the trail itself, or from
-  /// authors that knew it.
+  /// Stores the id of a trail. Returns false if another id is known for the trail.
   mutating func identify(_ origin: String, _ id: TrailID) -> Bool {
     let place = add(origin)
     if let known = origins[place].id { return known == id }
@@ -237,24 +221,20 @@ struct WindowIndex {
     return true
   }
 
-  /// Returns the id of a trail; nil if it is not known.
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Checks that the clocks of a trail ascend. Returns the clock of the last transaction that an apply has begun to
-  /// process if the clock of `header` is not later; otherwise nil.
-  ///
-  /// - Parameter header: The header of a later transaction of the trail.
+  /// Returns the clock of the previous transaction of a trail if the clock of `header` is not later; otherwise nil.
+  /// - Parameter header: The header of the next transaction of the trail.
   func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
     guard let place = places[origin], header.number > origins[place].met else { return nil }
     let clock = origins[place].metClock
     return clock > 0 && header.clock <= clock ? clock : nil
   }
 
-  /// Returns whether the id of a trail is known.
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
-  /// Returns whether an author's statement that it knew a transaction is about the present trail of that name, not
-  /// about an earlier one. False if the statement has no trail id.
+  /// Returns whether an entry of a header names the present trail, not a replaced trail of the same name. Returns false
+  /// for an entry without a trail id.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id else { return false }
     guard let place = places[known.origin] else { return true }
@@ -265,9 +245,8 @@ struct WindowIndex {
     return origins[place].told == id
   }
 
-  /// Returns which transactions the author of a transaction knew, from the transaction's header: for each trail, by
-  /// name, the last one. Header entries without a trail id, or about another trail of the same name, are left out.
-  /// Trails that are not in the window are included.
+  /// Returns, for each trail, by name, the last transaction that the author of a transaction knew. Header entries
+  /// without a trail id, or with the id of a replaced trail, do not count.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -276,7 +255,7 @@ struct WindowIndex {
     return seen
   }
 
-  /// Stores which transactions of other trails the author of a trail's transaction knew.
+  /// Stores which transactions of other trails the author of a transaction knew.
   mutating func learn(_ origin: String, number: UInt64, clock: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {
@@ -287,15 +266,14 @@ struct WindowIndex {
     origins[place].metClock = max(origins[place].metClock, clock)
   }
 
-  /// Marks as committed the transactions of a trail that apply has processed since its last commit.
+  /// Marks the transactions that apply has processed since its last commit as committed.
   mutating func settle(_ origin: String) {
     let place = add(origin)
     origins[place].reached = max(origins[place].reached, origins[place].met)
     origins[place].reachedClock = max(origins[place].reachedClock, origins[place].metClock)
   }
 
-  /// Forgets which transactions of a trail its apply has processed since its last commit, so that apply can process
-  /// them again.
+  /// Forgets which transactions apply has processed since its last commit.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
@@ -308,8 +286,7 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version of another trail that the node of this trail has not yet reported to
-  /// know.
+  /// Returns whether the window has a version that the node of this trail may not know.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {
@@ -319,8 +296,7 @@ struct WindowIndex {
     return false
   }
 
-  /// Returns the first of a trail's transactions that still have a version in the window, and its position; nil if
-  /// there is none.
+  /// Returns the first transaction of a trail that has a version in the window; nil if there is none.
   mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
     guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }
     return (entry.number, entry.begin)
@@ -330,12 +306,12 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// Returns the number of the first transaction after ``reached(_:)``: for a peer's trail, the first that the database
-  /// does not have durably; for the own trail, the first that is still to be read.
+  /// Returns the number of the first transaction of a trail that the database does not have durably. For the database's
+  /// own trail, the first one to be read.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Marks a trail as read up to the state that the database had when the process started. Transaction `number` is the
-  /// last one of that part.
+  /// Marks a trail as read up to the state of the database at the start of the process.
+  /// - Parameter number: The last transaction of that part.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)

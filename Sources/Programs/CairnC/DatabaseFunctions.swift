@@ -4,7 +4,7 @@ import Glibc
 
 // The functions of cairn.h for databases. The compiler checks each signature against the header.
 
-/// The address of a C string with the version of the library. The string is never freed.
+/// The address of a C string that is never freed.
 private let versionText = UInt(bitPattern: strdup(Cairn.version))
 
 @c @implementation
@@ -66,8 +66,7 @@ public func cairn_close(_ database: OpaquePointer?) -> cairn_code {
 
 // MARK: Statements
 
-/// The maximum number of parameters of a statement, more than any build of SQLite allows. A larger count probably comes
-/// from an uninitialised variable, so no values are read.
+/// The maximum number of parameters. A larger count probably comes from an uninitialised variable.
 private let parametersMax = 1_000_000
 
 private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) throws -> [any SQLConvertible] {

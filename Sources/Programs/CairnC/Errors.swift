@@ -1,7 +1,7 @@
 import CCairn
 import CairnCapture
 
-/// A mistake that only a program in C can make.
+/// An error that only a C program can cause.
 struct Misuse: Error {
   let code: cairn_code
   let message: String

@@ -6,12 +6,12 @@ import Synchronization
 /// The object for which a C program holds a `cairn_database *`.
 final class DatabaseHandle: @unchecked Sendable {
   let database: CapturedDatabase
-  /// The open transaction. Access it only on the thread that runs the transaction.
+  /// The open transaction. Only the thread that runs the transaction may access it.
   var transaction: CapturedTransaction?
   init(_ database: CapturedDatabase) { self.database = database }
 }
 
-/// The object for which a C program holds a `cairn_rows *`. Only one thread at a time may use it, as the C header says.
+/// The object for which a C program holds a `cairn_rows *`. Only one thread at a time may use it.
 final class RowsHandle: @unchecked Sendable {
   private let rows: [Row]
   private let names: [UnsafeMutablePointer<CChar>]
@@ -36,7 +36,6 @@ final class RowsHandle: @unchecked Sendable {
 
   func value(_ index: Int) -> cairn_value { values.indices.contains(index) ? values[index] : cairn_null() }
 
-  /// Advances to the next row. Returns false after the last one.
   func advance() -> Bool {
     free(bytes)
     (bytes, values) = (nil, [])
@@ -85,8 +84,7 @@ extension SQLValue {
     }
   }
 
-  /// Creates a value from a value of the C program; nil if its type is unknown, its size invalid, or its text not
-  /// UTF-8.
+  /// Converts a value of the C program; nil if its type is unknown, its size invalid, or its text not UTF-8.
   init?(_ value: cairn_value) {
     switch value.type {
     case CAIRN_NULL: self = .null
@@ -102,22 +100,21 @@ extension SQLValue {
     }
   }
 
-  /// The sizes that SQLite accepts for a text or blob, in bytes.
   private static let sizes = 0...Int(Int32.max)
 
-  /// Returns the bytes of a text or blob; nil if the size is invalid. A size above half of the range of size_t arrives
-  /// as a negative number, which is invalid too.
+  /// Returns the bytes of a text or blob; nil if the size is invalid. A size_t above half of its range arrives as a
+  /// negative number.
   private static func content(_ value: cairn_value) -> UnsafeRawBufferPointer? {
     guard sizes.contains(value.size), value.bytes != nil || value.size == 0 else { return nil }
     return UnsafeRawBufferPointer(start: value.bytes, count: value.size)
   }
 }
 
-/// The handles that C code gets instead of addresses: numbers, each used once. A closed or invented handle is therefore
-/// detected, and never followed as a pointer.
+/// The handles that C code gets instead of addresses: numbers, each used once. A closed handle is detected, and never
+/// used as a pointer.
 enum Handle {
   private struct Open {
-    /// The distance between two handles, so that they look like aligned addresses.
+    /// The distance between two handles, which look like aligned addresses.
     static let step: UInt = 16
     var last: UInt = 0
     var objects: [UInt: any AnyObject & Sendable] = [:]

@@ -1,18 +1,17 @@
 import Changes
 import SQLiteKit
 
-/// The bytes of the values that are bound to a statement. SQLite reads them in place, without a copy, until other
-/// values are bound.
+/// The bytes of the values bound to a statement. SQLite reads them in place until other values are bound.
 struct BoundParameters: ~Copyable {
-  /// The capacity, in bytes, up to which the buffer is kept and reused.
+  /// The capacity, in bytes, up to which the buffer is kept for the next statement.
   private static let keptBytes = 1 << 20
   private var writer = ByteWriter(capacity: 1024)
 
-  /// The bound values, encoded as in the journal's row images; valid only after a `bind` with `asImage: true`.
+  /// The bound values in the journal's encoding. Valid only after a `bind` with `asImage: true`.
   var image: UnsafeRawBufferPointer { writer.bytes }
 
   /// Binds values to the parameters of a statement.
-  /// - Parameter asImage: whether the values are also encoded for the journal, which keeps them with the statement.
+  /// - Parameter asImage: Whether to also encode the values for the journal.
   mutating func bind(_ values: [any SQLConvertible], to statement: Statement, asImage: Bool) throws {
     writer.removeAll()
     writer.shrink(above: Self.keptBytes)
@@ -56,7 +55,7 @@ struct BoundParameters: ~Copyable {
 }
 
 extension Statement {
-  /// Binds copies of the values, so that other values may be bound while this statement returns rows.
+  /// Binds copies of the values, so that the originals need not outlive the call.
   func bindCopies(of values: [any SQLConvertible]) throws {
     for index in values.indices {
       switch values[index].sqlValue {
@@ -71,7 +70,7 @@ extension Statement {
 }
 
 extension String {
-  /// Calls `body` with the UTF-8 bytes of the text. The bytes of a native Swift string are passed without a copy.
+  /// Calls `body` with the UTF-8 bytes of the text, without a copy if possible.
   @inline(__always)
   fileprivate func withBytes(_ body: (UnsafeRawBufferPointer) throws -> Void) rethrows {
     if try utf8.withContiguousStorageIfAvailable({ try body(UnsafeRawBufferPointer($0)) }) != nil { return }

@@ -15,8 +15,7 @@ extension CapturedDatabase {
     }
   }
 
-  /// Throws if this thread has an open transaction or a running query. If another thread has an open transaction, waits
-  /// for its end.
+  /// Throws if this thread has an open transaction or query. Waits for the transaction of another thread to end.
   /// - Throws: ``DatabaseError`` of kind `openTransaction` or `closed`.
   func checkIsFree() throws {
     try connection.alone { session in
@@ -28,11 +27,11 @@ extension CapturedDatabase {
     }
   }
 
-  /// Makes the program's threads pause for 1 ms after each commit, so that a synchronisation that begins now can get
-  /// SQLite's write lock.
+  /// Makes the program's threads pause for 1 ms after each commit, so that a synchronisation can get SQLite's write
+  /// lock.
   func beginSynchronization() throws { try connection.alone { $0.synchronizations += 1 } }
 
-  /// Ends the pauses after commits that ``beginSynchronization()`` began. Does nothing if the database is closed.
+  /// Ends the pauses after commits that ``beginSynchronization()`` began.
   func endSynchronization() { try? connection.alone { $0.synchronizations -= 1 } }
 
   /// Runs `body` while no other thread uses the database.

@@ -2,9 +2,9 @@ import Changes
 import SQLiteKit
 
 /// An SQLite database whose commits are captured. Each changed row, each executed statement and the end of each
-/// transaction go into a journal in the same file. They commit together with the change itself.
-/// A `cairnd`, or a ``Synchronizer`` in the same program, reads the journal later. The program needs no network and
-/// never waits for one.
+/// transaction go into a journal in the same file. The journal commits together with the change itself. A `cairnd`, or
+/// a ``Synchronizer`` in the same program, reads the journal later. The program needs no network and never waits for
+/// one.
 ///
 /// ```swift
 /// let shop = try CapturedDatabase(path: "shop.db", node: "till-7")
@@ -16,20 +16,18 @@ import SQLiteKit
 /// ```
 ///
 /// The database is one connection, which any number of threads and tasks may share: it serves one thread at a time, and
-/// the others wait. All calls block, as in SQLite.
-/// Within a `transaction` closure, the same thread may call the database too; those calls are part of the transaction.
-/// Two databases on one file, in one program or in two, are two independent SQLite connections.
+/// the others wait. All calls block, as in SQLite. Within a `transaction` closure, the same thread may call the
+/// database too; those calls are part of the transaction. Two databases on one file, in one program or in two, are two
+/// independent SQLite connections.
 ///
 /// Cairn adds tables and triggers to the file, with names that begin with `cairn_`. The program's own tables are not
-/// altered, and `cairn detach` removes all additions. Other programs may write to the file in any way: capture takes
-/// their rows, but not their statements.
-/// `docs/explanation/sqlite-capture.md` lists what capture of SQLite cannot see.
+/// altered, and `cairn detach` removes all additions. Capture also takes rows that other programs write to the file,
+/// but not their statements. `docs/explanation/sqlite-capture.md` lists what capture of SQLite cannot see.
 public final class CapturedDatabase: Sendable {
   /// Options for opening a database.
   public struct Options: Sendable {
-    /// Whether opening the database installs the triggers and the journal of capture. Only then can executed statements
-    /// be kept. If false and the file is captured already, its triggers stay: capture sees rows, but no statements and
-    /// no transaction ends.
+    /// Whether opening the database installs the triggers and the journal of capture. If false, no statements are kept;
+    /// triggers that the file already has stay.
     public var capture = true
     /// Whether the journal keeps the executed statements, in addition to the rows.
     public var statements = true
@@ -46,7 +44,7 @@ public final class CapturedDatabase: Sendable {
     }
   }
 
-  /// The name of this installation. It is part of the origin of everything that is committed here.
+  /// The name of this installation, which becomes part of the origin of each commit.
   public let node: String
   let connection: Connection
 
@@ -79,9 +77,8 @@ public final class CapturedDatabase: Sendable {
   /// Uses an existing connection (`sqlite3 *`), which the program may continue to use. Close this object before the
   /// program closes the connection.
   ///
-  /// Capture sees all rows, however they are written. It keeps only the statements that are executed through this
-  /// object. If the program begins and ends a transaction itself, capture does not know exactly where the transaction
-  /// ends.
+  /// Capture sees all changed rows. Only statements that are executed through this object are kept. If the program
+  /// begins and ends a transaction itself, capture does not know exactly where the transaction ends.
   ///
   /// Apply does not execute statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP); it writes their
   /// rows. The time that such a statement saw is known only on a connection that this library opened.
@@ -109,7 +106,7 @@ public final class CapturedDatabase: Sendable {
     }
   }
 
-  /// Closes the database. Every later call throws ``DatabaseError/Kind/closed``; closing again has no effect.
+  /// Closes the database. Every later call throws ``DatabaseError/Kind/closed``. Closing again has no effect.
   public func close() throws { try connection.close() }
 
   @inline(__always)
@@ -203,8 +200,7 @@ public final class CapturedDatabase: Sendable {
 
   /// The commits that are not yet known to be in a trail.
   ///
-  /// Capture stores in the database file which commits it has read, but only when the program pauses, or after some
-  /// seconds. So commits that it has just read may still count. Getting this value scans the rows of the journal that
-  /// capture has not read.
+  /// Capture records its progress in the file only from time to time, so commits that it has just read may still count.
+  /// Getting this value scans the unread rows of the journal.
   public var pending: Pending { get throws { try connection.alone { try $0.pending() } } }
 }

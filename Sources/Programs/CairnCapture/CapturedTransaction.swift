@@ -1,5 +1,5 @@
-/// The open transaction that a closure of ``CapturedDatabase/transaction(_:)`` receives. If it is used after that
-/// closure or from another thread, it throws ``DatabaseError/Kind/transactionEnded``.
+/// The open transaction that a closure of ``CapturedDatabase/transaction(_:)`` receives. Any use after that closure, or
+/// from another thread, throws ``DatabaseError/Kind/transactionEnded``.
 public final class CapturedTransaction {
   private let connection: Connection
   private let serial: UInt64
@@ -17,9 +17,8 @@ public final class CapturedTransaction {
     }
   }
 
-  /// Executes one statement in this transaction, like `execute` of ``CapturedDatabase``, and returns the number of rows
-  /// inserted, updated or deleted. A failed statement changes nothing; the transaction stays open, and the closure may
-  /// continue.
+  /// Executes one statement in this transaction. A failed statement changes nothing, and the transaction stays open.
+  /// - Returns: the number of rows inserted, updated or deleted, without those of triggers and foreign key actions.
   @discardableResult
   public func execute(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> Int {
     try execute(sql, values: parameters.orNull)

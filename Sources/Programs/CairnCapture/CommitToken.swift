@@ -1,5 +1,5 @@
-/// A token of a committed transaction. It also covers all commits before it. ``Synchronizer/isApplied(_:)`` and
-/// ``Synchronizer/waitUntilApplied(_:timeout:)`` accept it.
+/// A token that identifies a committed transaction and all commits before it, for ``Synchronizer/isApplied(_:)`` and
+/// ``Synchronizer/waitUntilApplied(_:timeout:)``.
 public struct CommitToken: Hashable, Comparable, Sendable {
   /// The position of the commit in the journal of the file; 0 if the database is not captured.
   public let sequence: Int64
@@ -11,13 +11,13 @@ public struct CommitToken: Hashable, Comparable, Sendable {
 
 /// The commits that are not yet known to be in a trail.
 public struct Pending: Hashable, Sendable {
-  /// The number of transactions that are not yet known to be in a trail. It counts only transactions of programs that
-  /// use this API.
+  /// The number of transactions that are not yet known to be in a trail. Transactions of programs that do not use this
+  /// API are not counted.
   public let transactions: Int
-  /// The number of journal rows, from all programs, that are not yet known to be in a trail: at least one for each
-  /// changed row.
+  /// The number of journal rows of all programs that are not yet known to be in a trail. Each changed row has at least
+  /// one.
   public let rows: Int
-  /// Whether the journal reached its maximum size before capture read it. Its oldest rows are gone then, so the next
+  /// Whether the journal reached its maximum size before capture read it. If so, its oldest rows are lost, and the next
   /// capture copies all tables.
   public let isIncomplete: Bool
 

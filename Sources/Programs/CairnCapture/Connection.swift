@@ -1,10 +1,9 @@
 import SQLiteKit
 
-/// The connection of a ``CapturedDatabase``, which one thread uses at a time. The thread that uses it may call it
-/// again, for example from a closure.
+/// The connection of a ``CapturedDatabase``. One thread uses it at a time, and may call it again from a closure.
 final class Connection: @unchecked Sendable {
   private let lock = ReentrantLock()
-  /// The open session; nil once the database is closed. Access it only with the lock held.
+  /// The open session; nil after the database is closed. The lock guards it.
   private var session: Session?
 
   init(_ session: Session) { self.session = session }

@@ -1,11 +1,10 @@
 import Changes
 import SQLiteKit
 
-/// An error of a ``CapturedDatabase``: its kind, SQLite's extended result code, the message and the SQL. It never
-/// contains bound values.
+/// An error of a ``CapturedDatabase``. Errors never contain bound values.
 ///
-/// No error loses anything that was committed. Unless ``kind`` says otherwise, an open transaction stays open, and its
-/// closure decides whether to continue or roll back.
+/// Committed changes are never lost. Unless ``kind`` says otherwise, an open transaction stays open, and its closure
+/// decides whether to continue or roll back.
 public struct DatabaseError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
     /// Another connection held a lock for longer than the busy timeout. Try again.
@@ -104,8 +103,7 @@ extension DatabaseError {
     }
   }
 
-  /// Runs `body`, and throws errors of SQLite and Cairn as ``DatabaseError``. Errors of the program's own closures are
-  /// thrown unchanged.
+  /// Runs `body`, and converts errors of SQLite and Cairn to ``DatabaseError``. Other errors are thrown unchanged.
   @inline(__always)
   package static func wrapping<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
@@ -117,7 +115,7 @@ extension DatabaseError {
 }
 
 extension SQLiteError {
-  /// Whether the error is "no such table" for a table that capture installs.
+  /// Whether SQLite reports that a table which capture installs is missing.
   fileprivate var isOfMissingCapture: Bool {
     primary == 1 && message.contains("no such table") && SQLiteTable.captureNames.contains { message.contains($0.text) }
   }

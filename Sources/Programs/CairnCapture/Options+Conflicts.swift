@@ -24,8 +24,8 @@ extension Synchronizer.Options {
       tables: tables.sorted { $0.key < $1.key }.map { .init(from: $0.key.text, .init(columns: $0.value)) })
   }
 
-  /// Throws an error of kind `rule` if a rule names a column that its table lacks. A table that neither end has is
-  /// accepted, since it may be created later.
+  /// Throws an error of kind `rule` if a rule names a column that its table lacks. A table that neither database has is
+  /// accepted.
   func checkRules(_ ends: SynchronizedEnds) throws {
     guard !columnConflicts.isEmpty else { return }
     let wanted = try conflictPlan().tables
@@ -43,7 +43,7 @@ extension Synchronizer.Options {
     }
   }
 
-  /// Returns the column names of all tables of a database, by the name of the table without regard to case.
+  /// Returns the column names of all tables of a database, by lower-case table name.
   private func tables(of end: DatabaseURL) throws -> [NameKey: [String]] {
     if case .sqlite(let path) = end, FileIdentity(path: path) == nil { return [:] }
     let tables = try SourceEnd(end).tables(TablePatterns())

@@ -1,16 +1,14 @@
 import Changes
 import SQLiteKit
 
-/// A prepared statement that is kept and reused when the same text is executed again.
+/// A prepared statement that is reused when the same SQL text is executed again.
 final class PreparedStatement {
   enum Kind {
-    /// A statement that reads, or that sets an option of the connection. It never goes into the trail.
+    /// A statement that reads rows or sets an option of the connection, which is not captured.
     case other
-    /// INSERT, UPDATE, DELETE or REPLACE, also after WITH.
     case change
     /// CREATE, ALTER or DROP.
-    ///
-    /// - Parameter dropsColumnOf: The table if the statement drops one of its columns; nil for any other statement.
+    /// - Parameter dropsColumnOf: The table, if the statement drops a column; otherwise nil.
     case schemaChange(dropsColumnOf: String?)
   }
 
@@ -20,8 +18,7 @@ final class PreparedStatement {
   let text: JournalStatements.Text
   let isReadOnly: Bool
   let isChange: Bool
-  /// Whether the statement is returning rows at the moment. A closure that receives the rows may execute the same text,
-  /// which then needs a second prepared statement.
+  /// Whether the statement is returning rows at the moment, so that it cannot be executed again yet.
   var isBusy = false
   private var names: (columns: [String], repreparedCount: Int32)?
 
@@ -51,8 +48,7 @@ final class PreparedStatement {
     text = JournalStatements.Text(sql, tables: tables)
   }
 
-  /// The column names of the current row. They are read again after SQLite has prepared the statement again, since a
-  /// schema change may have changed them.
+  /// The column names of the current row, read again after a schema change.
   var columns: [String] {
     let count = statement.repreparedCount
     if let names, names.repreparedCount == count { return names.columns }
@@ -88,20 +84,16 @@ final class PreparedStatement {
   }
 }
 
-/// A cache of prepared statements by their text. When it is full, it removes the older half, except for the statements
-/// that were used last.
+/// A cache of prepared statements, by their SQL text. When it is full, it removes the older half.
 struct StatementCache {
   private static let countMax = 100
-  /// The statement that was used last. Most calls use it again.
   private var latest: PreparedStatement?
-  /// The last four statements that were used. They are searched before `all`, because most programs execute few
-  /// different texts at a time.
+  /// The last four statements that were used, which are searched before `all`.
   private var recent: [PreparedStatement] = []
   private var all: [NameKey: PreparedStatement] = [:]
   private var order: [NameKey] = []
 
-  /// Returns a prepared statement for a text. Prepares a new one if the cache has none, or if the one in the cache is
-  /// returning rows.
+  /// Returns a prepared statement for an SQL text, from the cache unless that one is returning rows.
   mutating func statement(_ sql: String, _ database: ProgramDatabase) throws -> PreparedStatement {
     if let latest, latest.sql.hasSameBytes(as: sql), !latest.isBusy { return latest }
     for known in recent where known.sql.hasSameBytes(as: sql) && !known.isBusy {

@@ -23,8 +23,7 @@ struct RowDecoder: Decoder {
     ValueContainer(value: row[0], column: row.columns.first ?? "")
   }
 
-  /// Decodes the value of a column, or of the first column if `column` is nil. A type with properties is decoded from
-  /// the whole row.
+  /// Decodes a column, or the first column if `column` is nil. A type with properties is decoded from the whole row.
   func value<T: Decodable>(_ type: T.Type, _ column: String?) throws -> T {
     if let column {
       guard let index = row.index(of: column) else {
@@ -60,7 +59,7 @@ private struct RowContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
   }
 }
 
-/// A decoder of one value, also for types that wrap a single value.
+/// A decoder of one value.
 private struct ValueContainer: Decoder, SingleValueDecodingContainer {
   let value: SQLValue
   let column: String

@@ -3,8 +3,7 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// The open state of a ``CapturedDatabase``: the connection, its prepared statements, and the statements of the open
-/// transaction that will go into the journal. One thread at a time uses it.
+/// The connection of a ``CapturedDatabase`` with its prepared statements and its open transaction. Not thread-safe.
 final class Session {
   let program: ProgramDatabase
   private let database: Database
@@ -15,14 +14,11 @@ final class Session {
 
   private var cache = StatementCache()
   private var parameters = BoundParameters()
-  /// The number of queries that are currently returning rows.
   private var readCount = 0
-  /// The number of synchronisations that this program is running on the same file.
   var synchronizations = 0
 
-  /// Whether a transaction of this session is open.
   private(set) var isTransacting = false
-  /// The number of the current transaction. If a ``CapturedTransaction`` has another number, its transaction has ended.
+  /// The number of the current transaction. A ``CapturedTransaction`` with another number has ended.
   private(set) var serial: UInt64 = 0
   private var log = JournalStatements()
   private var savepoints: [Place] = []
@@ -30,14 +26,13 @@ final class Session {
 
   var isReading: Bool { readCount > 0 }
 
-  /// The rows of a transaction in the journal: the number of the first row (0 if there is none yet) and of the last
-  /// one.
+  /// The first and last journal row of a transaction; `first` is 0 before its first row.
   private struct Place {
     var first: Int64
     var last: Int64
   }
 
-  /// The prepared statements of the session itself, which run before and after statements of the program.
+  /// The prepared statements that the session runs itself, such as BEGIN and COMMIT.
   private struct Control {
     let begin, commit, schemaVersion: Statement
     let lastRow, write: Statement?
@@ -66,7 +61,7 @@ final class Session {
 
   // MARK: Statements
 
-  /// Runs a statement to its end and discards its rows. Returns the number of rows that it changed.
+  /// Runs a statement and discards its rows. Returns the number of rows that it changed.
   func execute(_ sql: String, _ values: [any SQLConvertible]) throws -> Int {
     let prepared = try cache.statement(sql, program)
     guard !isCaptured, prepared.isChange else { return try run(prepared, values, nil) }
@@ -165,10 +160,8 @@ final class Session {
     }
   }
 
-  /// Runs a statement that changes rows, as a transaction of its own. Returns the number of rows that it changed.
-  ///
-  /// If OR FAIL or RAISE(FAIL) stops the statement, the rows written before the refused row are committed, as in
-  /// SQLite. Any other failed statement leaves nothing to commit.
+  /// Runs a statement that changes rows in a transaction of its own. Returns the number of changed rows. If OR FAIL or
+  /// RAISE(FAIL) stops the statement, the rows written before are committed, as in SQLite.
   private func changeAlone(_ prepared: PreparedStatement, _ collect: ((Row) -> Void)?) throws -> Int {
     var refusal: SQLiteError?
     let count = try transact {
@@ -198,8 +191,8 @@ final class Session {
     }
   }
 
-  /// Runs a statement within a transaction. If it changed anything, its text will go into the journal with the
-  /// transaction. Returns the number of rows that it changed.
+  /// Runs a statement within a transaction, and stores its text for the journal if it changed anything. Returns the
+  /// number of changed rows.
   private func kept(_ prepared: PreparedStatement, _ body: () throws -> (affected: Int, now: Int64?)) throws -> Int {
     let isOwned = program.isOwned
     if !isOwned, keepsStatements { program.last = try lastRow() }
@@ -226,8 +219,7 @@ final class Session {
     return affected
   }
 
-  /// Corrects the recorded range of the transaction's journal rows after a failed statement, because SQLite has usually
-  /// rolled back the rows of that statement.
+  /// Corrects the recorded range of journal rows after a failed statement, whose journal rows SQLite has rolled back.
   private func settle() throws {
     guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }
@@ -239,7 +231,7 @@ final class Session {
     try log.takePart(savepoints: &marks) { try write(JournalStatements.partCode, $0) }
   }
 
-  /// Writes a row into the journal, and keeps the program's last_insert_rowid() unchanged.
+  /// Writes a row into the journal. The program's last_insert_rowid() does not change.
   private func write(_ code: Int64, _ content: UnsafeRawBufferPointer) throws {
     guard let statement = control.write else { return }
     let rowid = database.lastInsertRowid
@@ -258,7 +250,7 @@ final class Session {
 
   // MARK: Transactions
 
-  /// Runs `body` in a transaction of its own. Any error rolls the transaction back.
+  /// Runs `body` in a transaction. Rolls the transaction back if `body` throws.
   func transact<T>(_ body: () throws -> T) throws -> (value: T, token: CommitToken) {
     guard !database.isInTransaction else {
       throw DatabaseError(.nestedTransaction, "a transaction is already open: use its savepoint")
@@ -280,15 +272,15 @@ final class Session {
     }
   }
 
-  /// Throws `transactionEnded` if the transaction with this number is no longer open.
+  /// Throws `transactionEnded` if the transaction with this number has ended.
   func checkIsOpen(_ serial: UInt64) throws {
     guard isTransacting, serial == self.serial, database.isInTransaction else {
       throw DatabaseError(.transactionEnded, "the transaction has ended")
     }
   }
 
-  /// Throws if SQLite has rolled back the transaction while its closure still runs. The next statement of the closure
-  /// would otherwise be committed separately.
+  /// Throws if SQLite has rolled back the transaction while its closure still runs. Later statements would otherwise
+  /// commit separately.
   func checkIsNotOver() throws { if isTransacting { try checkIsOpen(serial) } }
 
   private func commit() throws -> CommitToken {
@@ -304,8 +296,8 @@ final class Session {
     return CommitToken(sequence: end)
   }
 
-  /// Writes the end of the transaction into the journal if the transaction changed anything. Returns the number of the
-  /// journal's last row.
+  /// Writes the end of a transaction that changed anything into the journal. Returns the number of the journal's last
+  /// row.
   private func writeEnd() throws -> Int64 {
     if program.isOwned {
       guard program.first > 0 || !log.isEmpty else { return try lastRow() }
@@ -335,7 +327,7 @@ final class Session {
     marks.removeAll(keepingCapacity: true)
   }
 
-  /// Runs `body` in a savepoint of the open transaction. Any error rolls back to the savepoint only.
+  /// Runs `body` in a savepoint of the open transaction. Rolls back to the savepoint if `body` throws.
   func savepoint<T>(_ body: () throws -> T) throws -> T {
     let name = "cairn_\(savepoints.count)"
     try database.execute("SAVEPOINT \(name)")

@@ -1,11 +1,11 @@
 import Changes
 import Operating
 
-/// The reason why a synchronisation failed. Everything that was committed is kept, and nothing is applied twice. The
-/// next synchronisation continues where this one stopped.
+/// The reason why a synchronisation failed. No committed change is lost, and no change is applied twice. The next
+/// synchronisation continues where this one stopped.
 ///
-/// Messages of kind `refused` name the row by its key, and the value if that is the cause, since the operator needs
-/// both to repair it. Messages of all other kinds contain no values.
+/// Messages of kind `refused` contain the key of the row, and the value if that is the cause. Messages of all other
+/// kinds contain no values.
 ///
 /// If the program misuses its own database, the error is a ``DatabaseError`` instead.
 public struct SynchronizationError: Error, Sendable {
@@ -14,10 +14,10 @@ public struct SynchronizationError: Error, Sendable {
     case cancelled
     /// The connection to the peer could not be made, or was lost. Try again later.
     case unreachable
-    /// Another program holds a lock at one of the ends. Try again.
+    /// Another program holds a lock in one of the two databases. Try again.
     case busy
-    /// The clock of one end was too far ahead. Rows that were committed with a time in the future are not applied
-    /// before that time.
+    /// The clock of one computer was too far ahead. Rows with a commit time in the future are not applied before that
+    /// time.
     case clock
     /// This ``Synchronizer``, or another one with the same state folder, is already synchronising.
     case alreadyRunning
@@ -32,15 +32,15 @@ public struct SynchronizationError: Error, Sendable {
     case notAllowed
     /// The database that the first copy would fill already has rows.
     case rowsInTheWay
-    /// One end refused a transaction because of its rows. See ``Synchronizer/Options/refusal``.
+    /// One of the two databases refused a transaction because of its rows. See ``Synchronizer/Options/refusal``.
     case refused
     /// A table is suspended until its definition is changed; the hint has the SQL statement. All other tables are
     /// synchronised.
     case schema
     /// A table cannot be synchronised in both directions, for example because it has no key.
     case table
-    /// One of the two databases was restored from a backup, or the state folder belongs to another pair of databases. A
-    /// new first copy is needed.
+    /// One of the two databases was restored from a backup, or the state folder belongs to other databases. A new first
+    /// copy is needed.
     case wentBack
     /// Another capture already reads the database.
     case captured
@@ -66,7 +66,7 @@ public struct SynchronizationError: Error, Sendable {
     self.init(kind, error.message, hint: Self.hint(kind, error), code: error.code.rawValue)
   }
 
-  /// Returns the hint of an error, with names of ``Synchronizer/Options`` instead of options of the command line.
+  /// Returns the hint of an error, with names of ``Synchronizer/Options`` instead of command-line options.
   private static func hint(_ kind: Kind, _ error: CairnError) -> String {
     switch (kind, error.code) {
     case (.rowsInTheWay, _):
@@ -95,7 +95,7 @@ public struct SynchronizationError: Error, Sendable {
     "--existing overwrite": "Options.overwrites", "--existing": "Options.overwrites",
   ]
 
-  /// Replaces options of the command line by the names of ``Synchronizer/Options``.
+  /// Replaces command-line options by the names of ``Synchronizer/Options``.
   static func inOptions(_ hint: String) -> String {
     names.sorted { $0.key.count > $1.key.count }.reduce(hint) { $0.replacing($1.key, with: $1.value) }
   }
@@ -122,7 +122,7 @@ public struct SynchronizationError: Error, Sendable {
     }
   }
 
-  /// Runs `body`, and throws its errors as ``SynchronizationError``, except ``DatabaseError``.
+  /// Runs `body`, and converts its errors to ``SynchronizationError``, except ``DatabaseError``.
   static func wrapping<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SynchronizationError { throw error } catch let error as DatabaseError {
       throw error

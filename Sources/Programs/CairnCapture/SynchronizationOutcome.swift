@@ -4,13 +4,12 @@ public struct SynchronizationOutcome: Sendable, Hashable {
   public let sent: UInt64
   /// The number of rows received from the peer.
   public let received: UInt64
-  /// The number of conflicts: rows that both ends had written. If both ends detect the conflict, it counts twice. Each
-  /// conflict is resolved, and the losing version is kept for 30 days.
+  /// The number of conflicts: rows that were written in both databases. Each conflict is resolved, and the losing
+  /// version is kept for 30 days. A conflict that both directions detect counts twice.
   public let conflicts: Int
-  /// The number of transactions that are in quarantine at both ends together, including those of earlier
-  /// synchronisations.
+  /// The number of transactions in quarantine in both databases together, including those of earlier synchronisations.
   public let refused: Int
-  /// Messages for a person that need no immediate action.
+  /// Messages for the operator that need no immediate action.
   public let notices: [String]
   public let duration: Duration
 }
@@ -32,12 +31,11 @@ public struct SynchronizationProgress: Sendable, Hashable {
   public let copying: Copying?
 }
 
-/// The commits of this database that the peer is not known to have.
+/// The commits of this database that the peer may not have.
 public struct SynchronizationPending: Sendable, Hashable {
   /// The commits that capture has not read from the file yet.
   public let inFile: Pending
-  /// The number of transactions that an interrupted synchronisation read from the file, but that the peer is not known
-  /// to have.
+  /// The number of transactions that were read from the file but may not have arrived at the peer.
   public let unsent: Int
   public var isEmpty: Bool { inFile.rows == 0 && unsent == 0 }
 }

@@ -7,18 +7,18 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// One synchronisation from start to end, within the program. It does the same as `cairn replicate --two-way --once`.
+/// One synchronisation from start to end, like `cairn replicate --two-way --once`.
 final class SynchronizationRun: Sendable {
   private static let lookMilliseconds: Int32 = 50
 
   private struct State {
     var isCancelled = false
     var replication: Replication?
-    /// The last row of this database's journal that the peer is known to have, applied or in quarantine.
+    /// The last journal row that the peer is known to have applied or put into quarantine.
     var applied: Int64 = 0
     var putsAside = false
-    /// A journal row that has arrived in the trail, and the end of the trail at that time. When apply has reached that
-    /// end, the peer has the row. Nil if there is no such row.
+    /// A journal row that is in the trail, and the end of the trail at that time. When apply reaches that end, the peer
+    /// has the row.
     var taken: (journal: Int64, end: Position)?
   }
 
@@ -29,8 +29,7 @@ final class SynchronizationRun: Sendable {
 
   init(until limit: Int64 = .max) { self.limit = limit }
 
-  /// The last row of this database's journal that the peer is known to have. It is 0 if the peer has put transactions
-  /// into quarantine. The run writes these to the file `refused` at its end.
+  /// The last journal row that the peer is known to have; 0 if the peer has put transactions into quarantine.
   var applied: Int64 { state.withLock { $0.putsAside ? 0 : $0.applied } }
 
   func cancel() {
@@ -70,7 +69,6 @@ final class SynchronizationRun: Sendable {
   }
 
   /// Writes to the state folder which commits of this database the peer has.
-  ///
   /// - Parameter isWhole: Whether the run ended without an error.
   private func noteSent(_ ends: SynchronizedEnds, _ flows: Flows, isWhole: Bool) throws {
     let apply = flows.sent.apply.snapshot
@@ -84,14 +82,13 @@ final class SynchronizationRun: Sendable {
 
   private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
 
-  /// Returns whether the first copy may replace rows, as the option `overwrites` says. Once the trails of both ends
-  /// exist, the option has no effect.
+  /// Returns whether the first copy may replace rows. After both trails exist, `overwrites` has no effect.
   private func overwrites(_ ends: SynchronizedEnds, _ options: Synchronizer.Options) -> Bool {
     options.overwrites && !ends.isBegun()
   }
 
-  /// Discards the rows in a database's journal that capture has not read yet. Call it before a first copy replaces the
-  /// database's rows: capture would otherwise send the discarded changes to the other end.
+  /// Deletes the journal rows that capture has not read. Call this before a first copy replaces the database's rows, so
+  /// that these changes are not sent.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
     let database = try Database(path: path)
@@ -124,7 +121,6 @@ final class SynchronizationRun: Sendable {
     return options
   }
 
-  /// Stores the replication, so that `cancel` can stop it from now on.
   private func publish(_ replication: Replication) throws {
     let isCancelled = state.withLock { state in
       state.replication = replication
@@ -155,8 +151,6 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Updates the last journal row that the peer is known to have. A row counts when apply has reached the end of the
-  /// trail that was stored with the row (`taken`).
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in
@@ -170,7 +164,7 @@ final class SynchronizationRun: Sendable {
   }
 }
 
-/// The progress of both directions of a replication, named from the view of the program: sent and received.
+/// The progress of both directions of a replication.
 private struct Flows {
   let sent: (capture: CaptureProgress, apply: ApplyProgress)
   let received: (capture: CaptureProgress, apply: ApplyProgress)

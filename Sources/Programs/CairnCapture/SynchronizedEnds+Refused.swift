@@ -8,8 +8,7 @@ import Trails
 // Transactions of this database that the peer has put into quarantine. The file `refused` lists them, so the state of a
 // commit is known without a connection.
 extension SynchronizedEnds {
-  /// A transaction in quarantine at the peer: its number in the trail, and its journal rows. These are the rows after
-  /// number `behind`, up to and including `through`.
+  /// A transaction in quarantine at the peer, with the journal rows after `behind`, up to and including `through`.
   struct Refused: Equatable {
     var number: UInt64
     var behind: Int64
@@ -21,8 +20,7 @@ extension SynchronizedEnds {
   func isRefused(_ token: CommitToken) throws -> Bool { try refused().contains { $0.contains(token) } }
 
   /// Writes to the file `refused` which transactions are in quarantine at the peer.
-  /// - Parameter count: The number of transactions in quarantine, as far as the run has counted. A 0 empties the file
-  ///   only if `isWhole`.
+  /// - Parameter count: The number of transactions in quarantine, as far as the run has counted.
   /// - Parameter isWhole: Whether the run ended without an error, so that `count` is complete.
   func noteRefused(_ count: Int, isWhole: Bool) throws {
     let known = try refused()
@@ -37,7 +35,6 @@ extension SynchronizedEnds {
     try replace("refused", ["\(id)"] + now.map { "\($0.number) \($0.behind) \($0.through)" })
   }
 
-  /// Returns the transactions in the file `refused`; none if the file belongs to another trail.
   private func refused() throws -> [Refused] {
     let lines = try lines("refused")
     guard let id = lines.first, let end = try Trail.end(folder: ownFolder), end.id.description == id else { return [] }
@@ -57,8 +54,8 @@ extension SynchronizedEnds {
     return Refused(number: one.number, behind: try before ?? reached(before: one) ?? through - 1, through: through)
   }
 
-  /// Returns the number of the last journal row that is in the trail before a transaction in quarantine, by reading the
-  /// trail. Nil if that part of the trail was purged.
+  /// Returns the last journal row in the trail before a transaction in quarantine; nil if that part of the trail was
+  /// purged.
   private func reached(before one: QuarantinedTransaction) throws -> Int64? {
     guard one.number > 1 else { return 0 }
     let reader = try TrailReader.open(folder: ownFolder, at: nil)

@@ -5,13 +5,13 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The two databases that are synchronised, the program's and its peer, and the files about them in the state folder.
+/// The two databases that are synchronised, and the files about them in the state folder.
 struct SynchronizedEnds: Sendable {
-  /// The content of the file `sent`: the last commit of this database that the peer is recorded to have applied.
+  /// The content of the file `sent`: the last commit of this database that the peer has applied.
   struct Sent: Equatable {
-    /// The number of the commit's last row in the journal; 0 if the peer has applied no commit.
+    /// The commit's last row in the journal; 0 if the peer has applied no commit.
     var journal: Int64 = 0
-    /// The number of the commit's transaction in the trail; 0 if the peer has applied no commit.
+    /// The commit's transaction in the trail; 0 if the peer has applied no commit.
     var transaction: UInt64 = 0
   }
 
@@ -41,11 +41,9 @@ struct SynchronizedEnds: Sendable {
   private let file: String
   var ownFolder: String { "\(state)/\(trails.own)" }
 
-  /// Returns whether the trails of both ends exist.
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
 
-  /// Returns the direction of the first copy. It is fixed as soon as a trail exists; before that, the option `chosen`
-  /// decides.
+  /// Returns the direction of the first copy: the one that began, or `chosen` if no trail exists yet.
   func firstCopy(_ chosen: Synchronizer.Options.FirstCopy) throws -> Synchronizer.Options.FirstCopy {
     guard let there = try lines("replication").first else { return chosen }
     let begun: Synchronizer.Options.FirstCopy? =
@@ -57,11 +55,9 @@ struct SynchronizedEnds: Sendable {
     return chosen
   }
 
-  /// Checks, before a first copy, that its target has no checkpoint of an earlier trail of this name, whose folder is
-  /// gone.
-  ///
-  /// - Parameter forgets: Whether such a checkpoint is removed instead. Rows written from that trail stay.
-  /// - Throws: `checkpoint-foreign` without `forgets`, before the first copy has changed anything.
+  /// Checks, before a first copy, that the target has no checkpoint of an earlier trail of this name.
+  /// - Parameter forgets: Whether to remove such a checkpoint instead. Rows written from that trail stay.
+  /// - Throws: `checkpoint-foreign` without `forgets`.
   func checkTrail(_ trail: TrailName, isKnownAt end: DatabaseURL, forgets: Bool) throws {
     guard !Trail.exists(folder: "\(state)/\(trail)"), try TargetEnd(end).checkpoint(of: trail) != nil else { return }
     guard forgets else {
@@ -84,7 +80,7 @@ struct SynchronizedEnds: Sendable {
 
   func noteInitialized() throws { try replace("initialized", [peer.place]) }
 
-  /// Returns the number of transactions in this database's trail that the peer is not known to have applied.
+  /// Returns the number of transactions in this database's trail that the peer may not have applied.
   func unsent() throws -> Int {
     guard let end = try Trail.end(folder: ownFolder) else { return 0 }
     return Int(clamping: end.lastTransaction - min(end.lastTransaction, try sent().transaction))
@@ -115,7 +111,6 @@ struct SynchronizedEnds: Sendable {
     try replace("sent", ["\(info.id) \(max(before.journal, journal ?? marked)) \(number)"])
   }
 
-  /// Returns the number of the last journal row that is durably in the trail.
   private func taken() throws -> Int64 {
     let database = try Database(path: file)
     database.forbidForeignCode()

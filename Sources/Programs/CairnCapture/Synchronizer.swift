@@ -5,8 +5,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Synchronises a database of this program with a peer database, in both directions, each time the program asks. It
-/// needs no daemon and runs on a thread of the caller.
+/// Synchronises a database of this program with a peer database, in both directions, each time the program asks. No
+/// daemon is needed: the synchronisation runs on a thread of the caller.
 ///
 /// ```swift
 /// let sync = try Synchronizer(shop, with: "postgresql://till@db.example/shop")
@@ -17,23 +17,23 @@ import Trails
 ///
 /// The database stays open during a synchronisation, and the program may read and write. After any interruption (a lost
 /// connection, ``cancel()``, `kill -9`, a power cut), the next synchronisation continues: nothing is lost or applied
-/// twice.
-/// A row that was written at both ends is resolved in the same way at both: by default the later write wins, and the
-/// losing version is kept (`cairn conflicts list`).
+/// twice. If a row was written in both databases, the later write wins by default. The losing version is kept (`cairn
+/// conflicts list`).
 ///
 /// `docs/guides/embedding.md` lists what a PostgreSQL server must provide. Any thread may use the object; one
-/// synchronisation runs at a time. Call nothing here from within a transaction of the database.
+/// synchronisation runs at a time. Call no method from within a transaction of the database.
 public final class Synchronizer: Sendable {
   /// Options of a synchronisation.
   public struct Options: Sendable {
-    /// The direction of the first copy: which end provides the tables and rows.
+    /// The direction of the first copy of tables and rows.
     public enum FirstCopy: Sendable, Hashable {
       /// The direction from the peer into the database of the program.
       case down
       /// The direction from the database of the program to the peer.
       case up
     }
-    /// The reaction to a transaction that one end refuses, because a row breaks a constraint or a value does not fit.
+    /// The reaction to a transaction that one database refuses, because a row breaks a constraint or a value does not
+    /// fit.
     public enum Refusal: Sendable, Hashable {
       /// The synchronisation stops at the transaction with an error. The next synchronisation tries the transaction
       /// again.
@@ -42,7 +42,7 @@ public final class Synchronizer: Sendable {
       /// other transactions are applied.
       case setAside
     }
-    /// The reaction of one end to a schema change of a table at the other end.
+    /// The reaction to a schema change of a table in the other database.
     public enum SchemaChanges: Sendable, Hashable {
       /// The table is changed in the same way.
       case follow
@@ -52,25 +52,24 @@ public final class Synchronizer: Sendable {
       case ignore
     }
 
-    /// The folder for trails and checkpoints; nil for the folder beside the database: `shop.db-cairn`.
+    /// The folder for trails and checkpoints; nil for a folder beside the database, such as `shop.db-cairn`.
     public var state: String?
     /// Names or patterns of the tables that are synchronised; `!` excludes a table: `["*", "!tmp_*"]`.
     public var tables = ["*"]
-    /// The direction of the first copy. Without effect once the first copy has begun: from then on the state folder
-    /// decides.
+    /// The direction of the first copy. After the first copy has begun, this option has no effect.
     public var firstCopy = FirstCopy.down
     /// Whether the first copy may replace rows that its destination already holds.
     public var overwrites = false
     public var refusal = Refusal.stop
-    /// The conflict rule for rows that both ends wrote: `newest`, `oldest`, `priority:NODE,NODE` …
+    /// The conflict rule for rows that were written in both databases: `newest`, `oldest`, `priority:NODE,NODE` …
     /// (`docs/explanation/conflicts.md`). All programs with the same peer must have the same rules.
     public var conflict = "newest"
     /// Conflict rules of single columns, by `TABLE.COLUMN`: `["item.stock": "delta"]`.
     public var columnConflicts: [String: String] = [:]
-    /// Whether changes since the last synchronisation are reduced to their net effect. A row that was inserted and
-    /// deleted is not sent; one that was changed ten times is sent once. All changes arrive as one transaction.
+    /// Whether changes since the last synchronisation are reduced to their net effect, and sent as one transaction. A
+    /// row that was changed ten times is sent once; a row that was inserted and deleted is not sent.
     public var folds = false
-    /// The reaction to schema changes. Nil: tables that a first copy created are changed in the same way, and all
+    /// The reaction to schema changes. If nil, tables that a first copy created are changed in the same way, and all
     /// others are suspended.
     public var schemaChanges: SchemaChanges?
     public init() {}
@@ -103,16 +102,15 @@ public final class Synchronizer: Sendable {
 
   // MARK: Work
 
-  /// Creates the missing tables and copies the existing rows, from the peer down (or up, see
-  /// ``Options/firstCopy``). After that it does the same as `synchronize()`. Later calls only synchronise.
-  ///
-  /// - Throws: ``SynchronizationError`` of kind `rowsInTheWay` if the destination of the copy holds rows already.
+  /// Creates the missing tables, copies the existing rows (see ``Options/firstCopy``), and then synchronises. Later
+  /// calls only synchronise.
+  /// - Throws: ``SynchronizationError`` of kind `rowsInTheWay` if the destination of the copy already has rows.
   @discardableResult
   public func initialize(
     progress: (SynchronizationProgress) -> Void = { _ in }
   ) throws -> SynchronizationOutcome { try run(SynchronizationRun(), isFirst: true, progress) }
 
-  /// Sends everything that was committed at either end so far to the other end.
+  /// Sends all commits of each database to the other database.
   @discardableResult
   public func synchronize(
     progress: (SynchronizationProgress) -> Void = { _ in }
@@ -136,7 +134,7 @@ public final class Synchronizer: Sendable {
 
   // MARK: Delivery
 
-  /// The commits of this database that the peer is not known to have. No connection to the peer is needed.
+  /// The commits of this database that the peer may not have. Needs no connection to the peer.
   public var pending: SynchronizationPending {
     get throws {
       let inFile = try database.pending
@@ -146,12 +144,12 @@ public final class Synchronizer: Sendable {
     }
   }
 
-  /// Waits until the peer has applied a commit and everything that was committed here before it. A client that reads at
-  /// the peer afterwards sees the commit. Waits for a running synchronisation, or runs one if there is none.
+  /// Waits until the peer has applied a commit and all earlier commits of this database. Waits for a running
+  /// synchronisation, or runs one if there is none.
   ///
   /// - Returns: false if the peer did not apply the commit within `timeout`.
   /// - Throws: the errors of `synchronize()`; kind `refused` if the peer put the commit into quarantine
-  ///   (``Options/Refusal/setAside``). Earlier commits may be in quarantine, too.
+  ///   (``Options/Refusal/setAside``). Earlier commits in quarantine cause no error.
   public func waitUntilApplied(_ token: CommitToken, timeout: Duration = .seconds(30)) throws -> Bool {
     let limit = Clock.monotonicMilliseconds + timeout.milliseconds
     while try !isApplied(token) {
@@ -170,7 +168,7 @@ public final class Synchronizer: Sendable {
     return true
   }
 
-  /// Returns whether a commit is known to be applied at the peer.
+  /// Returns whether the peer is known to have applied a commit.
   public func isApplied(_ token: CommitToken) throws -> Bool {
     let run = current.withLock { $0 }
     guard try !isRefused(token) else { return false }

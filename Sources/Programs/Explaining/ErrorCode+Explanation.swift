@@ -1,14 +1,11 @@
 import Changes
 
 extension ErrorCode {
-  /// The explanation of an error code, for `cairn explain` and `docs/reference/errors.md`. Backquotes surround
-  /// commands, options and columns.
+  /// The explanation of an error code, for `cairn explain` and `docs/reference/errors.md`.
   package struct Explanation: Equatable, Sendable {
     /// The meaning of the code in one line, without a full stop.
     package let title: String
-    /// The paragraph about the error: its causes, and the state of databases and trails after it.
     package let why: String
-    /// The steps by which an operator solves the problem, in their order.
     package let what: [String]
 
     init(_ title: String, why: String, what: [String]) {

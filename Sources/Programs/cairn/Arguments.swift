@@ -7,8 +7,8 @@ struct Arguments {
   private var switches: Set<String> = []
   private let command: String
 
-  /// Parses words such as `--name value` and `--name=value`; `--` ends the options. Throws an error for an unknown
-  /// option, with the most similar one as a suggestion.
+  /// Parses words such as `--name value` and `--name=value`; `--` ends the options.
+  /// - Throws: `usage` for an unknown option, with the most similar one as a suggestion.
   init(_ words: [String], of command: any Command.Type) throws {
     self.command = command.name
     var rest = words[...]

@@ -1,10 +1,6 @@
 import Changes
 
 /// Word completion for bash, generated from the tables of commands and options.
-///
-/// The tables become `case` statements with the options of each command and the kind of each value. A fixed part of the
-/// script (`engine`) completes the values of each kind. The script needs no library, and runs `cairn` itself to get
-/// names of workers and trails.
 enum BashCompletion {
   static var script: String {
     let all = Cairn.commands + [HelpCommand.self]
@@ -54,9 +50,8 @@ enum BashCompletion {
     options.compactMap { option in option.value.map { row("'\(command) \(option.name)'", $0) } }
   }
 
-  /// Returns a command's operands in the form that the script expects; nil if there are none. For example,
-  /// `list|show|verify [TRAIL]` becomes `list|show|verify TRAIL`. Words such as `--from URL` are left out, because they
-  /// are options.
+  /// Returns the kinds of a command's operands for the script; nil if there are none. For example, `list|show|verify
+  /// [TRAIL]` becomes `list|show|verify TRAIL`.
   private static func operands(_ command: any Command.Type) -> String? {
     var kinds: [String] = []
     var rest = command.operands.split(whereSeparator: { " []".contains($0) })[...]

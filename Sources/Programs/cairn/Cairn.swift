@@ -6,8 +6,7 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The main program of `cairn`: finds the command, runs it, and converts its error to a message and an exit status
-/// (sysexits.h).
+/// The main program of `cairn`, which runs a command and exits with a status of sysexits.h.
 @main
 struct Cairn {
   static let version = Product.version
@@ -55,7 +54,7 @@ struct Cairn {
     }
   }
 
-  /// Returns a warning if the command line contains a secret, which every user of the machine can read there.
+  /// Returns a warning if the command line contains a secret, which other users of the machine can read.
   private static func secrets(in words: [String], of command: any Command.Type) -> [String] {
     var notices: [String] = []
     if words.contains(where: URLPassword.isIn) {
@@ -72,7 +71,6 @@ struct Cairn {
   }
 
   /// Returns the command with a name.
-  ///
   /// - Throws: `usage`, with the most similar name, if there is no such command.
   static func command(_ name: String) throws -> any Command.Type {
     let all = commands + [HelpCommand.self]

@@ -22,8 +22,8 @@ extension CheckCommand {
     say(isJSON, "one script for all tables: \(script)", [("event", .text("script")), ("sql", .text(script))])
   }
 
-  /// Prints a notice about tables that have BLOB columns, because `sqlite3_blob_write` changes such values without
-  /// firing a trigger.
+  /// Prints a notice about tables with BLOB columns, because `sqlite3_blob_write` changes values without firing a
+  /// trigger.
   static func tellBlobs(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
     let names = tables.filter { table in
       table.refusal == nil && table.schema.columns.contains { $0.declaredType.uppercased().contains("BLOB") }
@@ -34,8 +34,7 @@ extension CheckCommand {
     say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
   }
 
-  /// Prints the triggers of an SQLite target that do not fire while apply writes, and the data that they would have
-  /// kept up to date.
+  /// Prints the triggers of an SQLite target that do not fire while apply writes.
   static func tellQuietTriggers(
     _ end: TargetEnd, _ tables: [SourceEnd.Table], _ names: NamePolicy, firing patterns: [String], _ isJSON: Bool
   ) throws {
@@ -50,7 +49,7 @@ extension CheckCommand {
 
   // MARK: The type contract
 
-  /// Prints for every column how its values are preserved at the target.
+  /// Prints the contract of every column.
   static func tellContracts(
     _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy,
     within scope: TargetScope = TargetScope(), _ isJSON: Bool

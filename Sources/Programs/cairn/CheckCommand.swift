@@ -7,7 +7,7 @@ import Operating
 import PostgresKit
 import SQLiteKit
 
-/// `cairn check`: the tables that would be captured, their replica identity, and the problems that prevent capture.
+/// `cairn check`: the tables that would be captured, and the problems that prevent capture.
 struct CheckCommand: Command {
   static let name = "check"
   static let summary = "check a source and a target, or a conf with all its databases, before you replicate"

@@ -1,22 +1,20 @@
 import Changes
 
-/// A command of the command line with its operands and options. The parser and the help both use the table of options.
+/// A command of `cairn`, with its operands and options.
 protocol Command {
   static var name: String { get }
-  /// The description in one line, for the list of commands.
   static var summary: String { get }
-  /// The operands after the name, such as `list|show|verify [TRAIL]`.
+  /// The operands, such as `list|show|verify [TRAIL]`.
   static var operands: String { get }
   static var options: [Option] { get }
-  /// The paragraphs of the help below the options: what the command does, with an example.
+  /// The help text below the options, with an example.
   static var details: String { get }
-  /// Runs the command with its parsed arguments, and returns the exit status.
+  /// Runs the command, and returns the exit status.
   static func run(_ arguments: Arguments) throws -> Int32
 }
 
 struct Option {
   let name: String
-  /// The name of the option's value; nil for a switch.
   let value: String?
   let help: String
 

@@ -46,7 +46,7 @@ struct CompareCommand: Command {
     example: cairn compare --from sqlite:shop.db --to postgresql://cairn@db.example/erp --tables 'item,order*'
     """
 
-  /// The exit status if some rows differed only because their changes were still on the way: EX_TEMPFAIL of sysexits.h.
+  /// The exit status if all differing rows were in flight: EX_TEMPFAIL of sysexits.h.
   private static let inFlightStatus: Int32 = 75
 
   static func run(_ arguments: Arguments) throws -> Int32 {
@@ -121,8 +121,8 @@ struct CompareCommand: Command {
     return (comparison, ends.to)
   }
 
-  /// Returns access to the source of a trail that begins at another node. The daemon of this node forwards the
-  /// questions about the source's rows through pumps and peers.
+  /// Returns access to the source of a trail that begins at another node. The daemon forwards the questions about the
+  /// source's rows.
   private static func origin(of trail: TrailName, _ daemon: DaemonAddress, _ watch: CompareWatch) -> OriginSource {
     OriginSource(stop: watch.stop) { question in
       let answer = try daemon.ask(ControlRequest(.question, trail.description, data: HexText.text(question)))
@@ -136,8 +136,6 @@ struct CompareCommand: Command {
     }
   }
 
-  /// Prints the workers of the replication that are not running. Changes that they have not delivered yet appear as
-  /// differences.
   private static func tellOfStanding(_ names: [String], _ arguments: Arguments) {
     let daemon = DaemonConf.address(arguments.value("--config"))
     guard let answer = try? daemon.ask(ControlRequest(.status), seconds: 2) else { return }

@@ -4,17 +4,16 @@ import Glibc
 import Operating
 import SystemKit
 
-/// The output of a comparison. As text it has a progress bar, and a line for each table and difference. As JSON it has
-/// an object for each of these, one per line.
+/// The output of a comparison: as text with a progress bar, or as JSON with one object on each line.
 final class CompareReport {
-  /// The maximum size of a value in the JSON output, in bytes. Only huge keys are shortened by it.
+  /// The maximum size of a value in the JSON output, in bytes.
   private static let jsonBytes = 65_536
 
   private let watch: CompareWatch
   private let isJSON: Bool
   private let listed: Int
-  /// The SQL dialect, if the report prints statements that repair the target; nil otherwise. With statements, the
-  /// report itself goes to standard error.
+  /// The SQL dialect of the repair statements to print; nil to print none. Such statements go to standard output, and
+  /// the report to standard error.
   private let dialect: Engine?
   private var sql = CompareSQL()
   private var report: Int32 { dialect == nil ? 1 : 2 }
@@ -26,8 +25,7 @@ final class CompareReport {
     if let dialect { for line in CompareSQL.prologue(dialect) { Terminal.script(line) } }
   }
 
-  /// Runs the comparison in `body`, and updates the progress bar meanwhile. A signal makes the comparison stop before
-  /// its next range of rows.
+  /// Runs the comparison in `body` and shows its progress. A signal stops the comparison before the next range of rows.
   func follow(_ body: ((Comparison.Event) throws -> Void) throws -> Comparison.Summary) throws -> Comparison.Summary {
     let (watch, isInteractive) = (watch, Terminal.isErrorInteractive && !isJSON)
     var signals = sigset_t()
@@ -199,7 +197,7 @@ final class CompareReport {
 }
 
 extension Value {
-  /// The storage class of the value in SQLite; nil for a text of PostgreSQL.
+  /// The storage class of the value in SQLite; nil for PostgreSQL's exact text form.
   fileprivate var storageClass: String? {
     switch self {
     case .null: "null"
@@ -213,7 +211,7 @@ extension Value {
 }
 
 extension Difference.Column {
-  /// The values of source and target as text. If both look alike, the text also shows how they differ.
+  /// The values of source and target as text. If both texts are equal, the text also shows the difference in bytes.
   fileprivate var shown: String {
     if let expected, expected.shown != source.shown, source.shown == target.shown {
       return "\(name) is \(source.shown) at the source, so \(expected.shown) is expected, \(target.shown) at the target"

@@ -5,9 +5,8 @@ import Operating
 
 // Facts about databases that several nodes write.
 extension ConfCheck {
-  /// Reports the tables of a captured database whose generated keys another node may generate too, if any apply writes
-  /// to the database.
-  /// - Parameter end: the source of the capture.
+  /// Reports tables of a captured database whose generated keys may also be generated at another node.
+  /// - Parameter end: The source of the capture.
   func tellKeys(_ capture: Configuration.Capture, _ end: SourceEnd) throws {
     guard let database = configuration.database(capture.database), !database.sharesKeys,
       configuration.applies.contains(where: { $0.database == capture.database })
@@ -21,8 +20,7 @@ extension ConfCheck {
     )
   }
 
-  /// Prints what the conflict rules of an apply guarantee. The guarantees depend on the other apply workers of the same
-  /// database.
+  /// Prints what the conflict rules of an apply guarantee, given the other apply workers of the database.
   func tellPromises(_ apply: Configuration.Apply) {
     guard let capture = configuration.captureBehind(apply) else { return }
     let peers = configuration.applies.filter {

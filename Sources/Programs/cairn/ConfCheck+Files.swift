@@ -2,10 +2,9 @@ import Changes
 import Configuring
 import SystemKit
 
-/// Checks of files and folders with the permissions of the daemon's user, who may differ from the user who runs the
-/// check.
+/// Checks whether the daemon's user can access the files and folders.
 extension ConfCheck {
-  /// Checks the state folder, the control socket, the conf files and the passwords.
+  /// Checks the access to the state folder, the control socket, the conf files and the passwords.
   func checkPlaces() {
     attempt(checkState)
     attempt(checkGroup)
@@ -54,8 +53,7 @@ extension ConfCheck {
       hint: "run 'groupadd --system \(group)', or name another group", remedy: .badInput)
   }
 
-  /// Checks the permissions of an SQLite file and its folder. SQLite also creates files `-wal` and `-shm` there, which
-  /// belong to the user that created them.
+  /// Checks the permissions of an SQLite file, its folder, and the files `-wal` and `-shm`.
   func checkRights(ofDatabase path: String, mayBeMissing: Bool) throws {
     guard let account else { return }
     let folder = Folder.parent(of: path)

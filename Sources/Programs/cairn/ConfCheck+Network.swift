@@ -7,8 +7,7 @@ import Peering
 import Steering
 import SystemKit
 
-/// Checks of the connections to other nodes: certificates, the port, and the trails that the other nodes let this node
-/// push or pull.
+/// Checks of the connections to other nodes: certificates, the port, and the grants of trails.
 extension ConfCheck {
   private var state: String { configuration.node.state }
 
@@ -47,7 +46,6 @@ extension ConfCheck {
     }
   }
 
-  /// Whether the daemon of this configuration is running and listens for other nodes.
   private var isOurs: Bool { running.contains { $0.name == .receive } }
 
   private struct NobodyServed: HTTPHandler {

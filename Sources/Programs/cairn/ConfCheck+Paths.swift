@@ -86,8 +86,8 @@ extension ConfCheck {
     try tellKeys(capture, end)
   }
 
-  /// Prints the names in the setting `tables` of a capture that match no table. They are errors, unless an apply may
-  /// still create the tables.
+  /// Prints the names in the setting `tables` of a capture that match no table. Such a name is an error, unless apply
+  /// may still create the table.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws {
     let isWritten = awaitsTables(capture)
     for name in try end.unmatched(TablePatterns(capture.tables)) {
@@ -96,8 +96,6 @@ extension ConfCheck {
     }
   }
 
-  /// Returns whether an apply of the configuration writes to the captured database, and so may still create tables in
-  /// it.
   private func awaitsTables(_ capture: Configuration.Capture?) -> Bool {
     configuration.applies.contains { $0.database == capture?.database }
   }
@@ -111,8 +109,7 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that a trail still belongs to its source. The check finds a source that was replaced by another database,
-  /// or restored from a backup, before the daemon finds it.
+  /// Checks that a trail still belongs to its source, and not to a replaced or restored database.
   /// - Parameter fault: Returns the problem of the source, if there is one.
   private func checkIsSource(
     of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
@@ -126,14 +123,13 @@ extension ConfCheck {
         ? TrailHint.wentBack(folder) : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
   }
 
-  /// Prints the rights that the connection's role has beyond those that Cairn needs, and the owner of the schema
-  /// (namespace) with Cairn's tables.
+  /// Prints the rights of the connection's role that Cairn does not need, and the owner of the schema `cairn`.
   private func tellRights(_ server: PostgresConnection, isSource: Bool) throws {
     for notice in try Self.rightsNotices(server, isSource: isSource) { note(notice) }
   }
 
-  /// Returns sentences about the rights that the connection's role has beyond those that Cairn needs, and about the
-  /// owner of the schema (namespace) with Cairn's tables.
+  /// Returns notices about the rights of the connection's role that Cairn does not need, and about the owner of the
+  /// schema `cairn`.
   static func rightsNotices(_ server: PostgresConnection, isSource: Bool) throws -> [String] {
     let row = try server.query(
       """
@@ -161,8 +157,7 @@ extension ConfCheck {
     return notices
   }
 
-  /// Prints slots that belong to no trail of this node: slots of other nodes, or slots left after a state folder was
-  /// removed.
+  /// Prints replication slots without a reader that belong to no trail of this node.
   private func tellIdleSlots(_ server: PostgresConnection, _ url: DatabaseURL) throws {
     let trails = (try? Trail.list(state: configuration.node.state)) ?? []
     let known = Set(trails.map { PostgresSource.name(of: $0.id) })
@@ -173,7 +168,7 @@ extension ConfCheck {
     }
   }
 
-  /// Prints slots of captures that were removed from the configuration.
+  /// Prints replication slots of captures that were removed from the configuration.
   func tellLeftSlots() {
     let captures = Set(configuration.captures.map(\.name))
     for slot in LeftSlot.all(state: configuration.node.state, node: configuration.node.name, captures: captures) {
@@ -244,8 +239,7 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that no other trail is applied to the same tables. It considers the other apply workers of this
-  /// configuration, and the trails that the target has recorded.
+  /// Checks that no other trail is applied to the same tables, in the configuration or according to the target.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

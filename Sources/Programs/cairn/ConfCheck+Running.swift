@@ -15,7 +15,7 @@ extension ConfCheck {
     return []
   }
 
-  /// Prints the problem of a worker of the daemon if it has failed and needs the operator.
+  /// Prints the problem of a daemon's worker that has failed.
   func tellFailure(_ kind: WorkerName.Kind, _ name: String) {
     guard let worker = running.first(where: { $0.name == WorkerName(kind, name) }), worker.state == .failed,
       let problem = worker.problem, let code = ErrorCode(rawValue: problem.code)
@@ -23,8 +23,8 @@ extension ConfCheck {
     fail(CairnError(code, "the daemon stopped this worker: \(problem.message)", hint: problem.hint))
   }
 
-  /// Prints a warning if the node of the trail has not confirmed for a long time that it knows row versions. This node
-  /// then keeps many of them.
+  /// Prints a warning if the node of the trail has not confirmed for a long time which row versions it knows. This node
+  /// then keeps many versions.
   func tellSilence(_ apply: Configuration.Apply) {
     if let silence = running.first(where: { $0.name == WorkerName(.apply, apply.name) })?.silence {
       note("the daemon \(silence)")

@@ -10,8 +10,7 @@ import Trails
 
 // Checks of tables that both ends write.
 extension ConfCheck {
-  /// Checks the tables of two apply workers of this configuration that write in opposite directions, if they have
-  /// tables in common.
+  /// Checks the tables that two apply workers of this configuration replicate in opposite directions.
   func checkBothWays(_ apply: Configuration.Apply, _ source: Source) throws {
     let captures = configuration.captures
     guard let capture = captures.first(where: { configuration.trail(of: $0) == apply.trail }) else { return }
@@ -53,9 +52,7 @@ extension ConfCheck {
     }
   }
 
-  /// Prints a warning about the first copies of a two-way pair, unless both trails exist. If a capture has `copy =
-  /// false`, some rows may exist at one end only. If both captures copy rows, one end's version of a row may be
-  /// overwritten without an entry in the conflict log.
+  /// Prints a warning if the first copies of a two-way pair may lose rows. Prints nothing after both trails exist.
   private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
     let captures = [here, there]
     let haveBegun = captures.allSatisfy {
@@ -73,9 +70,8 @@ extension ConfCheck {
     )
   }
 
-  /// Prints for each table whether it is replicated two-way or one-way. Prints nothing if the apply has neither two-way
-  /// tables nor a setting for local writes.
-  /// - Parameter tables: the tables after the rules have been applied to them.
+  /// Prints for each table whether it is replicated two-way or one-way.
+  /// - Parameter tables: The tables after the rules have been applied to them.
   func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ source: Source, _ end: TargetEnd) throws {
     let (behind, plan) = (configuration.captureBehind(apply), apply.localWritesPlan)
     guard behind != nil || plan.has({ $0 != .stop }) else { return }
@@ -105,8 +101,8 @@ extension ConfCheck {
     if let lacking = try TwoWayCheck.changesLogged(source.end, unseen) { note(lacking) }
   }
 
-  /// Checks the two-way tables of an apply whose trail comes from another node, in this node's database only. The other
-  /// node checks its own tables.
+  /// Checks the two-way tables in this node's database, for a trail that comes from another node. The other node checks
+  /// its own tables.
   func checkBothWays(_ apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
     guard let capture = configuration.captureBehind(apply), let source = sources[capture.name] else { return }
     let comes = Set(try end.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
@@ -125,7 +121,7 @@ extension ConfCheck {
     }
   }
 
-  /// Prints an error if a conflict rule names a column that the target lacks: such a rule has no effect.
+  /// Prints an error if a conflict rule names a column that the target lacks.
   private func checkColumns(_ apply: Configuration.Apply, _ source: SourceEnd.Table, _ target: SourceEnd.Table) {
     let columns = target.schema.columns.map(\.name)
     let unknown = apply.conflictPlan.unknownColumns(of: source.schema, columns: columns)
@@ -138,8 +134,7 @@ extension ConfCheck {
         context: ["table": target.name]))
   }
 
-  /// Checks that the conflict rules of both directions let the same version win; otherwise the ends would differ.
-  /// Tables that only one end may write are not compared.
+  /// Checks that the conflict rules of both directions let the same version win.
   private func checkRules(
     _ apply: Configuration.Apply, _ back: Configuration.Apply, _ here: SourceEnd.Table, _ there: SourceEnd.Table
   ) {

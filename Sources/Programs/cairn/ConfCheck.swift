@@ -6,25 +6,23 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn check --config`: checks a configuration against the databases, files and folders that it names. It checks
-/// captures, connections to other nodes, and apply workers, one after the other. A problem is reported, and the other
-/// checks still run.
+/// `cairn check --config`: checks a configuration against the databases, files and folders that it names. All checks
+/// run, even if one reports a problem.
 final class ConfCheck {
   typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
 
   let configuration: Configuration
   let loaded: LoadedConfiguration
-  /// The user that runs the daemon; nil for the user that runs this command.
+  /// The user that runs the daemon; nil for the user of this command.
   let account: Account?
   let isJSON: Bool
   /// The sources of the captures that can be read, by the name of the capture.
   var sources: [String: Source] = [:]
-  /// For each exclusive task (to capture a database, or to apply a trail to it): the worker of the conf that has the
-  /// task.
+  /// The worker of the conf for each exclusive task, such as to capture a database or to apply a trail.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// For each table of a target: the trails that write to it, as known from the apply workers that were checked so far.
+  /// For each target table, the trails that write to it, from the apply workers checked so far.
   var feeders: [String: [TableClaim.Feeder]] = [:]
-  /// For each server: the number of replication slots that the configuration will add.
+  /// The number of replication slots that the configuration will add to each server.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
   /// The workers of the running daemon; empty if no daemon answers.
@@ -32,9 +30,8 @@ final class ConfCheck {
   private var failures: [CairnError] = []
   private var path = ""
 
-  /// Creates the check of a configuration for the user that runs the daemon: `user`, or the owner of the state folder
-  /// if it is nil.
-  ///
+  /// Creates the check of a configuration.
+  /// - Parameter user: The user that runs the daemon; nil for the owner of the state folder.
   /// - Throws: `usage` if there is no such user.
   init(_ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?, isJSON: Bool) throws {
     (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
@@ -50,7 +47,6 @@ final class ConfCheck {
     }
   }
 
-  /// Runs all checks and prints their results. Returns the exit status of the first error.
   func run() -> Int32 {
     begin("node \(configuration.node.name)")
     checkPlaces()
@@ -90,8 +86,7 @@ final class ConfCheck {
     say(path, [("event", .text("path")), ("path", .text(path))])
   }
 
-  /// Runs one check, and returns whether it succeeded. An error is printed with the name of the part that is checked,
-  /// such as `capture erp`. It does not end the other checks.
+  /// Runs one check, and returns whether it succeeded. An error is printed, and the other checks still run.
   @discardableResult func attempt(_ body: () throws -> Void) -> Bool {
     do {
       try body()

@@ -3,7 +3,7 @@ import Configuring
 import Deploying
 import Operating
 
-/// `cairn config`: prints the settings in force, or documents made from the table of options.
+/// `cairn config`: prints the settings in force, or documents generated from the option table.
 struct ConfigCommand: Command {
   static let name = "config"
   static let summary = "show the settings in force of the daemon's conf, and the source of each value"
@@ -66,7 +66,6 @@ struct ConfigCommand: Command {
     return report(loaded, isJSON: isJSON)
   }
 
-  /// Prints all problems and notices. Returns the exit status of the first problem.
   static func report(_ loaded: LoadedConfiguration, isJSON: Bool) -> Int32 {
     for notice in loaded.notices {
       if isJSON {

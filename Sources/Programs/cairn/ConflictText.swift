@@ -5,7 +5,6 @@ import Operating
 
 /// Formats conflicts, as text and as JSON.
 enum ConflictText {
-  /// Returns one line of text about a conflict.
   static func line(_ record: ConflictRecord) -> String {
     let parts = [
       "  #\(record.id)", moment(record.at), record.kind.rawValue, "\(record.fullName) (\(record.key.shown))",
@@ -14,7 +13,7 @@ enum ConflictText {
     return parts.joined(separator: "  ") + (state(record).map { "  [\($0)]" } ?? "")
   }
 
-  /// Returns a line about a row that apply could not write yet, because another row holds one of its unique values.
+  /// Returns a line about a waiting row.
   static func line(_ row: WaitingRows.Row) -> String {
     let values = row.holders.map { "\($0.values.shown), which \(row.table) (\($0.key.shown)) has" }
     let cause = values.isEmpty ? "a unique value" : values.joined(separator: "; ")
@@ -36,7 +35,7 @@ enum ConflictText {
     ]).line
   }
 
-  /// Returns the full text about a conflict, with both versions of the row, column by column.
+  /// Returns the details of a conflict, with both versions of the row.
   static func whole(_ record: ConflictRecord, _ url: DatabaseURL) -> String {
     var lines = [
       "conflict \(record.id) of \(url.place)", "  met       \(moment(record.at))",
@@ -95,7 +94,7 @@ enum ConflictText {
       ? "open" : nil
   }
 
-  /// Formats a table as lines, in which each column is as wide as its widest cell.
+  /// Returns the lines of a table with aligned columns.
   private static func table(_ rows: [[String]]) -> [String] {
     guard let first = rows.first else { return [] }
     let widths = first.indices.map { index in rows.map { $0[index].count }.max() ?? 0 }

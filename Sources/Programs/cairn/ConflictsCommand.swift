@@ -6,7 +6,7 @@ import Mapping
 import Operating
 import SystemKit
 
-/// `cairn conflicts`: the conflicts that two-way replication has resolved, and commands to overturn the result.
+/// `cairn conflicts`: lists the conflicts that two-way replication has resolved, and changes their results.
 struct ConflictsCommand: Command {
   static let name = "conflicts"
   static let summary = "list and show resolved conflicts, and write a version that lost"
@@ -123,8 +123,7 @@ struct ConflictsCommand: Command {
   }
 
   /// Returns the conflict with a number, and the database that logged it.
-  ///
-  /// - Throws: `conflict-missing` if no database has such a conflict; `usage` if more than one has.
+  /// - Throws: `conflict-missing` if no database has such a conflict; `usage` if several have.
   private static func find(_ id: Int64, _ arguments: Arguments) throws -> (DatabaseURL, ConflictLog, ConflictRecord) {
     var found: [(DatabaseURL, ConflictLog, ConflictRecord)] = []
     let urls = try databases(arguments)
@@ -145,15 +144,15 @@ struct ConflictsCommand: Command {
     return one
   }
 
-  /// Returns the configuration, which shows the apply workers that write to the database. It is that of `--config`, or
-  /// else the one in the usual place; nil if there is none. Throws an error if the configuration is invalid.
+  /// Returns the configuration of `--config`, or of the usual place; nil if there is none. Throws if the configuration
+  /// is invalid.
   private static func configuration(_ arguments: Arguments) throws -> Configuration? {
     if let folder = arguments.value("--config") { return try DaemonConf.load(folder) }
     let usual = ConfFolder.load(ConfFolder.usual)
     return usual.files.isEmpty ? nil : try usual.get()
   }
 
-  /// Returns the databases that the options of the command select.
+  /// Returns the databases that the options `--database`, `--config` and `--state` select.
   static func databases(_ arguments: Arguments) throws -> [DatabaseURL] {
     let (named, config) = (arguments.value("--database"), arguments.value("--config"))
     if let named, named.contains(":") { return [try DatabaseURL(named).canonical] }

@@ -3,20 +3,18 @@ import Operating
 import Steering
 import SystemKit
 
-/// Waits until the copies of tables that a command requested have arrived at the target of an apply, and shows their
-/// progress.
+/// Waits until requested copies of tables have arrived at the target of an apply, and shows their progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
-  /// The time in milliseconds without any copying after which the requested copies count as complete.
+  /// The time without copying, in milliseconds, after which the requested copies count as complete.
   private static let quietMilliseconds: Int64 = 2_000
-  /// The time without any copying, in milliseconds, after which a table that is still suspended is reported.
+  /// The time without copying, in milliseconds, after which a suspended table is reported.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 
   private let daemon: DaemonAddress
   private let name: WorkerName
   private let isJSON: Bool
-  /// The number of copied tables before the request.
   private let copiedBefore: Int
 
   init(_ arguments: Arguments, _ apply: String) throws {
@@ -26,8 +24,7 @@ struct CopyWait {
     copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  /// Requests the daemon's status. Returns the state of the apply, the state of its trail's capture (nil if the capture
-  /// is at another node), and the time of the status. Returns nil if there is no such apply.
+  /// Requests the daemon's status. Returns nil if the apply does not exist; `capture` is nil if it is at another node.
   private static func look(
     _ daemon: DaemonAddress, _ name: WorkerName
   ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?, made: String)? {
@@ -39,10 +36,9 @@ struct CopyWait {
   }
 
   /// Waits until the copies of tables have arrived.
-  ///
   /// - Parameter count: The number of tables, as far as known.
-  /// - Returns: The exit status: 0 if the copies have arrived; 1 if they cannot arrive, or if a table needs an operator
-  ///   first.
+  /// - Returns: The exit status: 0 if the copies have arrived; 1 if they cannot arrive, or if a table needs the
+  ///   operator first.
   func run(_ tables: TablePatterns, count: Int) throws -> Int32 {
     var quietSince: Int64?
     var heldSince: Int64?
@@ -77,8 +73,6 @@ struct CopyWait {
     }
   }
 
-  /// Returns whether the copies have arrived: the apply has caught up, or it has suspended tables and has copied
-  /// `count` tables since the request.
   private func isThere(_ worker: NodeStatus.Worker, _ count: Int) -> Bool {
     worker.isCaughtUp || !worker.waits.isEmpty && worker.tablesCopied - copiedBefore >= count
   }

@@ -23,8 +23,8 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
-  /// Returns the control socket of a configuration's daemon: the first possible socket that exists. An invalid
-  /// configuration is used as far as it can be read. Its error is reported only if no daemon answers.
+  /// Returns the control socket of a daemon. An invalid configuration is read as far as possible, and its error is
+  /// reported only if no daemon answers.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
@@ -35,13 +35,12 @@ enum DaemonConf {
     } catch { return DaemonAddress(client: client, confError: isTold(loaded) ? error : nil) }
   }
 
-  /// Returns whether an error of the configuration is to be reported; false if there is no configuration.
   private static func isTold(_ loaded: LoadedConfiguration) -> Bool {
     !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }
 
-  /// Returns the node of a configuration, and the whole configuration if it is valid. If it is invalid, prints the
-  /// problem, and returns only the node, as its own section describes it.
+  /// Returns the node of a configuration, and the configuration if it is valid. Prints the problem of an invalid
+  /// configuration.
   /// - Throws: the problem, if it concerns the node itself or the files cannot be read.
   static func node(_ folder: String?) throws -> (node: Configuration.Node, configuration: Configuration?) {
     let loaded = loaded(folder)
@@ -98,14 +97,13 @@ enum DaemonConf {
   }
 }
 
-/// A client of a daemon's control socket. If the conf that names the socket is invalid, `confError` is its error.
+/// The control socket of a daemon. `confError` is the error of the conf, if that is invalid.
 struct DaemonAddress {
   let client: ControlClient
   let confError: CairnError?
 
-  /// Sends a request to the daemon, and returns its result.
-  /// - Throws: the errors of ``ControlClient/ask(_:seconds:)``. If no daemon answers and the conf is invalid, throws
-  ///   the error in the conf.
+  /// Sends a request to the daemon, and returns its answer.
+  /// - Throws: the errors of ``ControlClient/ask(_:seconds:)``, or `confError` if no daemon answers.
   func ask(_ request: ControlRequest, seconds: Int = 60) throws -> JSONObject {
     do { return try client.ask(request, seconds: seconds) } catch let error as CairnError
       where error.code == .daemonUnreachable

@@ -2,21 +2,20 @@ import Changes
 import Operating
 import Steering
 
-/// The common parts of all commands that send a request to a daemon.
+/// The functions that commands share to send requests to a daemon.
 enum DaemonPeer {
   static let config = Option("--config", "DIR", "folder of the daemon's conf (default /etc/cairn)")
   static let socket = Option("--socket", "PATH", "the daemon's control socket, instead of reading it from the conf")
   static let options = [config, socket, Option.json]
 
-  /// Returns the daemon's answer, and prints it if JSON output was requested.
+  /// Sends a request to the daemon, and returns the answer. Prints the answer if JSON output was requested.
   static func ask(_ arguments: Arguments, _ request: ControlRequest) throws -> JSONObject {
     let answer = try address(arguments).ask(request)
     if arguments.has("--json") { Terminal.print(answer.line) }
     return answer
   }
 
-  /// Prints sentences from an answer to standard error, about workers that cannot carry out the command. Returns true
-  /// if there are any.
+  /// Prints the notes of an answer to standard error. Returns true if there are any.
   @discardableResult static func tellNotes(of answer: JSONObject) -> Bool {
     let notes = answer.texts("notes")
     for note in notes { Terminal.note("cairn: \(note)") }
@@ -44,7 +43,7 @@ struct StartCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .start) }
 }
 
-/// `cairn stop`: stops a worker at the next transaction boundary, until it is started again.
+/// `cairn stop`: stops a worker at the next transaction boundary.
 struct StopCommand: Command {
   static let name = "stop"
   static let summary = "stop a worker of the daemon at the next transaction border"
@@ -72,8 +71,8 @@ struct RestartCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .restart) }
 }
 
-/// `cairn reload`: makes the daemon load its configuration again, like 'systemctl reload'. If the daemon refuses the
-/// new configuration, prints the reason.
+/// `cairn reload`: makes the daemon load its configuration again. Prints the reason if the daemon refuses the new
+/// configuration.
 struct ReloadCommand: Command {
   static let name = "reload"
   static let summary = "make the daemon reload its conf"
@@ -112,7 +111,7 @@ private enum WorkerOrder {
   }
 }
 
-/// `cairn copy`: sends the rows of tables through the trail again, while changes continue to be replicated.
+/// `cairn copy`: refreshes tables.
 struct CopyCommand: Command {
   static let name = "copy"
   static let summary = "copy tables to a target of the daemon again, while changes continue"

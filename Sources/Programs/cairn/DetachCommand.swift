@@ -70,8 +70,8 @@ struct DetachCommand: Command {
     return 0
   }
 
-  /// Removes a target from the lists of readers of all trails, so that no segments are kept for it. Returns the trails
-  /// whose lists had it.
+  /// Removes a target from the lists of readers of all trails, so that a purge keeps no segments for it. Returns the
+  /// trails that the target read.
   private static func forgetReader(_ url: DatabaseURL, _ arguments: Arguments) throws -> [TrailName] {
     let state = arguments.value("--state").map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     return try TrailReaders.forget(target: url.canonical.place, state: state)
@@ -84,8 +84,7 @@ struct DetachCommand: Command {
     Terminal.print(arguments.has("--json") ? JSONObject(facts).line : text)
   }
 
-  /// Throws if the running daemon applies the trail to this SQLite file. The daemon is asked, because the file itself
-  /// does not show whether it is in use.
+  /// Throws if the running daemon applies the trail to this SQLite file.
   private static func checkIsUnused(_ trail: TrailName, at url: DatabaseURL, _ arguments: Arguments) throws {
     guard let answer = try? DaemonPeer.address(arguments).ask(ControlRequest(.status), seconds: 5) else { return }
     let user = answer.objects("workers").compactMap(NodeStatus.Worker.init).first { worker in

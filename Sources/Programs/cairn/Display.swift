@@ -4,8 +4,7 @@ import Changes
 import Operating
 import SystemKit
 
-/// The output of `cairn replicate`. On a terminal it is a progress bar, then one line that is updated; in a log, a few
-/// lines; as JSON, an object on each line.
+/// The output of `cairn replicate`, for a terminal, for a log, or as JSON.
 struct Display {
   private let replication: Replication
   private let isJSON: Bool
@@ -46,7 +45,6 @@ struct Display {
     }
   }
 
-  /// Prints the notices of the apply that have not been printed yet.
   private mutating func tellNotices(_ apply: ApplyProgress.Snapshot) {
     let back = replication.back?.applyProgress.snapshot.notices ?? []
     for notice in back.dropFirst(noticesToldBack) {
@@ -63,7 +61,6 @@ struct Display {
     tellAudit()
   }
 
-  /// Prints new results of the audit: once for each table that differs, and after each complete round.
   private mutating func tellAudit() {
     guard let audit = replication.audit?.snapshot else { return }
     driftsTold.formIntersection(audit.drifts.map(\.table))
@@ -105,7 +102,6 @@ struct Display {
     }
   }
 
-  /// Prints which tables were suspended, are now suspended for another reason, or have continued.
   private mutating func tellWaiting(_ waiting: [WaitingTable]) {
     for table in waiting where !waitingTold.contains(where: { $0.name == table.name && $0.message == table.message }) {
       closeLine()
@@ -209,7 +205,6 @@ struct Display {
       "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts \(conflicts), \(apply.rows.counted("row")) in all\(waysBack)\(waiting)\(lock)\(drift)"
   }
 
-  /// The number of conflicts since the start: rows that applications had written at both ends.
   private var conflicts: Int {
     replication.applyProgress.snapshot.conflicts + (replication.back?.applyProgress.snapshot.conflicts ?? 0)
   }

@@ -37,7 +37,6 @@ struct ExplainCommand: Command {
     return 0
   }
 
-  /// Returns the error code that a word names. Case does not matter, and brackets as in `[CODE]` are allowed.
   private static func code(_ word: String, _ arguments: Arguments) throws -> ErrorCode {
     var name = word.lowercased()
     if name.hasPrefix("[") { name.removeFirst() }
@@ -70,10 +69,6 @@ struct ExplainCommand: Command {
     return lines.joined(separator: "\n")
   }
 
-  /// Breaks a text into lines of at most 80 columns, unless a word is longer.
-  ///
-  /// - Parameter first: The indentation of the first line.
-  /// - Parameter rest: The indentation of all other lines.
   private static func wrapped(_ text: String, first: String, rest: String) -> [String] {
     var lines: [String] = []
     var line = first
@@ -101,7 +96,7 @@ struct ExplainCommand: Command {
     ]).line
   }
 
-  /// The page `docs/reference/errors.md`.
+  /// The content of the page `docs/reference/errors.md`.
   static var markdown: String {
     var page = """
       # Errors

@@ -1,7 +1,6 @@
 import Changes
 
-/// `cairn help`: prints the options of a command. It also prints the manual pages and the shell completion for `make
-/// install`.
+/// `cairn help`: prints the options of a command, the manual pages, or the shell completion.
 struct HelpCommand: Command {
   static let name = "help"
   static let summary = "explain a command and its options"

@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import Operating
 
-/// `cairn identity`: changes how a database generates keys, so that two nodes do not generate the same ones.
+/// `cairn identity`: changes how a database generates keys, so that two nodes do not generate the same key.
 struct IdentityCommand: Command {
   static let name = "identity"
   static let summary = "show keys that a database generates, and give each node keys of its own"

@@ -1,7 +1,7 @@
 import Configuring
 
 extension Manual {
-  /// The man page `cairn.toml(5)`, from the option table.
+  /// The man page `cairn.toml(5)`, generated from the option table.
   static var conf: ManualPage {
     var page = ManualPage("cairn.toml", 5, date: date, summary: "conf of the daemon cairnd")
     page.heading("DESCRIPTION")
@@ -54,6 +54,5 @@ extension Manual {
     return plain(parts.filter { !$0.isEmpty }.joined(separator: " "))
   }
 
-  /// Returns the text without the backquotes of Markdown.
   private static func plain(_ text: String) -> String { text.filter { $0 != "`" } }
 }

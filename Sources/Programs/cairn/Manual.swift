@@ -1,8 +1,7 @@
 import Changes
 
-/// The man pages `cairn(1)` and `cairnd(8)`, from the tables of commands, options and codes.
+/// The man pages `cairn(1)` and `cairnd(8)`, generated from the commands, options and error codes.
 enum Manual {
-  /// The date in the man pages of this version.
   static let date = "November 22, 2026"
 
   static var cairn: ManualPage {
@@ -55,7 +54,7 @@ enum Manual {
     page.details(command.details)
   }
 
-  /// Returns an option as an item of a list, in mdoc.
+  /// Returns an option in mdoc.
   static func option(_ option: Option) -> String {
     let name = "Fl " + ManualPage.guarded(String(option.name.dropFirst()))
     return option.value.map { name + " Ar " + ManualPage.guarded($0) } ?? name
@@ -65,8 +64,7 @@ enum Manual {
 
   // MARK: Exit status
 
-  /// Appends every exit status with its error codes.
-  ///
+  /// Appends a list of the exit statuses with their error codes.
   /// - Parameter first: The statuses that come first, with a meaning instead of error codes.
   static func exitStatus(in page: inout ManualPage, first: [(status: Int32, meaning: String)]) {
     page.heading("EXIT STATUS")

@@ -1,6 +1,4 @@
-/// Text for a man page in mdoc (for mandoc and groff), to which functions append.
-///
-/// Input is plain text. Anything that roff would read as a request or an escape is escaped here.
+/// The text of a man page in mdoc. The functions escape their plain text for roff.
 struct ManualPage {
   private(set) var text: String
 
@@ -14,23 +12,24 @@ struct ManualPage {
   mutating func heading(_ title: String) { request("Sh \(title)") }
   mutating func subheading(_ title: String) { request("Ss \(Self.guarded(title))") }
 
-  /// Appends a request of mdoc, such as `Sh NAME`, without changing it.
+  /// Appends a request of mdoc unchanged, such as `Sh NAME`.
   mutating func request(_ line: String) { text += ".\(line)\n" }
 
-  /// Appends a paragraph with one sentence per line, so that roff sets the space after a full stop correctly.
+  /// Appends a paragraph. Each sentence gets a line of its own, so that roff sets the space after a full stop
+  /// correctly.
   mutating func paragraph(_ content: String) {
     if !Self.endsWithHeading(text) { request("Pp") }
     sentences(content)
   }
 
-  /// Appends lines unchanged and indented, such as an example.
+  /// Appends indented lines without line breaking, such as an example.
   mutating func literal(_ lines: [String]) {
     request("Bd -literal -offset indent")
     for line in lines { text += Self.line(line) + "\n" }
     request("Ed")
   }
 
-  /// Appends a list of words and their meanings. Each word is written in mdoc, such as `Fl -once`.
+  /// Appends a list of terms with their meanings. Each term is mdoc, such as `Fl -once`.
   mutating func list(_ items: [(word: String, meaning: String)], width: String = "Ds") {
     guard !items.isEmpty else { return }
     request("Bl -tag -width \(width)")
@@ -41,7 +40,7 @@ struct ManualPage {
     request("El")
   }
 
-  /// Appends the `details` of a command: paragraphs, examples, and tables whose lines are indented.
+  /// Appends the `details` of a command: paragraphs, examples and tables.
   mutating func details(_ details: String) {
     for part in Self.paragraphs(details) {
       let isExample = part[0].hasPrefix("example: ")
@@ -79,13 +78,12 @@ struct ManualPage {
     if !line.isEmpty { text += Self.line(line) + "\n" }
   }
 
-  /// Returns a line of text in which everything that roff would read as an escape or a request is escaped.
   private static func line(_ line: String) -> String {
     let safe = escaped(line)
     return safe.hasPrefix(".") || safe.hasPrefix("'") ? "\\&" + safe : safe
   }
 
-  /// Escapes words that follow an mdoc request, so that roff does not take them for requests themselves.
+  /// Escapes words after an mdoc request, so that roff does not read them as requests.
   static func guarded(_ words: String) -> String {
     words.split(separator: " ").map { word in
       let isDelimited = [")", "]", ".", ",", ":", ";", "?", "!"].contains(word.suffix(1))

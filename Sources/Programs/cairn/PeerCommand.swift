@@ -6,8 +6,8 @@ import Operating
 import Peering
 import SystemKit
 
-/// `cairn peer`: manages the nodes that may connect to this node, and the nodes that this node connects to. It works on
-/// files, without the daemon.
+/// `cairn peer`: manages the nodes that may connect to this node, and the nodes that this node connects to. Works
+/// without the daemon.
 struct PeerCommand: Command {
   static let name = "peer"
   static let summary = "invite and join nodes, list and revoke peers"
@@ -86,8 +86,8 @@ struct PeerCommand: Command {
     }
   }
 
-  /// Runs `body` with the node's peer folder, and returns its exit status. New files belong to the owner of the state
-  /// folder, even if root runs the command.
+  /// Runs `body` with the node's peer folder. New files belong to the owner of the state folder, even if root runs the
+  /// command.
   private static func at(_ node: Configuration.Node, _ body: (PeerFolder) throws -> Int32) throws -> Int32 {
     guard Folder.isFolder(node.state) else {
       throw CairnError(

@@ -6,11 +6,10 @@ import Operating
 import Peering
 import SystemKit
 
-/// `cairn peer invite`: prints the line by which another node joins, and the section of the conf that grants it access
-/// to trails.
+/// `cairn peer invite`: prints an invitation, and the section of the conf that grants the invited node access to
+/// trails.
 struct PeerInvitation {
   private let name: String
-  /// The configuration, including the section for the invited peer.
   private let conf: Configuration
   private let peers: PeerFolder
   private let arguments: Arguments
@@ -19,8 +18,7 @@ struct PeerInvitation {
     (self.name, self.conf, self.peers, self.arguments) = (name, conf, peers, arguments)
   }
 
-  /// Returns the configuration as it will be with the section for the invited peer. Other peers may still be missing in
-  /// it, because they are invited later.
+  /// Returns the configuration with a section for the invited peer. Sections of other peers may be missing.
   static func conf(for name: String, _ arguments: Arguments) throws -> Configuration {
     guard TrailName.isValid(name) else {
       throw arguments.usage("'\(name)' is not the name of a node", "letters, digits, '-' and '_' are allowed;")
@@ -76,7 +74,7 @@ struct PeerInvitation {
     if let (message, hint) = refusal { throw CairnError(.confValue, message, hint: hint, remedy: .badInput) }
   }
 
-  /// Returns the address that the invited node dials, and the host of that address.
+  /// Returns the address to which the invited node connects, and the host of that address.
   private func address() throws -> (String, String) {
     let port = conf.receive?.port ?? PeerURL.usualPort
     var text = arguments.value("--address") ?? ""
@@ -96,7 +94,6 @@ struct PeerInvitation {
     return name.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
   }
 
-  /// Returns the lifetime of the invitation, in µs.
   private func lifetime() throws -> Int64 {
     let text = arguments.value("--ttl") ?? "1h"
     guard let duration = try? Quantity.duration(text), duration >= .seconds(10), duration <= .seconds(86400 * 366)
@@ -127,7 +124,6 @@ struct PeerInvitation {
     return patterns
   }
 
-  /// Writes the section for the invited peer to a file of the conf.
   private func write(_ stanza: String) throws {
     let folder = arguments.value("--config") ?? ConfFolder.usual
     guard Folder.isFolder(folder) else {

@@ -12,11 +12,10 @@ struct PeerListing {
     var state: String
     var certificate: PeerCertificate?
     var expires: Int64?
-    /// The kind of a certificate of this node itself, `authority` or `listener`; nil for the certificate of a peer.
+    /// The kind of this node's own certificate, `authority` or `listener`; nil for the certificate of a peer.
     var own: String?
   }
 
-  /// The configuration; nil if it does not load. The grants of peers are unknown then.
   private let conf: Configuration?
   private let peers: PeerFolder
 
@@ -64,8 +63,7 @@ struct PeerListing {
     return rows + own(now: now)
   }
 
-  /// Returns rows about this node's own listener certificate and authorities. The first authority is the one that signs
-  /// new certificates.
+  /// Returns rows about this node's own certificates. The first authority signs new certificates.
   private func own(now: Int64) -> [Row] {
     func row(_ own: String, _ facts: PeerCertificate, _ state: String) -> Row {
       Row(

@@ -3,7 +3,7 @@ import Changes
 import Operating
 import SystemKit
 
-/// `cairn quarantine`: the transactions that apply has put into quarantine, and commands to retry or discard them.
+/// `cairn quarantine`: lists the transactions in quarantine, and retries or discards them.
 struct QuarantineCommand: Command {
   private typealias Found = (url: DatabaseURL, log: QuarantineLog, one: QuarantinedTransaction)
 
@@ -62,15 +62,14 @@ struct QuarantineCommand: Command {
     return 0
   }
 
-  /// Returns the state folder of the trails. It is the folder in the conf if the options name a conf or one of its
-  /// databases; otherwise `--state`, or nil for the default.
+  /// Returns the state folder that the options select; nil for the default.
   private static func state(_ arguments: Arguments) throws -> String? {
     let (named, config) = (arguments.value("--database"), arguments.value("--config"))
     guard config != nil || named?.contains(":") == false else { return arguments.value("--state") }
     return try DaemonConf.load(config).node.state
   }
 
-  /// Returns the options of this command that select databases, so that a hint can repeat them in another command.
+  /// Returns the options that select databases, for a hint with another command.
   ///
   ///     " --config /etc/cairn --database erp"
   private static func choice(_ arguments: Arguments) -> String {
@@ -116,8 +115,7 @@ struct QuarantineCommand: Command {
   }
 
   /// Returns the transaction with a number, and the database in whose quarantine it is.
-  ///
-  /// - Throws: `quarantine-missing` if no database has such a transaction; `usage` if more than one has.
+  /// - Throws: `quarantine-missing` if no database has such a transaction; `usage` if several have.
   private static func find(_ id: Int64, _ arguments: Arguments) throws -> Found {
     var found: [Found] = []
     let urls = try ConflictsCommand.databases(arguments)

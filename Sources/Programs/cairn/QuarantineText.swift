@@ -14,10 +14,9 @@ enum QuarantineText {
     return parts.joined(separator: "  ") + (one.wish.map { "  [\($0.rawValue) asked]" } ?? "")
   }
 
-  /// Returns the full text about a transaction in quarantine.
-  ///
-  /// - Parameter waiting: The numbers of the transactions that depend on this one and wait for it.
-  /// - Parameter state: The state folder that has the trail; nil for the default of `cairn trail show`.
+  /// Returns the details of a transaction in quarantine.
+  /// - Parameter waiting: The numbers of the transactions that depend on this one.
+  /// - Parameter state: The state folder that has the trail; nil for the default.
   static func whole(
     _ one: QuarantinedTransaction, _ url: DatabaseURL, _ waiting: [Int64], state: String?
   ) -> String {

@@ -144,8 +144,8 @@ struct ReplicateCommand: Command {
     let to = try DatabaseURL(arguments.required("--to"))
     // From here on a signal stays pending until the replication can handle it.
     let signals = blockSignals()
-    /// Returns whether the replication has ended. False: another process has just begun to capture the source, so call
-    /// this again to join that capture.
+    /// Runs the replication. Returns false if another process has begun to capture the source meanwhile: call this
+    /// again to join that capture.
     func replicate(isSecondTry: Bool) throws -> Bool {
       let replication = try Replication(from: from, to: to, options: options) { notice in
         Terminal.note("cairn: \(notice.text)")
@@ -175,8 +175,7 @@ struct ReplicateCommand: Command {
     return signals
   }
 
-  /// Waits until the capture and the apply have ended, and prints their progress. Signals are handled on this thread.
-  /// Returns whether a signal stopped the replication.
+  /// Waits until capture and apply have ended, and prints their progress. Returns whether a signal stopped them.
   private static func follow(
     _ replication: Replication, _ blocked: sigset_t, _ display: inout Display
   ) throws -> Bool {

@@ -9,8 +9,8 @@ import PostgresKit
 import Steering
 import SystemKit
 
-/// `cairn check --config DIR --security`: prints the facts about a node that a security review needs, one on each line.
-/// A setting that is weaker than the documents advise is marked WEAK, with the command or setting that changes it.
+/// `cairn check --config DIR --security`: prints the facts about a node for a security review. Weak settings are marked
+/// WEAK, with a command or setting that improves them.
 ///
 /// ```
 /// database erp: role cairn, rights: none beyond its grants
@@ -21,7 +21,7 @@ final class SecurityReview {
   struct Finding: Equatable {
     var subject: String
     var fact: String
-    /// The command or setting that improves a weak setting; empty if the setting is as the documents advise.
+    /// The command or setting that improves a weak setting; empty if the setting is not weak.
     var hint = ""
     var isWeak: Bool { !hint.isEmpty }
   }
@@ -35,7 +35,7 @@ final class SecurityReview {
     (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
   }
 
-  /// Prints the review. Returns exit status 1 if any setting is weaker than the documents advise, else 0.
+  /// Prints the review. Returns exit status 1 if any setting is weak, else 0.
   func run() -> Int32 {
     reviewFiles()
     for database in configuration.databases { review(database) }
@@ -92,9 +92,8 @@ final class SecurityReview {
   }
 
   /// Adds the owner and the mode of a file to the review.
-  ///
   /// - Parameter bits: The permission bits that must not be set.
-  /// - Parameter owners: The users that may own the file; empty: any.
+  /// - Parameter owners: The users that may own the file; empty for any user.
   private func review(_ path: String, _ subject: String, barring bits: UInt32, _ command: String, owners: [UInt32]) {
     guard let (user, mode) = Folder.owner(path) else { return }
     let name = Account(user: user)?.name ?? String(user)
@@ -184,8 +183,7 @@ final class SecurityReview {
     }
   }
 
-  /// Adds to the review the schemas (namespaces) whose owner can replace a table by another one while apply writes to
-  /// it.
+  /// Adds the schemas whose owner can replace a table while apply writes to it.
   private func reviewSchemas(_ server: PostgresConnection, _ subject: String) throws {
     let rows = try server.query(
       """
@@ -205,7 +203,7 @@ final class SecurityReview {
     }
   }
 
-  /// Adds to the review whether every role may write logical messages into the log that capture reads.
+  /// Adds whether every role may write logical messages into the log that capture reads.
   private func reviewMessages(_ server: PostgresConnection, _ subject: String) throws {
     let isPublic = try server.first(
       """
@@ -220,8 +218,7 @@ final class SecurityReview {
         : "only roles with a grant may send logical messages")
   }
 
-  /// Adds facts about the connection to the server: whether another machine could read the traffic, or pretend to be
-  /// the server.
+  /// Adds whether another machine can read the traffic to the server, or pretend to be the server.
   private func reviewTransport(_ uri: String, _ subject: String) {
     let mode = PostgresConnection.sslMode(of: uri)
     let hosts = PostgresConnection.remoteHosts(of: uri).joined(separator: ", ")

@@ -1,12 +1,11 @@
 import Changes
 import SystemKit
 
-/// The systemd unit `cairnd.service` of this machine, merged with its drop-in files as systemd does it.
+/// The systemd unit `cairnd.service` of this machine with its drop-in files.
 ///
 /// Source: systemd.unit(5), "Unit File Load Path" and drop-ins; systemd.syntax(7).
 struct ServiceUnit {
-  /// The folders of units, in increasing precedence: a file in a later folder replaces a file of the same name in an
-  /// earlier one.
+  /// The folders of units, in increasing precedence.
   private static let folders = [
     "/lib/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system", "/run/systemd/system",
     "/etc/systemd/system",
@@ -15,7 +14,6 @@ struct ServiceUnit {
   private let lines: [String]
 
   /// Reads the unit; nil if none is installed.
-  ///
   /// - Parameter root: A path that is put before each folder.
   init?(root: String = "") {
     let folders = Self.folders.map { root + $0 }
@@ -28,7 +26,7 @@ struct ServiceUnit {
     lines = files.compactMap { try? File.text($0) }.flatMap { $0.split(at: "\n") }
   }
 
-  /// Returns the last value of a setting in the unit; nil if it is not set, or set to an empty value.
+  /// Returns the last value of a setting in the unit; nil if there is none, or if the last value is empty.
   func value(of setting: String) -> String? {
     let values = lines.compactMap { line -> String? in
       guard let (name, value) = line.cut(at: "="), Self.trimmed(name) == setting else { return nil }

@@ -4,7 +4,7 @@ import Operating
 import SQLiteKit
 import Steering
 
-/// `cairn unhook`: stops the capture of a table during a schema change that Cairn's triggers would prevent.
+/// `cairn unhook`: pauses the capture of a table for a schema change that Cairn's triggers would prevent.
 struct UnhookCommand: Command {
   static let name = "unhook"
   static let summary = "stop capture of a table for a schema change such as DROP COLUMN"
@@ -24,7 +24,7 @@ struct UnhookCommand: Command {
   }
 }
 
-/// `cairn rehook`: captures a table again after `cairn unhook`, with a refresh that brings the missed changes.
+/// `cairn rehook`: captures a table again after `cairn unhook`. A refresh replaces the missed changes.
 struct RehookCommand: Command {
   static let name = "rehook"
   static let summary = "start capture again after 'unhook', and copy the missed changes"
@@ -61,8 +61,7 @@ private enum Hooking {
     return 0
   }
 
-  /// Sends the command as a request to the daemon, which has the permissions and knows the database's URL. Returns the
-  /// exit status.
+  /// Sends the command to the daemon. Returns the exit status.
   private static func ask(_ arguments: Arguments, _ operands: [String], done: String) throws -> Int32 {
     let command: ControlRequest.Command = done == "unhooked" ? .unhook : .rehook
     let answer = try DaemonPeer.address(arguments)

@@ -4,7 +4,7 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn status`: the state of every worker of a daemon, and whether any has a problem.
+/// `cairn status`: the state of every worker of a daemon.
 struct StatusCommand: Command {
   static let name = "status"
   static let summary = "show the workers of the daemon: state, position, lag, rate, last error"
@@ -106,8 +106,6 @@ struct StatusTable {
     ]
   }
 
-  /// The lines about rows that could not be written yet because another row holds one of their unique values. There is
-  /// one line for each database, because all its apply workers report the same rows.
   private var rowsWaiting: [String] {
     var places: Set<String> = []
     return workers.filter { !$0.rowsWaiting.isEmpty && places.insert($0.place).inserted }.flatMap { worker in

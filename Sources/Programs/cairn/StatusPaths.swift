@@ -2,7 +2,7 @@ import Changes
 import Operating
 import Steering
 
-/// Formats the part of a status about trails that are copied to or from other nodes.
+/// Formats the transfers of a status.
 struct StatusPaths {
   private let paths: [(path: NodeStatus.Path, seen: String)]
 

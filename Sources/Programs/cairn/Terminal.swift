@@ -2,31 +2,29 @@ import Changes
 import Glibc
 import Operating
 
-/// Output to standard output and standard error, with colours and updated lines only on a terminal.
+/// The output to standard output and standard error. Colours are used only on a terminal.
 enum Terminal {
   static let isInteractive = isatty(1) == 1 && getenv("NO_COLOR") == nil
-  /// Whether standard output goes to a terminal instead of a file or pipe.
   static let isOutputShown = isatty(1) == 1
   static let isErrorInteractive = isatty(2) == 1 && getenv("NO_COLOR") == nil
 
-  /// Writes a line to standard output, without characters that control the terminal.
+  /// Writes a line to standard output. Control characters are removed.
   static func print(_ line: String) { write(line.oneLine + "\n", to: 1) }
 
-  /// Writes text of several lines to standard output. Put external names and values on one line
-  /// (``Swift/String/oneLine``) before inserting them.
+  /// Writes several lines to standard output. Convert external names and values with ``Swift/String/oneLine`` before
+  /// inserting them.
   static func page(_ text: String) { write(text.severalLines + "\n", to: 1) }
 
-  /// Writes a line to standard error, without characters that control the terminal.
+  /// Writes a line to standard error. Control characters are removed.
   static func note(_ line: String) { write(line.oneLine + "\n", to: 2) }
 
   /// Writes text of several lines to standard error, like ``page(_:)``.
   static func notes(_ text: String) { write(text.severalLines + "\n", to: 2) }
 
-  /// Writes SQL to standard output. A file or pipe gets it byte for byte; on a terminal it is written like
-  /// ``page(_:)``.
+  /// Writes SQL to standard output: unchanged to a file or pipe, like ``page(_:)`` to a terminal.
   static func script(_ text: String) { write((isOutputShown ? text.severalLines : text) + "\n", to: 1) }
 
-  /// Writes all of the text unchanged. If that fails, because a pipe was closed or the disk is full, ends the program.
+  /// Writes the whole text unchanged. Ends the program if that fails.
   static func write(_ text: String, to descriptor: Int32) {
     var text = text
     text.withUTF8 { bytes in
@@ -42,7 +40,6 @@ enum Terminal {
     }
   }
 
-  /// Prints the line of an error, and its hint.
   static func report(_ error: CairnError, asJSON: Bool) {
     if asJSON {
       var object = JSONObject()

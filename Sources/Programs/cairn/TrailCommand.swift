@@ -3,7 +3,7 @@ import Operating
 import SystemKit
 import Trails
 
-/// `cairn trail`: lists, shows and verifies trails. It takes no lock, so capture may append to the trail meanwhile.
+/// `cairn trail`: lists, shows and verifies trails, without a lock.
 struct TrailCommand: Command {
   static let name = "trail"
   static let summary = "list, show and verify trails"
@@ -58,7 +58,6 @@ struct TrailCommand: Command {
 
   // MARK: Which trail
 
-  /// Returns the folder of the trail that the arguments name.
   private static func folder(_ trail: String?, _ arguments: Arguments) throws -> String {
     if let trail, trail.split(separator: "/", omittingEmptySubsequences: false).count > 1 { return trail }
     let state = arguments.value("--state")
@@ -139,7 +138,6 @@ struct TrailCommand: Command {
     return 0
   }
 
-  /// Returns a size such as `12.3 MiB`.
   static func byteCount(_ bytes: UInt64) -> String {
     if bytes < 1024 { return "\(bytes) B" }
     var tenths = bytes &* 10 / 1024

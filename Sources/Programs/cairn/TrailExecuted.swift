@@ -4,8 +4,8 @@ import SQLiteKit
 import Statements
 import Trails
 
-/// `cairn trail show --statements`: prints the statements that applications executed. With `--sql DIALECT`, it also
-/// prints the changes without a known statement, as SQL of that dialect.
+/// `cairn trail show --statements`: prints the SQL statements that applications executed. With `--sql DIALECT`, changes
+/// without a known statement are printed as SQL of that dialect.
 struct TrailExecuted {
   let dialect: TrailSQL.Dialect?
 
@@ -15,8 +15,7 @@ struct TrailExecuted {
       var isInStatement = false
       var tables = SourceTables()
       var open: ExecutedStatement?
-      /// The lines that begin the transaction, until they are printed with its first statement or change; nil after
-      /// that.
+      /// The lines at the beginning of the transaction, until they are printed; nil after that.
       var begin: String?
       func line(_ text: String) {
         if let text = begin { output.line(text) }
@@ -59,8 +58,7 @@ struct TrailExecuted {
     return 0
   }
 
-  /// Returns the reasons why apply would write the rows of a statement instead of executing it. They do not depend on
-  /// the setting `replay`.
+  /// Returns the reasons why apply would write the rows of a statement instead of executing the statement.
   private func refusals(_ statement: ExecutedStatement, _ tables: SourceTables) -> [String] {
     if Unreplayable.isSchemaChange(statement.text) { return [Unreplayable.schemaChange.reason.sqlComment] }
     var reasons: [Engine: String] = [:]
@@ -89,7 +87,7 @@ struct TrailExecuted {
     return [facts.joined(separator: "; ").sqlComment, ended(statement.text)]
   }
 
-  /// Returns the statement with a semicolon at its end, on a new line if the text ends with a comment.
+  /// Returns the statement with a semicolon at the end. After a comment, the semicolon is on a new line.
   private static func ended(_ text: String) -> String {
     let tokens = SQLText.tokens(Array(text.utf8))
     if tokens.last?.symbol == UInt8(ascii: ";") { return text }

@@ -1,17 +1,16 @@
 import Changes
 import Trails
 
-/// The whole transactions of a trail between two positions. Transactions that become durable after reading has started
-/// are not included.
+/// The whole transactions of a trail between two positions. Transactions that become durable during the reading are
+/// left out.
 struct TrailExtract {
   let folder: String
-  /// The position at or after which the first included transaction begins; nil: from the start of the trail.
+  /// The first included transaction begins at or after this position; nil for the start of the trail.
   let from: Position?
-  /// The position at or before which the last included transaction ends; nil: up to the end of the trail.
+  /// The last included transaction ends at or before this position; nil for the end of the trail.
   let to: Position?
 
-  /// Calls `body` with each record, and with the reader that has just read it. A large transaction needs no more memory
-  /// than a small one.
+  /// Calls `body` with each record, and with the reader that has just read the record.
   func read(_ body: (Record, TrailReader) throws -> Void) throws {
     let end = try end()
     let reader = try TrailReader.open(folder: folder, at: nil)
@@ -26,8 +25,8 @@ struct TrailExtract {
     }
   }
 
-  /// Returns the position at which the first transaction after the extract begins. It is found by reading ahead with a
-  /// second reader, because the end of a transaction is known only after reading it.
+  /// Returns the position at which the first transaction after the extract begins. A second reader reads ahead to find
+  /// the position.
   private func end() throws -> Position? {
     guard let to else { return nil }
     let reader = try TrailReader.open(folder: folder, at: nil)
@@ -47,7 +46,7 @@ struct TrailExtract {
   }
 }
 
-/// A buffer for standard output that writes pieces of 64 KiB.
+/// A buffer of 64 KiB for standard output.
 final class TrailOutput {
   private static let pieceBytes = 64 << 10
   private var text = ""
@@ -63,8 +62,7 @@ final class TrailOutput {
     text.removeAll(keepingCapacity: true)
   }
 
-  /// Runs `body` with a buffer for standard output. What `body` has put into the buffer is written even if `body`
-  /// throws.
+  /// Runs `body` with a buffer for standard output. The buffer is written even if `body` throws.
   static func printing(_ body: (TrailOutput) throws -> Void) throws {
     let output = TrailOutput()
     defer { output.flush() }

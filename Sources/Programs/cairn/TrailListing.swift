@@ -3,10 +3,9 @@ import Operating
 import SystemKit
 import Trails
 
-/// `cairn trail list`: prints the trails of one state folder, or of all state folders, with the properties that are
-/// known without reading records.
+/// `cairn trail list`: prints the trails of one state folder, or of all state folders. Reads no records.
 enum TrailListing {
-  /// Prints the trails. If a trail is unreadable, the others are printed first, and then its error is thrown.
+  /// Prints the trails. The error of an unreadable trail is thrown after all others are printed.
   static func run(state: String?, asJSON: Bool) throws -> Int32 {
     let entries = try StateFolders.entries(in: state)
     var failure: (any Error)?
@@ -22,8 +21,7 @@ enum TrailListing {
     return 0
   }
 
-  /// Returns the replications (`cairn replicate`) that read a trail. Its segments are kept for them. Empty for a trail
-  /// of a daemon.
+  /// Returns the `cairn replicate` processes that read a trail; empty for a trail of a daemon.
   private static func readers(of info: TrailInfo) throws -> [TrailReaders.Reader] {
     let place = Folder.parent(of: info.folder)
     guard let ends = try StateFolder.ends(of: place) else { return [] }
@@ -66,7 +64,6 @@ enum TrailListing {
 
   private static func first(_ info: TrailInfo) -> UInt64 { info.segments.first?.firstTransaction ?? 1 }
 
-  /// Returns the number of transactions that the trail still holds.
   private static func count(_ info: TrailInfo) -> UInt64 {
     info.lastTransaction >= first(info) ? info.lastTransaction - first(info) + 1 : 0
   }

@@ -1,7 +1,6 @@
 import SystemKit
 
-/// A progress bar on standard error; nothing if standard error is not a terminal. It stays on one line and disappears
-/// at the end.
+/// A progress bar on standard error, if that is a terminal.
 final class TrailProgressBar {
   private static let width = 40
   private let label: String

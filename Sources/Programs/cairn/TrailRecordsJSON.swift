@@ -4,9 +4,8 @@ import Trails
 
 /// `cairn trail show --json`: prints one JSON object for each record, each on its own line.
 ///
-/// Integers, finite reals and valid text are JSON numbers and strings. Every other value is an object with one member
-/// that names its kind: `{"blob":"00ff"}`, `{"text":"80"}` (hexadecimal, not valid UTF-8), `{"real":"inf"}`,
-/// `{"exact":"1.50"}`. Columns without a value in the change are left out.
+/// Integers, finite reals and valid text are JSON numbers and strings. Other values are objects: `{"blob":"00ff"}`,
+/// `{"text":"80"}` (hexadecimal, not valid UTF-8), `{"real":"inf"}`, `{"exact":"1.50"}`.
 struct TrailRecordsJSON {
   private typealias Members = [(String, JSONObject.Value)]
 

@@ -2,8 +2,7 @@ import Changes
 import Operating
 import Trails
 
-/// `cairn trail show`: prints one line for each record. The records of a transaction are indented below the line of its
-/// beginning.
+/// `cairn trail show`: prints one line for each record.
 struct TrailRecordsText {
   private static let textMax = 200
   private static let blobMax = 32
@@ -99,7 +98,7 @@ struct TrailRecordsText {
       .joined(separator: ", ")
   }
 
-  /// Returns the key of a row, or the whole row if it has no key or the key contains NULL.
+  /// Returns the key of a row; the whole row if it has no key, or if the key contains NULL.
   private static func identity(_ row: [Value?], _ schema: TableSchema?) -> String {
     guard let schema, !schema.key.isEmpty, !schema.key.contains(where: { $0 >= row.count || row[$0] == .null }) else {
       return values(row, schema)
@@ -191,7 +190,6 @@ struct TrailRecordsText {
     return prefix + shown(text)
   }
 
-  /// Returns a text in quotes, on one line, without characters that a terminal would interpret.
   private static func shown(_ text: String) -> String {
     var out = "'"
     for scalar in text.unicodeScalars.prefix(textMax) {

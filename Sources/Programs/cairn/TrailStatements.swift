@@ -8,8 +8,8 @@ struct TrailStatements {
 
   init(_ dialect: TrailSQL.Dialect) { self.dialect = dialect }
 
-  /// Prints the statements for an extract of a trail. Throws `unsupported` at the end if the dialect cannot express
-  /// some values.
+  /// Prints the statements for an extract of a trail.
+  /// - Throws: `unsupported`, at the end, if the dialect cannot express some values.
   func run(_ extract: TrailExtract) throws -> Int32 {
     var sql = TrailSQL(dialect)
     try TrailOutput.printing { output in

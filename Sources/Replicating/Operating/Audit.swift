@@ -7,14 +7,13 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Compares source and target again and again, at a limited rate, while they are replicated. It reports differences and
+/// Compares source and target again and again during replication, at a limited rate. An audit reports differences and
 /// repairs nothing.
 package final class Audit: Sendable {
-  /// The first difference that was found in a table.
   package struct Drift: Sendable {
     package let table: String
     package let kind: Difference.Kind
-    /// The key of the row, such as `id=5`; empty if the difference is not about a row.
+    /// The key of the row, such as `id=5`; empty if a table or column differs.
     package let key: String
   }
 
@@ -25,22 +24,20 @@ package final class Audit: Sendable {
   }
 
   package struct Snapshot: Sendable {
-    /// The first difference of each table, in the order in which the audit found them. A difference is removed when a
-    /// round finds the table equal.
+    /// The first difference of each table, until a later round finds the table equal.
     package var drifts: [Drift] = []
     package var rounds = 0
     package var last: Round?
-    /// The error that interrupted the last round; nil if it was completed.
+    /// The error that interrupted the last round; nil if that round was completed.
     package var problem: CairnError?
   }
 
-  /// The pause in milliseconds between two rounds of comparison, so that a small database is not read all the time.
+  /// The pause between two rounds of comparison, in milliseconds.
   private static let pauseMilliseconds: Int32 = 30_000
-  /// The pause in milliseconds before the round that confirms a difference of tables or columns.
   private static let confirmMilliseconds: Int32 = 10_000
 
   private let state = Mutex(Snapshot())
-  /// The source that an audit reads.
+  /// The source of the compared rows.
   package enum Source: Sendable {
     case database(DatabaseURL)
     /// A source at another node, which answers questions about its rows.
@@ -54,7 +51,7 @@ package final class Audit: Sendable {
   private let names: NamePolicy
   private let rules: [TableRule]
   private let scope: TargetScope
-  /// The trail that an apply of the daemon reads; nil in `cairn replicate`.
+  /// The trail that the daemon's apply reads; nil in `cairn replicate`.
   private let trail: TrailName?
   private let watch: CompareWatch
 
@@ -71,7 +68,6 @@ package final class Audit: Sendable {
   package var snapshot: Snapshot { state.withLock { $0 } }
 
   /// Compares source and target in rounds, until the audit is stopped.
-  ///
   /// - Parameter isReady: Returns whether the target follows the source. No round starts before that.
   package func run(isReady: () -> Bool) {
     // The priority of this thread and of the threads that it starts.

@@ -9,19 +9,18 @@ package struct CaptureHome: Equatable, Sendable {
 
   package init(place: String, trail: TrailName) { (self.place, self.trail) = (place, trail) }
 
-  /// The folder of the trail.
   package var folder: String { "\(place)/\(trail)" }
 }
 
 extension CaptureHome {
   /// Checks that this replication may read the trail of another replication that captures the same SQLite file.
   ///
-  /// The file stores the state folder and the trail's id. Every program that writes to the file can change both values.
-  /// So the folder is used only if all of these conditions are true:
+  /// The file names the state folder and the trail's id, but any program can change both values. So all of these
+  /// conditions must be true:
   ///
   /// - The folder belongs to the user of this process, and no other user can write into it.
-  /// - It is the state folder of a replication from this file.
-  /// - It has the trail with this id.
+  /// - The folder is the state folder of a replication from this file.
+  /// - The folder has the trail with this id.
   ///
   /// - Throws: `source-captured` with the reason.
   package init(joining given: String, trail id: TrailID, of source: DatabaseURL) throws {
@@ -64,7 +63,7 @@ extension CaptureHome {
     } catch let error as FileError { throw error.asCairnError(doing: "read the state folder \(place)") }
   }
 
-  /// Returns the error for a source that a daemon already captures: another program must not read the daemon's trail.
+  /// Returns the error for a source that a daemon already captures.
   private static func daemon(
     _ trail: TrailName, _ source: DatabaseURL, _ refusal: (String, String?) -> CairnError
   ) -> CairnError {

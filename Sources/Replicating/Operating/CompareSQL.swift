@@ -2,10 +2,10 @@ import Changes
 import Comparing
 import Mapping
 
-/// Makes SQL statements from the differences that a comparison found. They make the target equal to the source.
+/// Generates SQL statements that make the target equal to the source.
 package struct CompareSQL {
   private var tables: [NameKey: TableSQL] = [:]
-  /// The number of differences that cannot be repaired with a statement.
+  /// The number of differences that no statement can repair.
   package private(set) var problemCount = 0
 
   package init() {}
@@ -14,7 +14,7 @@ package struct CompareSQL {
 
   private static func dialect(_ engine: Engine) -> TrailSQL.Dialect { engine == .sqlite ? .sqlite : .postgres }
 
-  /// Returns the statements that repair one difference, or a comment if it cannot be repaired.
+  /// Returns the statements that repair one difference, or a comment if no statement can repair it.
   package mutating func statements(_ difference: Difference, _ table: ComparedTable?) throws -> [String] {
     guard let table, difference.kind.isOfRow else {
       problemCount += 1
@@ -58,7 +58,6 @@ package struct CompareSQL {
     return try sql.clear(for: whole) + (try sql.update(there, after, isTolerant: false))
   }
 
-  /// Returns a row of the target with the compared values in their columns. All other columns are nil.
   private static func spread(_ values: [Value?], _ table: ComparedTable) -> [Value?] {
     var image: [Value?] = table.target.schema.columns.map { _ in nil }
     for (place, value) in values.enumerated() { image[table.target.columns[place]] = value }

@@ -6,7 +6,6 @@ import SQLiteKit
 import SystemKit
 
 extension DatabaseURL {
-  /// Opens the database read-only for a comparison.
   fileprivate func openForComparison() throws -> CompareDatabase {
     switch self {
     case .sqlite(let path):
@@ -29,7 +28,8 @@ extension DatabaseURL {
 
 extension Comparison {
   /// Prepares a comparison of two databases.
-  /// - Parameter state: the state folder of the replication between them; nil: ``StateFolder/defaultPath(from:to:)``.
+  /// - Parameter state: The state folder of the replication between the two databases; nil for
+  ///   ``StateFolder/defaultPath(from:to:)``.
   package convenience init(
     from: DatabaseURL, to: DatabaseURL, state: String?, options: Options, watch: CompareWatch
   ) throws {
@@ -45,8 +45,7 @@ extension Comparison {
     try self.init(source, target, options, watch)
   }
 
-  /// Prepares a comparison of the source and target of a daemon's apply. The trail shows which changes are still on
-  /// their way.
+  /// Prepares a comparison of the source and target of a daemon's apply. The trail shows which rows are in flight.
   package convenience init(
     from: DatabaseURL, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
   ) throws {
@@ -57,8 +56,8 @@ extension Comparison {
     try self.init(source, target, options, watch)
   }
 
-  /// Prepares a comparison of a source at another node with its target at this node. The other node reads the source's
-  /// rows on request. This node's copy of the trail shows which changes are still on their way.
+  /// Prepares a comparison of a source at another node with a target at this node. The other node reads the source's
+  /// rows on request. This node's copy of the trail shows which rows are in flight.
   package convenience init(
     origin: OriginSource, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
   ) throws {

@@ -3,18 +3,15 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// A test whether a column's values survive a copy: edge values of its type are converted to the target's type and
-/// back.
-///
-/// The test writes to neither database. It uses an SQLite database in memory, and PostgreSQL only evaluates casts.
+/// A test whether a column's values survive a copy. Edge values of the column's type are converted to the target's type
+/// and back. The test writes to neither database.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
-    /// The number of values that were equal after the conversion to the target's type and back.
+    /// The number of values that were equal after the conversion.
     package var equal = 0
-    /// The number of values that the target's type does not accept. The column's ``ColumnContract`` lists them as
-    /// misfits.
+    /// The number of values that the target's type does not accept.
     package var refused = 0
-    /// The values that were different after the conversion to the target's type and back, each with its new form.
+    /// The values that were different after the conversion, each with its new form.
     @ByBytes package var broken: [String] = []
   }
 
@@ -27,8 +24,7 @@ package struct ContractProof {
   }
 
   /// Tests with edge values, such as the largest integer, whether values of a column come back equal from the target.
-  /// Returns nil if there are no edge values for the column's type, or if source and target have the same engine.
-  ///
+  /// Returns nil if there is nothing to test.
   /// - Parameter index: The index of the column in the mapping.
   package func prove(_ mapping: TableMapping, _ index: Int) throws -> Outcome? {
     let (source, target) = (mapping.source.columns[index], mapping.target.columns[index])
@@ -99,8 +95,8 @@ package struct ContractProof {
     return outcome
   }
 
-  /// Returns whether a value is equal to the original after the conversion to the target's type and back. Times may be
-  /// spelled differently, and a text column may return a number as text.
+  /// Returns whether a value is equal after the conversion. Times may be spelled differently, and a text column may
+  /// return a number as text.
   private func isEqual(_ value: Value, _ back: Value, _ text: String, _ printed: String, _ type: PostgresType) -> Bool {
     if value == back { return true }
     if case .integer(let number) = value, case .real(let real) = back { return Double(exactly: number) == real }
@@ -118,13 +114,11 @@ package struct ContractProof {
     }
   }
 
-  /// Returns the digits of a UUID, without hyphens and braces.
   private static func digits(_ uuid: String) -> [UInt8] {
     uuid.asciiLowercased.utf8.filter { ![UInt8(ascii: "-"), UInt8(ascii: "{"), UInt8(ascii: "}")].contains($0) }
   }
 
-  /// Returns a time without the parts at its end that mean zero, such as `.000`, `:00`, `+00` and `Z`, to compare
-  /// times.
+  /// Returns a time without trailing parts that mean zero, such as `.000`, `:00`, `+00` and `Z`.
   private static func plain(_ time: String) -> String {
     var text =
       time.contains("T") && time.first?.isNumber == true ? time.split(separator: "T").joined(separator: " ") : time
@@ -155,7 +149,6 @@ package struct ContractProof {
     return String(decoding: writer.bytes, as: UTF8.self)
   }
 
-  /// Returns the value that SQLite stores when `value` is inserted into a column with this declared type.
   private func store(_ value: Value, _ declared: String) throws -> Value {
     try memory.execute("DROP TABLE IF EXISTS proof")
     try memory.execute("CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")
@@ -163,7 +156,6 @@ package struct ContractProof {
     return try memory.first("SELECT v FROM proof") ?? .null
   }
 
-  /// Casts a text to a type at the server. Returns the result as text; nil if the server refuses it.
   private func cast(_ text: String, to type: PostgresType) throws -> String? {
     do {
       return try server.first("SELECT $1::\(type.name)", [text])

@@ -2,19 +2,18 @@ import Changes
 import SystemKit
 import Trails
 
-/// The request that all tables of a trail are copied again to an apply's target. It is kept in a file that survives a
-/// crash.
+/// The request to copy all tables of a trail to an apply's target again, in a file that survives a crash.
 package struct CopyRequest {
-  /// A request that all tables of a trail are copied again.
+  /// A request to copy all tables of a trail again.
   package struct Asked: Equatable, Sendable {
-    /// The last transaction in the trail when the request was made. Only copies that begin after this transaction
-    /// satisfy the request.
+    /// The last transaction in the trail when the request was made. Copies that began earlier do not satisfy the
+    /// request.
     package var behind: UInt64
-    /// The end of the trail when the request was made. Apply starts here if the target has no checkpoint. If nil, apply
-    /// starts at the beginning of the trail.
+    /// The end of the trail when the request was made. Apply starts here if the target has no checkpoint; nil for the
+    /// beginning of the trail.
     package var at: Checkpoint?
     /// Whether apply has found a checkpoint in the target since the request. If the checkpoint is missing later, the
-    /// target was replaced by another database.
+    /// target was replaced.
     package var isBegun = false
 
     package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }
@@ -31,12 +30,12 @@ package struct CopyRequest {
     path = "\(folder)/\(apply)"
   }
 
-  /// Requests that the next run of the apply starts with a copy of all tables.
+  /// Stores the request that the next run of the apply starts with a copy of all tables.
   package func ask() throws { try write(Self.pending) }
 
   package func isPending() throws -> Bool { try text() == Self.pending }
 
-  /// Returns the request; nil if none was made since the trail began.
+  /// Returns the request; nil if there is none for this trail.
   package func asked(of trail: TrailID) throws -> Asked? {
     let words = try text().split(separator: " ").map(String.init)
     guard words.count >= 2, words[0] == trail.description, let behind = UInt64(words[1]), NumberBounds.isNumber(behind)
@@ -76,8 +75,8 @@ package struct CopyRequest {
 
   private static func capturePath(_ trailFolder: String) -> String { trailFolder + "/copy" }
 
-  /// Requests that the next run of the capture copies all tables. If the capture's PostgreSQL slot was lost, that run
-  /// also creates it again.
+  /// Stores the request that the next run of the capture copies all tables. That run also creates a lost slot of
+  /// PostgreSQL again.
   package static func askCapture(_ trailFolder: String) throws {
     do { try [].withUnsafeBytes { try File.replace(capturePath(trailFolder), with: $0) } } catch let error as FileError
     {

@@ -3,14 +3,14 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The identity of a database, which is equal for all URLs that lead to it.
+/// The identity of a database. All URLs that lead to the database have the same identity.
 package enum DatabaseIdentity: Hashable, Sendable {
   case file(FileIdentity)
-  /// A database of a PostgreSQL server. The server is identified by its system identifier together with its start
-  /// time, because a clone of a server has the same system identifier.
+  /// A database of a PostgreSQL server. `cluster` has the server's system identifier and start time, because a cloned
+  /// server has the same identifier.
   case server(cluster: NameKey, database: NameKey)
 
-  /// Reads the identity of the database at a URL. Returns nil if the file does not exist, or if no server answers.
+  /// Reads the identity of a database. Returns nil if the file does not exist, or if the server does not answer.
   package init?(_ url: DatabaseURL) {
     switch url {
     case .sqlite(let path):

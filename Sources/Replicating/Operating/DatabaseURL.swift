@@ -59,11 +59,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The canonical form of the URL. Spellings that are known to be equal without opening the database have one form.
-  /// For example, `sqlite:./a.db` and `sqlite:a.db` have the same form.
-  ///
-  /// Symbolic links in the path of the folder are resolved. A symbolic link in place of the file itself is not: another
-  /// user of the folder may have made it. ``Database`` refuses to open such a link.
+  /// The URL in canonical form: `sqlite:./a.db` and `sqlite:a.db` become equal. Symbolic links in the folder's path are
+  /// resolved. A link in place of the file is kept, and ``Database`` refuses to open it.
   package var canonical: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonicalFolder(of: path))
@@ -71,8 +68,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The URL with all symbolic links resolved, also a link in place of the file itself. Use it only for a path that the
-  /// calling program has chosen.
+  /// The URL with all symbolic links resolved, also in place of the file. Use this only for a path that the calling
+  /// program has chosen.
   package var resolved: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonical(path))
@@ -80,8 +77,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The database as messages name it and state folders record it: a path, or server, user and database without a
-  /// password.
+  /// The name of the database in messages and state folders: a path, or server, user and database, without password.
   package var place: String {
     switch self {
     case .sqlite(let path): path
@@ -97,8 +93,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The warning that the connection does not verify the identity of the server. Nil if the connection verifies it, and
-  /// for an SQLite file.
+  /// The warning that the connection does not verify the server's identity; nil if there is no need.
   package var trustNotice: String? {
     guard case .postgres(let uri) = self else { return nil }
     return PostgresConnection.trustNotice(uri)
@@ -107,8 +102,7 @@ package enum DatabaseURL: Equatable, Sendable {
   /// A short name of the database that is valid in a trail's name.
   package var stem: String { StateFolder.sanitized(Folder.lastName(of: place)) }
 
-  /// Returns the path of an SQLite file; throws an error for PostgreSQL.
-  ///
+  /// Returns the path of an SQLite file. Throws an error for PostgreSQL.
   /// - Parameter use: The start of the error's message, before "is for SQLite files only".
   package func sqlitePath(for use: String) throws -> String {
     switch self {

@@ -7,9 +7,7 @@ import SQLiteKit
 /// Removes everything that Cairn added to a database; user tables and rows stay.
 package enum Detaching {
   /// Removes everything that Cairn added to a database. Returns false if there was nothing.
-  ///
-  /// - Throws: `constraint-failed` if the database has waiting rows. Only Cairn's tables have these rows, so they would
-  ///   be lost.
+  /// - Throws: `constraint-failed` if the database has waiting rows, which would be lost.
   package static func run(_ url: DatabaseURL) throws -> Bool {
     switch url {
     case .sqlite(let path):
@@ -25,7 +23,7 @@ package enum Detaching {
     }
   }
 
-  /// Returns the rows that apply could not write yet, because another row holds one of their unique values.
+  /// Returns the waiting rows of a database.
   package static func waitingRows(at url: DatabaseURL) throws -> WaitingRows {
     switch url {
     case .sqlite(let path): try WaitingRows(Ends.open(path, mode: .readOnly))
@@ -33,8 +31,7 @@ package enum Detaching {
     }
   }
 
-  /// Drops the replication slot and the publication of a capture that was removed from the conf. Everything else in the
-  /// database stays.
+  /// Drops the slot and the publication of a capture that was removed from the conf.
   package static func drop(slot name: String, at url: DatabaseURL) throws {
     guard case .postgres(let uri) = url else {
       throw CairnError(
@@ -44,8 +41,8 @@ package enum Detaching {
     try PostgresSource.detach(slot: name, PostgresConnection(uri))
   }
 
-  /// Removes Cairn's records about one trail from a target, including the checkpoint. The rows of the trail and the
-  /// records about other trails stay. Returns false if there was nothing to remove.
+  /// Removes Cairn's records about one trail from a target, with the checkpoint. The trail's rows stay. Returns false
+  /// if there was nothing to remove.
   /// - Throws: `database-busy` if a PostgreSQL session applies the trail at the moment.
   package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
     switch url {

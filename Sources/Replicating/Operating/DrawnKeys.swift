@@ -3,15 +3,15 @@ import Conflicts
 import PostgresKit
 import SQLiteKit
 
-/// The keys that a database generates itself, by rowids or sequences. Sequences can be changed so that no two nodes
+/// The columns whose values a database generates, by rowid or sequence. Sequences can be changed so that no two nodes
 /// generate the same value.
 package struct DrawnKeys {
-  /// A choice of keys: all keys, keys whose sequence the table's owner may change (`own`), or keys whose sequence that
-  /// owner may not change (`borrowed`).
+  /// A selection of the columns with generated keys: all, or those whose sequence the table's owner may change (`own`)
+  /// or may not change (`borrowed`).
   fileprivate enum Share: String { case all, own, borrowed }
 
-  /// The SQL statement that limits the wait for a lock of another session to 5 s. During the wait, applications wait
-  /// for the sequences that this transaction has already altered.
+  /// The limit of 5 s for waiting on another session's lock. Meanwhile, applications wait for the sequences that this
+  /// transaction has altered.
   private static let patience = "SET LOCAL lock_timeout = 5000"
 
   package let url: DatabaseURL
@@ -27,8 +27,8 @@ package struct DrawnKeys {
 
   package init(_ end: SourceEnd) { (url, handle) = (end.url, end.handle) }
 
-  /// Returns the keys that the database generates itself, in the tables that match the patterns. In PostgreSQL, they
-  /// are sorted by table and column.
+  /// Returns the columns whose values the database generates by rowid or sequence, in the tables that match the
+  /// patterns.
   package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     switch handle {
     case .sqlite(let database):
@@ -42,20 +42,16 @@ package struct DrawnKeys {
     }
   }
 
-  /// Returns the keys whose sequence the table's owner may not change, because the default of the column names a
-  /// sequence of another role.
-  ///
-  /// ``separate(_:_:isDry:)`` and ``catchUp(_:)`` do not change these sequences. Otherwise the owner of a table could
-  /// change any sequence with the rights of this session.
+  /// Returns the columns whose default uses a sequence that the table's owner may not change. Cairn never changes these
+  /// sequences: the owner of a table could otherwise misuse this session's rights.
   package func borrowed(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.drawnKeys(.borrowed).filter { patterns.includes($0.fullName) }
   }
 
-  /// Makes this database's sequences generate only values that no other node generates. Returns the SQL statements for
-  /// that, which must run in one transaction.
-  ///
-  /// - Parameter isDry: Whether the statements are only returned, and not executed.
+  /// Changes this database's sequences so that they generate only values that no other node generates. Returns the SQL
+  /// statements, which must run in one transaction.
+  /// - Parameter isDry: Whether to return the statements without executing them.
   /// - Throws: `unsupported` for SQLite, whose rowids have no increment; `database-full` if a sequence has no number
   ///   left.
   @discardableResult package func separate(_ share: KeyShare, _ patterns: TablePatterns = TablePatterns(), isDry: Bool)
@@ -84,8 +80,8 @@ package struct DrawnKeys {
     }
   }
 
-  /// Advances each sequence beyond the keys that arrived from other nodes, to the next value that belongs to this node.
-  /// Returns the sequences that were changed.
+  /// Advances each sequence beyond the keys that arrived from other nodes. Returns the changed sequences with their
+  /// next value.
   package func catchUp(_ patterns: TablePatterns = TablePatterns()) throws -> [(key: DrawnKey, next: Int64)] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.transaction {
@@ -118,7 +114,7 @@ package struct DrawnKeys {
 }
 
 extension SQLiteTable {
-  /// The key that SQLite generates for the table: the rowid, if a column is an alias of it; otherwise nil.
+  /// The column that is an alias of the rowid; nil if there is none.
   fileprivate var drawnKey: DrawnKey? {
     guard let rowidColumn, schema.columns.indices.contains(rowidColumn) else { return nil }
     return DrawnKey(
@@ -128,8 +124,8 @@ extension SQLiteTable {
 }
 
 extension PostgresConnection {
-  /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence. The last value
-  /// of a sequence is nil if the role of this session may not read it.
+  /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence. A sequence's
+  /// last value is nil if this role may not read the value.
   fileprivate func drawnKeys(_ share: DrawnKeys.Share = .all) throws -> [DrawnKey] {
     try query(
       """
@@ -161,15 +157,13 @@ extension PostgresConnection {
     }
   }
 
-  /// Returns a sequence with its settings and its last value, as they are now.
   fileprivate func state(of sequence: DrawnKey.Sequence) throws -> DrawnKey.Sequence {
     var now = sequence
     now.last = try first("SELECT pg_sequence_last_value($1::regclass)", [sequence.name]).flatMap { Int64($0) }
     return now
   }
 
-  /// Returns the greatest value in the key's column, or the least value if `isLeast`. Nil if the table has no rows, or
-  /// the values are no numbers.
+  /// Returns the greatest value of a column, or the least if `isLeast`; nil if there is no number.
   fileprivate func extreme(of key: DrawnKey, isLeast: Bool) throws -> Int64? {
     try extreme(of: key.column, in: "\(key.namespace.quotedName).\(key.table.quotedName)", isLeast: isLeast)
   }

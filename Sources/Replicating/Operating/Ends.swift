@@ -3,9 +3,9 @@ import Glibc
 import SQLiteKit
 import SystemKit
 
-/// Opens databases, and reports any problem in one line before anything is written.
+/// Opens databases, and reports any problem in one line.
 package enum Ends {
-  /// Opens an SQLite file. Throws unless the file exists, is a database, and can be written if `mode` requires that.
+  /// Opens an SQLite file. Throws if the file is missing, is no database, or cannot be opened in `mode`.
   package static func open(_ path: String, mode: Database.Mode) throws -> Database {
     guard FileIdentity(path: path) != nil else {
       throw CairnError(

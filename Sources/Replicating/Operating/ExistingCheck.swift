@@ -4,11 +4,11 @@ import Reshaping
 import SQLiteKit
 
 extension TargetEnd {
-  /// Checks that a first copy would overwrite nothing: the target may hold only rows that the source has too.
+  /// Checks that a first copy would overwrite no rows of the target: the target may hold only rows that the source has
+  /// too.
   ///
-  /// Between two SQLite files, the rows of both are compared. If one of the databases is PostgreSQL, or a rule reshapes
-  /// the table, the target's table must be empty. Rows of other trails are allowed, and so are the rows of a history
-  /// table (one row for each change).
+  /// Two SQLite files are compared row by row. Otherwise, and if a rule reshapes the table, the target's table must be
+  /// empty. Rows of other trails and rows of a history table are allowed.
   ///
   /// - Throws: `target-differs` with the first table that holds other rows.
   package func checkHoldsNothingElse(
@@ -34,16 +34,14 @@ extension TargetEnd {
   }
 }
 
-/// The comparison of the tables of two SQLite files before the first copy, so that the copy does not overwrite
-/// different rows at the target.
+/// The comparison of two SQLite files before a first copy, so that the copy overwrites no different rows.
 struct ExistingCheck {
   let source: Database
   let target: Database
   let patterns: TablePatterns
   let rules: [TableRule]
 
-  /// Throws `target-differs` with the first table and row that differs. A table that is empty at the target counts as
-  /// equal.
+  /// Throws `target-differs` with the first row that differs. An empty table of the target counts as equal.
   func run() throws {
     try source.execute("BEGIN")
     try target.execute("BEGIN")

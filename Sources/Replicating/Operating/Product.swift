@@ -1,4 +1,3 @@
-/// The product and its version.
 package enum Product {
   package static let version = "0.1.0"
 }

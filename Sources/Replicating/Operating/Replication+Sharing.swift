@@ -10,14 +10,13 @@ import Trails
 // gets the lock of the trail's writer captures the file. The others read the trail, and try regularly to get the lock.
 extension Replication {
   private static let pollMilliseconds: Int32 = 250
-  /// The interval, in milliseconds, at which the list of the trail's readers is read even if it has not changed: the
-  /// state folder of a reader may have been removed.
+  /// The interval, in milliseconds, at which the list of the trail's readers is read even if unchanged. A reader's
+  /// state folder may have been removed.
   private static let listMilliseconds: Int64 = 30_000
 
   // MARK: Before anything is written
 
-  /// Finds the trail into which the source is captured already.
-  ///
+  /// Finds the trail of another replication that already captures the source.
   /// - Throws: `source-captured` if that trail cannot be shared.
   func findCapture(_ from: SourceEnd) throws {
     guard case .sqlite(let database) = from.handle, let owner = try Journal(database).owner(),
@@ -60,9 +59,9 @@ extension Replication {
     return try readers.enroll(reader)
   }
 
-  /// Throws `source-captured` if another replication reads the trail of the SQLite source. A two-way replication needs
-  /// a trail of its own, because its capture leaves out rows that apply wrote.
-  /// - Returns: always false: this replication was not added to a list of readers.
+  /// Throws `source-captured` if another replication reads the trail of the SQLite source. Two-way replication needs a
+  /// trail of its own.
+  /// - Returns: Always false.
   private func checkIsAlone() throws -> Bool {
     guard source.engine == .sqlite else { return false }
     let readers = TrailReaders(home.withLock { $0 }, source: source.place)
@@ -79,8 +78,7 @@ extension Replication {
     readers.map(\.target).joined(separator: ", ")
   }
 
-  /// Requests copies of tables that were added by `--tables`, because this target lacks their rows. The trail may
-  /// already have changes of these tables for another reader.
+  /// Requests copies of the tables that `--tables` has added, because this target lacks their rows.
   func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
     guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
       return
@@ -102,13 +100,12 @@ extension Replication {
 
   // MARK: Capture
 
-  /// Whether this replication ended because another one began to capture the source after ``prepare()`` had looked for
-  /// a capture. If it starts again, it can join that capture.
+  /// Whether this replication ended because another one began to capture the source after ``prepare()``. If started
+  /// again, it can join that capture.
   package var mayJoin: Bool { joinable.load(ordering: .acquiring) }
 
   /// Captures the source whenever no other process captures it, until the replication is stopped. With `--once`,
-  /// returns when the trail includes everything that was committed before the call. Another process may have captured a
-  /// part of that.
+  /// returns when the trail has everything that was committed before the call.
   func capture(_ run: CaptureRun, _ readers: TrailReaders) throws {
     let journal = Journal(try Ends.open(sourcePath, mode: .readOnly))
     let last = try journal.owner() == nil ? 0 : journal.lastRow()
@@ -143,8 +140,7 @@ extension Replication {
     }
   }
 
-  /// Returns whether the trail has all rows of the journal up to the row `last`, and the copies of this replication's
-  /// tables.
+  /// Returns whether the trail has all journal rows up to `last`, and the copies of this replication's tables.
   private func isReached(_ journal: Journal, _ last: Int64) throws -> Bool {
     do {
       let standing = try journal.standing(of: options.tables, through: last)
@@ -155,8 +151,8 @@ extension Replication {
 
   private var sourcePath: String { if case .sqlite(let path) = source { path } else { "" } }
 
-  /// Captures the source until the replication is stopped, everything is captured (`--once`), or other readers need
-  /// other tables or copies. Returns false in the last case.
+  /// Captures the source until the replication ends. Returns false if other readers of the trail need other tables or
+  /// copies.
   /// - Throws: `trail-busy` if another process captures the source.
   private func host(_ run: CaptureRun, _ readers: TrailReaders) throws -> Bool {
     let turn = StopSignal()
@@ -205,8 +201,8 @@ extension Replication {
     return stopSignal.isSet || !turn.isSet
   }
 
-  /// Returns whether all readers still need the tables that are captured now, and no reader requests a copy. If the
-  /// list of readers cannot be read, returns true.
+  /// Returns whether all readers still need exactly the captured tables, and none requests a copy. Returns true if the
+  /// list of readers cannot be read.
   private func needsSame(_ readers: TrailReaders, _ tables: TablePatterns) -> Bool {
     do {
       let now = TablePatterns(anyOf: [options.tables] + (try readers.all().map(\.tables)))
@@ -214,8 +210,7 @@ extension Replication {
     } catch { return true }
   }
 
-  /// Ends the replication when apply has reached the present end of the trail, to which another process continues to
-  /// append.
+  /// Ends the replication when apply has reached the present end of the trail.
   private func endOnce() throws {
     let end = try Trail.info(folder: folder).end.position
     drainSignal.set()
@@ -228,7 +223,6 @@ extension Replication {
     }
   }
 
-  /// Reports the other readers of the trail that are idle. The segments that they need are kept until the disk is full.
   private func tellIdle(_ readers: TrailReaders) {
     guard let info = try? Trail.info(folder: folder), let others = try? readers.others(than: statePath) else { return }
     for other in others {

@@ -10,8 +10,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Replication from one database to another: a capture and an apply, each on its own thread, which share only the
-/// trail. Two-way replication has a second pair for the opposite direction.
+/// A replication from one database to another: a capture and an apply, each on its own thread. Two-way replication has
+/// a second pair for the opposite direction.
 package final class Replication: Sendable {
   package struct Options: Sendable {
     package var tables = TablePatterns()
@@ -21,30 +21,30 @@ package final class Replication: Sendable {
     package var journalRows = Journal.defaultCapRows
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
-    /// The reaction to schema changes; nil: it depends on whether Cairn created the target's table.
+    /// The reaction to schema changes; nil if it depends on whether Cairn created the target's table.
     package var ddl: DDLPolicy?
-    /// Whether apply writes changed rows, or executes the application's SQL statements again at the target.
+    /// Whether apply writes changed rows, or executes the application's SQL statements again.
     package var replay = ReplayPolicy.rows
-    /// The maximum bytes of rows per second that an audit reads, at both ends together; nil: no audit.
+    /// The maximum number of bytes of rows per second that an audit reads in both databases together; nil for no audit.
     package var auditBytesPerSecond: Int?
-    /// Whether writes of applications to the target are replicated to the source.
+    /// Whether changes of applications in the target are replicated to the source.
     package var isTwoWay = false
-    /// The names of the trails from the source and from the target; nil: they are made from the names of the databases.
+    /// The names of the trails from the source and from the target; nil for names made from the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
-    /// Whether a PostgreSQL source also sends rows that the apply workers of other replications write to it.
+    /// Whether a PostgreSQL source also sends rows that other replications write to it.
     package var takesOtherApplies = false
-    /// Whether the replication must send on rows that other replications write to the source (`--cascade`). If such
-    /// rows would come back to the source, true makes the start fail, and false leaves the rows out.
+    /// Whether to require that rows which other replications write to the source are sent to the target (`--cascade`).
+    /// If those rows would return to the source, true makes the start fail.
     package var cascades = false
-    /// Whether capture reduces the changes of one reading of an SQLite file to their net effect, by direction.
+    /// Whether capture reduces the changes of one reading to their net effect, for each direction.
     package var folds = (forth: false, back: false)
-    /// Whether a transaction whose rows the target refuses goes into quarantine. If false, apply stops at it.
+    /// Whether a refused transaction goes into quarantine. If false, apply stops at that transaction.
     package var quarantines = false
-    /// The treatment of applications' writes to the target of a one-way replication.
+    /// The treatment of applications' changes in the target of a one-way replication.
     package var localWrites = LocalWrites.stop
-    /// The rules that resolve conflicts, the same in both directions.
+    /// The rules that resolve conflicts in both directions.
     package var conflicts = ConflictPlan()
-    /// Whether the trail of another `cairn replicate` may be read if that one already captures the SQLite source.
+    /// Whether this replication may read the trail of another `cairn replicate` that captures the SQLite source.
     package var joinsCapture = false
     package init() {}
   }
@@ -55,30 +55,30 @@ package final class Replication: Sendable {
   package var trail: TrailName { home.withLock { $0.trail } }
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
-  /// The audit that compares both ends while they replicate; nil if none was requested.
+  /// The audit of this replication; nil if none was requested.
   package let audit: Audit?
   /// The direction from the target to the source; nil in one-way replication.
   package let back: Way?
   private let twoWay: (source: TwoWay, target: TwoWay)?
-  /// The links by which capture and apply cooperate at each end of a two-way replication; nil in one-way replication.
+  /// The links between capture and apply at each database of a two-way replication; nil in one-way replication.
   private let links: (source: CaptureLink, target: CaptureLink)?
   let options: Options
-  /// The state folder with the trail from the source. It may belong to another replication from the same file.
+  /// The state folder with the trail from the source, possibly that of another replication of the same file.
   let home: Mutex<CaptureHome>
-  /// A signal that stops the capture in this process; nil while another process captures.
+  /// The signal that stops the capture in this process; nil while another process captures.
   let turn = Mutex<StopSignal?>(nil)
   let stopSignal = StopSignal()
   let drainSignal = StopSignal()
   let readySignal = StopSignal()
   private let failure = Mutex<CairnError?>(nil)
   private let running: Atomic<Int>
-  /// The number of apply workers that are still running.
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
   let joinable = Atomic<Bool>(false)
-  /// Whether the target gets rows that apply workers write to the source. False if they would return to the source.
+  /// Whether rows that other replications write to the source are sent to the target. False if the rows would return to
+  /// the source.
   let relays = Atomic<Bool>(false)
-  /// The trails of captures that read the target, each by the name of its replication slot.
+  /// The trails of captures that read the target, by the name of their slot.
   private let targetTrails = Mutex<Set<String>>([])
   let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
@@ -129,7 +129,7 @@ package final class Replication: Sendable {
   }
 
   var folder: String { home.withLock { $0.folder } }
-  /// The replications that read the trail from the source; nil if only this replication can read it.
+  /// The replications that read the trail from the source; nil if the trail cannot be shared.
   var readers: TrailReaders? {
     guard source.engine == .sqlite, back == nil else { return nil }
     return TrailReaders(home.withLock { $0 }, source: source.place)
@@ -137,8 +137,8 @@ package final class Replication: Sendable {
 
   // MARK: Before anything is written
 
-  /// Checks both databases and locks the state folder. The lock is held as long as the returned object exists, so keep
-  /// the object until the replication ends.
+  /// Checks both databases and locks the state folder. Keep the returned object until the replication ends: it holds
+  /// the lock.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -215,8 +215,8 @@ package final class Replication: Sendable {
     try state.remember(options.tables, options.names)
   }
 
-  /// The part of a hint that says how to copy all tables again. In two-way replication, the operator must first compare
-  /// both databases, because the copy removes rows that only the target has.
+  /// The part of a hint that says how to copy all tables again. In two-way replication, the copy removes rows that only
+  /// the target has.
   private var copyingAgain: String {
     guard back != nil else { return "copy everything again with --existing overwrite" }
     let ends = "--from \(source.shown.shellWord) --to \(target.shown.shellWord)"
@@ -224,7 +224,7 @@ package final class Replication: Sendable {
       "look with 'cairn compare \(ends)' which end holds newer rows: a copy with --existing overwrite keeps only the rows of --from; name that end there, or write its newer rows to the other end first"
   }
 
-  /// Decides whether rows that other replications write to the source are sent to the target, and reports the decision.
+  /// Decides whether rows that other replications write to the source are sent to the target.
   private func lookForWayBack(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
     let leadsBack = try to.leadsBack(to: from)
     guard !leadsBack || !options.cascades else {
@@ -250,8 +250,8 @@ package final class Replication: Sendable {
         : "rows that other replications write to \(source.place) are sent to \(target.place) too")
   }
 
-  /// Reports other replications that write to the source or the target of this two-way replication. Their rows are not
-  /// sent to the other end.
+  /// Reports other replications that write to the source or the target. Rows that they write are not sent to the other
+  /// database.
   private func nameOtherApplies(_ from: SourceEnd, _ to: TargetEnd) throws {
     try nameOtherApplies(at: from, source, beside: to, target)
     guard !to.isMissing else { return }
@@ -269,8 +269,7 @@ package final class Replication: Sendable {
 
   var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
 
-  /// Requests another copy of all tables, because of `--existing overwrite`, or because the beginning of the trail is
-  /// gone and the target has no checkpoint. The changes that the trail has now are then not applied.
+  /// Requests another copy of all tables. Apply then skips the changes that the trail has now.
   private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
     try readers?.ask(options.tables, for: statePath)
     var asked = CopyRequest.Asked(info)
@@ -280,7 +279,7 @@ package final class Replication: Sendable {
     copiesAgain.store(true, ordering: .releasing)
   }
 
-  /// Checks the source and the target, and that a first copy would overwrite no rows of the target. Writes nothing.
+  /// Checks the source and the target, and that a first copy would overwrite no rows. Writes nothing.
   package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -320,8 +319,8 @@ package final class Replication: Sendable {
 
   // MARK: Running
 
-  /// Starts all workers and returns at once. `ended` is called on a worker's thread when that worker has ended.
-  ///
+  /// Starts all workers.
+  /// - Parameter ended: Called on a worker's thread when that worker has ended.
   /// - Throws: `io-failed` if the process cannot start more threads; then no worker runs.
   package func start(ended: @escaping @Sendable () -> Void) throws -> [WorkerThread<Void>] {
     var bodies: [@Sendable () throws -> Void] = [{ try self.capture() }, { try self.apply() }]
@@ -428,7 +427,7 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// The trails whose transactions capture does not send again after an apply wrote them to the source; nil: all.
+  /// The trails whose transactions capture skips after apply has written them to the source; nil for all trails.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }
@@ -436,7 +435,7 @@ package final class Replication: Sendable {
   // MARK: The way back
 
   /// Captures the target for the opposite direction. Capture must start before apply creates tables, because
-  /// applications may write to a new table at once.
+  /// applications may write to them at once.
   private func captureBack(_ back: Way) throws {
     defer { back.ready.set() }
     // The list of tables of a PostgreSQL capture must be separate from the list of the other capture.
@@ -467,8 +466,8 @@ package final class Replication: Sendable {
       .run(stop: stopSignal, drain: drainSignal, progress: back.applyProgress)
   }
 
-  /// Waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run on
-  /// until both apply workers have stopped. A two-way apply waits until capture has read what applications commit.
+  /// Waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run
+  /// until both apply workers have stopped.
   private func drainOnceCaughtUp(_ back: Way) {
     while !stopSignal.isSet {
       let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)

@@ -3,17 +3,17 @@ import Mapping
 import PostgresKit
 import Reshaping
 
-/// The tables of a source in the form that an apply's rules give them, checked before anything is written.
+/// The tables of a source in the form that an apply's rules give them.
 package struct RuledTables {
   /// The captured tables, each in the form that the target gets.
   package private(set) var tables: [SourceEnd.Table] = []
-  /// Sentences for messages, which say what properties of source tables are missing at the target because of a rule.
+  /// Messages about properties of source tables that are missing at the target because of a rule.
   package private(set) var notices: [String] = []
-  /// The errors of rules that name a table which the source does not have, one for each rule.
+  /// The errors of rules whose table the source does not have, one for each rule.
   package private(set) var unused: [CairnError] = []
 
   /// Applies rules to tables.
-  /// - Parameter refused: called with the error for a table; if it does not throw, the table is left out.
+  /// - Parameter refused: Called with the error of a table. If it does not throw, the table is left out.
   /// - Throws: `rule-refused` if a rule is impossible for a table, or needs the source to log whole rows.
   package init(
     _ tables: [SourceEnd.Table], _ rules: [TableRule], _ source: SourceEnd, to target: Engine,
@@ -57,12 +57,12 @@ package struct RuledTables {
 }
 
 extension PostgresConnection {
-  /// Returns whether updates and deletes of a table log the whole row. That requires `REPLICA IDENTITY FULL` for the
-  /// table and for each partition that holds rows.
+  /// Returns whether updates and deletes of a table log the whole row. The table and each of its partitions need
+  /// `REPLICA IDENTITY FULL`.
   func logsWholeRows(of table: TableSchema) throws -> Bool { try tablesWithoutFullIdentity(table).isEmpty }
 
-  /// Returns the statements that make updates and deletes of these tables log whole rows, joined with "; ". Each
-  /// partition needs its own statement, because PostgreSQL does not pass the setting on to partitions.
+  /// Returns the statements that make updates and deletes log whole rows, joined with "; ". Each partition needs its
+  /// own statement.
   func fullIdentityScript(of tables: [TableSchema]) throws -> String {
     try tables.flatMap(tablesWithoutFullIdentity).map { "ALTER TABLE \($0) REPLICA IDENTITY FULL" }
       .joined(separator: "; ")

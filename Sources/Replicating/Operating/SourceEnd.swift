@@ -4,7 +4,7 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The open database that a replication reads from, with checks that run before anything is written.
+/// The open source database of a replication, with checks that write nothing.
 package struct SourceEnd {
   package enum Handle {
     case sqlite(Database)
@@ -13,17 +13,17 @@ package struct SourceEnd {
   package let url: DatabaseURL
   package let handle: Handle
 
-  /// A table as `cairn check` reports it.
+  /// A table with the result of its check.
   package struct Table {
     package let name: String
     package let schema: TableSchema
-    /// The reason why the table cannot be captured, with the remedy; nil if the table can be captured.
+    /// The reason why the table cannot be captured, with the remedy; nil if there is none.
     package let refusal: String?
     /// The statements that make it possible to capture the table, joined with "; "; empty if none are needed.
     package var mend = ""
   }
 
-  /// Opens the database, and checks that it exists and can be captured, as far as that is possible without writing.
+  /// Opens the database, and checks that it can be captured, without writing.
   package init(_ url: DatabaseURL) throws {
     self.url = url
     switch url {
@@ -38,7 +38,7 @@ package struct SourceEnd {
     }
   }
 
-  /// The connection, if the database is PostgreSQL.
+  /// The connection; nil for an SQLite file.
   package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
 
   package func identity() throws -> DatabaseIdentity? {
@@ -65,7 +65,7 @@ package struct SourceEnd {
     }
   }
 
-  /// Returns the names of all tables. Reads no definitions of PostgreSQL tables, so it waits for no locks on them.
+  /// Returns the names of all tables. Waits for no locks in PostgreSQL.
   func tableNames() throws -> [String] {
     switch handle {
     case .sqlite: try tables(TablePatterns()).map(\.name)
@@ -73,8 +73,8 @@ package struct SourceEnd {
     }
   }
 
-  /// Requests that the running capture into `trail` copies tables again. Returns the names of the matching tables that
-  /// are captured.
+  /// Requests that the capture copies tables again. Returns the names of these tables.
+  /// - Parameter trail: The trail of the capture.
   package func askForCopies(of patterns: TablePatterns, trail: TrailID) throws -> [String] {
     var asked: [String] = []
     for table in try tables(patterns) where table.refusal == nil {
@@ -97,8 +97,8 @@ package struct SourceEnd {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh(of: tables) }
   }
 
-  /// Requests that the capture of an SQLite source copies all tables again. `--existing overwrite` needs it if the
-  /// replication has run before. Does nothing for PostgreSQL, whose capture gets this request when it starts.
+  /// Requests that the capture of an SQLite source copies all tables again, for `--existing overwrite`. Does nothing
+  /// for PostgreSQL.
   package func askForRefresh() throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh() }
   }

@@ -3,29 +3,25 @@ import Glibc
 import SystemKit
 import Trails
 
-/// The state folders and the trails in them. A state folder holds trail folders `NODE.NAME`.
+/// The state folders and the trails in them.
 package enum StateFolders {
-  /// The name and the folder of a trail, found without reading the trail's files.
+  /// The name and the folder of a trail.
   package struct Entry: Equatable, Sendable {
     package let name: TrailName
-    /// The folder of the trail itself.
     @ByBytes package private(set) var folder: String
   }
 
-  /// Returns the default parent of state folders: `$XDG_STATE_HOME/cairn`, or `~/.local/state/cairn`. It need not
-  /// exist.
+  /// Returns the default parent of state folders: `$XDG_STATE_HOME/cairn`, or `~/.local/state/cairn`. The folder may be
+  /// missing.
   ///
-  /// Source: XDG Base Directory Specification; a relative `$XDG_STATE_HOME` counts as none.
+  /// Source: XDG Base Directory Specification, which ignores a relative `$XDG_STATE_HOME`.
   package static func base() -> String {
     if let given = environment("XDG_STATE_HOME"), given.hasPrefix("/") { return given + "/cairn" }
     return (environment("HOME") ?? accountHome ?? "") + "/.local/state/cairn"
   }
 
-  /// Returns the trails in the given state folder; if nil, the trails in all state folders of ``base()``. They are
-  /// sorted by folder, then by name.
-  ///
-  /// If the replication of the given folder reads the trail of another replication, that trail is included too. Empty
-  /// if the folder does not exist.
+  /// Returns the trails in the given state folder, or in all state folders if nil, sorted by folder and name. Includes
+  /// the trail of another replication that the replication of the given folder reads.
   package static func entries(in state: String?) throws -> [Entry] {
     var folders = try folders(state)
     if let state {
@@ -37,7 +33,7 @@ package enum StateFolders {
     }
   }
 
-  /// Returns the trails of ``entries(in:)``, each with information from its files. Throws the first error.
+  /// Returns the trails of ``entries(in:)`` with information from their files.
   package static func trails(in state: String?) throws -> [TrailInfo] {
     try entries(in: state).map { try Trail.info(folder: $0.folder) }
   }

@@ -10,14 +10,13 @@ package final class StateFolder {
   package let path: String
   private let lock: File
 
-  /// Returns the default path of a replication's state folder: `$XDG_STATE_HOME/cairn/`, and a name made from both
-  /// databases.
+  /// Returns the default path of a replication's state folder, made from the names of both databases.
   package static func defaultPath(from: DatabaseURL, to: DatabaseURL) -> String {
     let digest = CRC32C.of(Array((from.place + "\n" + to.place).utf8))
     return "\(StateFolders.base())/\(from.stem)-to-\(to.stem)-\(UInt64(digest).hex(8))"
   }
 
-  /// Returns the name of a file, without its extension and with only the characters that are valid in a trail's name.
+  /// Returns the name of a file without extension, with other characters than those of trail names replaced by `-`.
   package static func sanitized(_ file: String) -> String {
     let stem = file.lastIndex(of: ".").map { $0 > file.startIndex ? String(file[..<$0]) : file } ?? file
     let text = String(
@@ -27,9 +26,8 @@ package final class StateFolder {
   }
 
   /// Opens or creates the folder and locks it for this process.
-  ///
-  /// - Throws: `state-unwritable`, `disk-full`; `state-locked` if another Cairn process uses it; `state-foreign` if it
-  ///   belongs to another pair of databases.
+  /// - Throws: `state-unwritable`, `disk-full`; `state-locked` if another Cairn process uses the folder;
+  ///   `state-foreign` if the folder belongs to other databases.
   package init(_ path: String, from: String, to: String) throws {
     self.path = path
     do {
@@ -44,7 +42,7 @@ package final class StateFolder {
     } catch let error as FileError { throw Self.envelope(error, path) }
   }
 
-  /// Checks that a folder is the state of the replication between two databases; writes nothing.
+  /// Checks that a folder belongs to the replication between two databases.
   package static func check(_ path: String, from: String, to: String) throws {
     do {
       guard Folder.exists(path + "/replication") else {
@@ -57,7 +55,7 @@ package final class StateFolder {
     } catch let error as FileError { throw envelope(error, path) }
   }
 
-  /// Returns the databases of the replication in a state folder; nil if the folder belongs to no replication.
+  /// Returns the databases of the replication in a state folder; nil if there is no replication.
   package static func ends(of path: String) throws -> (from: String, to: String)? {
     guard let text = try kept("replication", path) else { return nil }
     let lines = text.split(at: "\n", omittingEmpty: false)
@@ -87,27 +85,25 @@ package final class StateFolder {
     try Folder.sync(path)
   }
 
-  /// The treatment of rows that the target held when the first copy began; nil if the operator chose none.
+  /// The treatment of rows that the target held before the first copy; nil if the operator chose none.
   package var existing: ExistingRows? {
     get throws {
       try Self.kept("existing", path).flatMap { ExistingRows(rawValue: $0) }
     }
   }
 
-  /// Stores the treatment of rows that the target holds, for later runs that continue the first copy.
+  /// Stores the treatment of rows that the target held before the first copy.
   package func remember(_ existing: ExistingRows) throws { try keep(existing.rawValue, in: "existing") }
 
-  /// Stores the tables and the name policy of this run, for commands that need to know which tables are replicated.
+  /// Stores the tables and the name policy of this run, for other commands.
   package func remember(_ tables: TablePatterns, _ names: NamePolicy) throws {
     try keep(tables.text, in: "patterns")
     try keep(names.rawValue, in: "names")
   }
 
-  /// Stores that the replication is two-way.
   package func rememberTwoWay() throws { try keep("two", in: "ways") }
 
-  /// Throws an error if the replication is two-way. If it ran as one-way, the target's trail would not be applied, and
-  /// its segments would be kept without end.
+  /// Throws an error if the replication is two-way. A one-way run would never purge the target's trail.
   package func checkOneWay() throws {
     guard try Self.isTwoWay(path) else { return }
     throw CairnError(
@@ -119,22 +115,21 @@ package final class StateFolder {
   /// Returns whether the replication of a state folder is two-way.
   static func isTwoWay(_ path: String) throws -> Bool { try kept("ways", path) == "two" }
 
-  /// Stores the state folder with the trail that this replication reads: its own, or that of another replication from
-  /// the same source.
+  /// Stores the state folder that holds the trail: this one, or that of another replication of the same source.
   func remember(home: String) throws {
     if home.hasSameBytes(as: path), try Self.kept("home", path) == nil { return }
     try keep(home, in: "home")
   }
 
-  /// Returns the state folder that has the trail of a replication, given the replication's own state folder.
+  /// Returns the state folder that holds the trail of a replication, which may belong to another replication.
   package static func home(of path: String) throws -> String { try kept("home", path) ?? path }
 
-  /// Returns the tables that the replication with a state folder replicates; nil if unknown.
+  /// Returns the tables of a replication, by its state folder; nil if unknown.
   package static func tables(in path: String) throws -> TablePatterns? {
     try kept("patterns", path).map { TablePatterns(text: $0) }
   }
 
-  /// Returns the name policy of the replication with a state folder; nil if unknown.
+  /// Returns the name policy of a replication, by its state folder; nil if unknown.
   package static func names(in path: String) throws -> NamePolicy? {
     try kept("names", path).flatMap { NamePolicy(rawValue: $0) }
   }

@@ -23,7 +23,6 @@ extension TableSQL {
 
   private var sqliteTable: String { Self.tolerant(schema.createText, after: "TABLE") ?? schema.createText + ";" }
 
-  /// Returns a CREATE statement with IF NOT EXISTS after the word TABLE or INDEX; nil for any other statement.
   private static func tolerant(_ text: String, after word: String) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -39,11 +38,10 @@ extension TableSQL {
     SQLiteAlteration.rename(schema.name, to: new.schema.name).map { $0 + ";" }
   }
 
-  /// Returns the statements that give the table the shape of `new` and keep its rows. If `isRefreshed`, rows that do
-  /// not fit may be deleted, because a refresh follows.
-  ///
-  /// - Parameter indexes: the names of the indexes that still belong to the table.
-  /// - Parameter origins: the previous index of each column; nil for a new column.
+  /// Returns the statements that give the table the shape of `new` and keep its rows.
+  /// - Parameter isRefreshed: Whether a refresh follows, so that rows which do not fit may be deleted.
+  /// - Parameter indexes: The names of the indexes that still belong to the table.
+  /// - Parameter origins: The previous index of each column; nil for a new column.
   func reshape(sqlite new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
     var there = schema
     there.objects = there.objects.filter { indexes.contains($0.name) }
@@ -57,7 +55,7 @@ extension TableSQL {
       + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended).map(SQLiteAlteration.forShell)
   }
 
-  /// Returns whether SQLite, after the statements in `alters`, stores exactly the CREATE TABLE statement of `new`.
+  /// Returns whether SQLite stores exactly the CREATE TABLE statement of `new` after the statements in `alters`.
   private func gives(_ new: TableSQL, _ alters: [String]) -> Bool {
     guard source.engine == .sqlite, schema.createText != new.schema.createText else { return true }
     guard let database = try? Database(path: ":memory:", mode: .create) else { return false }
@@ -66,7 +64,6 @@ extension TableSQL {
       && (try? database.text("SELECT sql FROM sqlite_master WHERE type = 'table'")) == new.schema.createText
   }
 
-  /// Returns a statement with a semicolon after its last word. Comments after that word are removed.
   private static func ended(_ statement: String) -> String {
     let bytes = Array(statement.utf8)
     guard let last = SQLText.tokens(bytes).last else { return statement + ";" }
@@ -75,7 +72,7 @@ extension TableSQL {
 
   // MARK: PostgreSQL
 
-  /// SQL comments about the properties that the table in PostgreSQL lacks, or has in another form.
+  /// SQL comments about properties that the table in PostgreSQL lacks, or has in another form.
   private var postgresComments: [String] {
     var lines = notices
     for key in schema.foreignKeys {
@@ -87,10 +84,10 @@ extension TableSQL {
     return lines.map(\.sqlComment)
   }
 
-  /// Returns the statements that give the table the name and shape of `new` and keep its rows. If `isRefreshed`, rows
-  /// that may not fit are deleted, because a refresh follows. The first part, `ahead`, adds labels of enums, which
-  /// cannot be used in the transaction that adds them.
-  /// - Parameter types: the existing user-defined types.
+  /// Returns the statements that give the table the name and shape of `new` and keep its rows. The statements in
+  /// `ahead` add labels of enums and must be committed first.
+  /// - Parameter isRefreshed: Whether a refresh follows, so that rows which may not fit are deleted.
+  /// - Parameter types: The existing user-defined types.
   func reshape(
     postgres new: TableSQL, isRefreshed: Bool, origins: [Int?]?, types: [PostgresUserType]
   ) throws -> (ahead: [String], statements: [String]) {
@@ -114,7 +111,7 @@ extension TableSQL {
     return (adds, lines)
   }
 
-  /// Returns the statements that change existing types to the types that this table needs.
+  /// Returns the statements that change existing user-defined types to those that this table needs.
   func prepared(_ types: [PostgresUserType]) -> [String] {
     PostgresUserType.all(of: schema).flatMap { wanted in
       types.first { $0.name == wanted.name }?.statements(to: wanted) ?? []

@@ -2,10 +2,9 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The SQL statements about one table in one dialect. A row has a value for each column; nil if the value is unknown or
-/// unchanged.
+/// The SQL statements about one table in one dialect. In a row, nil is an unknown or unchanged value.
 struct TableSQL {
-  /// The table as a database of the dialect has it.
+  /// The table in a database of the dialect.
   let schema: TableSchema
   let source: TableSchema
   let dialect: TrailSQL.Dialect
@@ -79,7 +78,7 @@ struct TableSQL {
   var deleteAll: String { "DELETE FROM \(name);" }
 
   /// Returns an INSERT statement.
-  /// - Parameter isTolerant: whether the row replaces an existing row with the same key.
+  /// - Parameter isTolerant: Whether the row replaces an existing row with the same key.
   func insert(_ row: [Value?], isTolerant: Bool) throws(Unrepresentable) -> String {
     var columns: [String] = []
     var values: [String] = []
@@ -97,8 +96,8 @@ struct TableSQL {
     return "INSERT\(clause) INTO \(name) (\(into))\(overriding) VALUES (\(given))\(tail);"
   }
 
-  /// Returns statements that delete other rows which hold a unique value of `row`, so that `row` can be written. The
-  /// row with the same key is not deleted. Empty for SQLite, and if `row` has no complete key.
+  /// Returns statements that delete other rows which hold a unique value of `row`. Empty for SQLite, and if `row` has
+  /// no complete key.
   func clear(for row: [Value?]) throws(Unrepresentable) -> [String] {
     guard dialect == .postgres, !key.isEmpty, !isWholeRow(row) else { return [] }
     var lines: [String] = []
@@ -126,8 +125,8 @@ struct TableSQL {
     "DELETE FROM \(name) WHERE \(try identity(before));"
   }
 
-  /// Returns the statements that update a row. If the old row is given without its key, the key is unchanged.
-  /// - Parameter isTolerant: whether the row may be missing, or have older values.
+  /// Returns the statements that update a row. If the old row has no key, the key is unchanged.
+  /// - Parameter isTolerant: Whether the row may be missing or have older values.
   func update(_ given: [Value?], _ after: [Value?], isTolerant: Bool) throws(Unrepresentable) -> [String] {
     var before = given.isEmpty ? Array(repeating: nil, count: after.count) : given
     for index in key where before[index] == nil { before[index] = after[index] }
@@ -149,7 +148,6 @@ struct TableSQL {
 
   // MARK: Identity
 
-  /// Returns whether the row can only be identified by all its values, because it has no complete key.
   private func isWholeRow(_ row: [Value?]) -> Bool {
     schema.flags.contains(.wholeRow) || key.isEmpty || key.contains { row[$0] == .null }
   }
@@ -195,8 +193,7 @@ struct TableSQL {
     }
   }
 
-  /// Returns the column as SQL for a comparison with `value`. If the column may have another collation than
-  /// `collation`, a COLLATE clause follows.
+  /// Returns the column for a comparison with `value`, with a COLLATE clause if necessary.
   private func compared(_ index: Int, _ value: Value, _ collation: String) -> String {
     guard dialect == .sqlite, !collation.isEmpty, case .text = value, namesCollation else { return column(index) }
     return "\(column(index)) COLLATE \(collation.quotedName)"
@@ -209,8 +206,7 @@ struct TableSQL {
 
   // MARK: Ranges
 
-  /// Whether this dialect sorts the table's keys in the same order as the source, which divided the table into ranges
-  /// of keys.
+  /// Whether this dialect sorts the table's keys in the same order as the source.
   var canDeleteRanges: Bool {
     key.allSatisfy { index in
       switch (source.engine, dialect) {
@@ -221,7 +217,7 @@ struct TableSQL {
     }
   }
 
-  /// Returns statements that delete the rows in the range of a refresh chunk.
+  /// Returns statements that delete the rows in the range of a chunk.
   func delete(_ range: Refresh.Range) throws(Unrepresentable) -> [String] {
     switch range {
     case .unkeyed, .some: return []
@@ -257,7 +253,7 @@ struct TableSQL {
     }
   }
 
-  /// Returns SQL for a key column, or for a value of it, that sorts in the same order as at the source.
+  /// Returns SQL for a key column, or for a value of that column, that sorts in the same order as at the source.
   private func sorted(_ term: String, _ index: Int, isColumn: Bool) -> String {
     let collation = source.columns[index].collation
     switch dialect {
@@ -276,7 +272,7 @@ struct TableSQL {
 }
 
 extension TableSchema {
-  /// Whether the table or its indexes may use a collation other than SQLite's default.
+  /// Whether the table or its indexes may use another collation than SQLite's default.
   var namesCollation: Bool {
     ([createText] + objects.map(\.text)).contains { text in
       SQLText.tokens(Array(text.utf8)).contains { $0.word == "COLLATE" }

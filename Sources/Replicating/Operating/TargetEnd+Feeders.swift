@@ -4,10 +4,9 @@ import Mapping
 
 // The trails that bring rows into a table.
 extension TargetEnd {
-  /// Checks that no row of the target can belong both to this trail and to another one: their claims may not overlap.
-  ///
-  /// - Parameter given: Called with a target table and the other trails that the target records for it. Returns the
-  ///   trails to check against, so the caller can add or exclude some.
+  /// Checks that the claims of this trail and other trails do not overlap.
+  /// - Parameter given: Called with a target table and the trails that the target records for the table. Returns the
+  ///   trails to check.
   /// - Throws: `name-collision` for the first table with claims that can overlap.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,
@@ -32,7 +31,7 @@ extension TargetEnd {
 }
 
 extension SourceEnd {
-  /// Returns the other trails that are applied to a table of this database. The query needs no permission to write.
+  /// Returns the other trails that are applied to a table of this database.
   func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
     switch handle {
     case .sqlite(let database): try TargetState(database, of: trail).feeders(of: table.name)

@@ -6,7 +6,7 @@ import PostgresKit
 import SystemKit
 import SQLiteKit
 
-/// The database that a replication writes to, with checks that run before anything is written.
+/// The target database of a replication, with checks that write nothing.
 package struct TargetEnd {
   package enum Handle {
     /// An SQLite file; nil if it does not exist yet.
@@ -16,7 +16,7 @@ package struct TargetEnd {
   package let url: DatabaseURL
   package let handle: Handle
 
-  /// Opens the database, and checks that it exists or can be created, and that it can be written.
+  /// Opens the database, and checks that it can be written, or created if it is an SQLite file.
   package init(_ url: DatabaseURL) throws {
     self.url = url
     switch url {
@@ -27,14 +27,14 @@ package struct TargetEnd {
     }
   }
 
-  /// The connection, if the database is PostgreSQL.
+  /// The connection; nil for an SQLite file.
   package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
 
   /// Whether the SQLite file does not exist yet.
   package var isMissing: Bool { if case .sqlite(nil) = handle { true } else { false } }
 
-  /// Returns how a source table maps to a table of the target. If the target has the table, its column types are used.
-  /// - Parameter scope: the tables that the apply may write; foreign keys to other tables are left out.
+  /// Returns how a source table maps to a table of the target. The types of an existing target table are used.
+  /// - Parameter scope: The tables that apply may write; foreign keys to other tables are left out.
   package func mapping(of source: TableSchema, _ names: NamePolicy, within scope: TargetScope = TargetScope()) throws
     -> TableMapping
   {
@@ -58,8 +58,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns notices about generated columns that are NULL in every row, because an earlier version of Cairn created
-  /// them that way. Empty for SQLite.
+  /// Returns notices about generated columns that an earlier version of Cairn filled with NULL. Empty for SQLite.
   package func emptyColumns(of table: TableSchema) throws -> [String] {
     try server.map { try EmptyColumns.notices(table.namespace, table.name, $0) } ?? []
   }
@@ -81,7 +80,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns whether Cairn's records in the target list any table of a trail.
+  /// Returns whether the target has a record about a table of a trail.
   package func knowsTables(of trail: TrailName) throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).knowsTables() } ?? false
@@ -89,8 +88,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the tables that have rows of a trail at the target, by their names at the source. For a renamed table, the
-  /// rule counts that was in force when apply wrote the rows.
+  /// Returns the tables of a trail that have rows at the target, by their source names. The names follow the rules by
+  /// which apply wrote the rows.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
@@ -106,7 +105,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Ends the suspension of tables. Apply skips their changes until their next copies begin.
+  /// Ends the suspension of tables. Apply skips the changes of each table until its next copy begins.
   package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }
@@ -128,7 +127,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Makes apply skip the changes of every table of a trail until the next copy of the table begins.
+  /// Makes apply skip the changes of every table of a trail until the table's next copy begins.
   package func expectRefresh(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).expectRefreshOfAll() }
@@ -137,8 +136,8 @@ package struct TargetEnd {
   }
 
   /// Returns whether a table of the target exists and holds a row.
-  /// - Parameter source: The table at the source. If other trails also write to the target's table (a claim), only the
-  ///   rows of the source's trail count.
+  /// - Parameter source: The table at the source. If trails share the target's table, only the rows of the source's
+  ///   trail count.
   func holdsRows(_ table: TableSchema, sharedBy source: TableSchema) throws -> Bool {
     let terms = (source.treatment?.shares ?? []).compactMap { share in
       source.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }.map {
@@ -178,7 +177,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns whether both URLs lead to the same database.
+  /// Returns whether this database is the source.
   package func isSame(as source: SourceEnd) throws -> Bool {
     guard let own = try identity() else { return source.url == url }
     return try own == source.identity()
@@ -186,8 +185,7 @@ package struct TargetEnd {
 }
 
 extension TableTreatment.Share {
-  /// The constant that identifies the rows of one trail in a shared table, as a literal that SQLite and PostgreSQL
-  /// accept.
+  /// The constant that identifies the rows of one trail in a shared table, as an SQL literal.
   fileprivate var literal: String {
     switch value {
     case .integer(let number): String(number)

@@ -4,44 +4,39 @@ import Glibc
 import SystemKit
 import Trails
 
-/// The replications that read the trail of one capture. Each has a file in the folder `readers`, in the state folder of
-/// the trail.
+/// The replications that read the trail of one capture. Each has a file in the folder `readers`.
 ///
-/// A reader is known from its first start until its target is detached or its state folder is removed, even while it
-/// does not run. Only segments that every known reader has durably are deleted. The capture reads the tables of all
-/// readers.
+/// A reader stays in the list until its target is detached or its state folder is removed. A purge deletes only
+/// segments that every reader has durably. The capture reads the tables of all readers.
 package struct TrailReaders: Sendable {
   package struct Reader: Equatable, Sendable {
     /// The state folder of the replication.
     @ByBytes package var state: String
     @ByBytes package var target: String
     package var tables = TablePatterns()
-    /// Whether rows that apply workers write to the source are sent to the target; nil if unknown.
+    /// Whether rows that other replications write to the source are sent to the target; nil if unknown.
     package var relays: Bool?
-    /// The oldest segment that the reader needs; 0 if unknown, so that all are kept.
+    /// The oldest segment that the reader needs; 0 if unknown: then all segments are kept.
     package var segment: UInt64 = 0
     /// The time at which the reader was last active, in µs since 1970 UTC.
     package var seenAt: Int64 = 0
   }
 
   package let home: CaptureHome
-  /// The captured database, as messages name it.
   @ByBytes private var source: String
   private var folder: String { home.place + "/readers" }
-  /// The time in µs without activity after which a reader counts as idle.
+  /// The time without activity, in µs, after which a reader counts as idle.
   package static let seenMicroseconds: Int64 = 120_000_000
 
   package init(_ home: CaptureHome, source: String) { (self.home, self.source) = (home, source) }
 
-  /// A value that changes when a reader is added or requests something.
+  /// A value that changes when a reader is added or requests copies.
   package var stamp: FileStamp? { FileStamp(path: folder) }
 
   // MARK: Readers
 
-  /// Adds a reader, or updates a known one. A known reader keeps its needed segment if that is older than the given
-  /// one. A new reader needs all segments.
-  ///
-  /// - Returns: whether the reader is new.
+  /// Adds a reader, which needs all segments, or updates a known reader.
+  /// - Returns: Whether the reader is new.
   package func enroll(_ reader: Reader) throws -> Bool {
     try begin()
     let before = try read(file(of: reader.state))
@@ -51,35 +46,32 @@ package struct TrailReaders: Sendable {
     return before == nil
   }
 
-  /// Returns the readers whose state folders exist.
   package func all() throws -> [Reader] {
     try names().filter { $0.utf8.count == Self.nameLength }.compactMap { try read("\(folder)/\($0)") }
       .filter { try !isGone($0) }
   }
 
-  /// Returns all readers except the reader of a state folder.
+  /// Returns all readers except the replication with this state folder.
   package func others(than state: String) throws -> [Reader] {
     let own = file(of: state)
     return try all().filter { file(of: $0.state) != own }
   }
 
-  /// Returns the list of all tables that at least one reader needs.
+  /// Returns the tables that at least one reader needs.
   package func tables() throws -> TablePatterns { TablePatterns(anyOf: try all().map(\.tables)) }
 
-  /// Removes a reader from the list.
   package func remove(_ state: String) throws {
     for name in try requests(of: state) { try forget("\(folder)/\(name)") }
     try forget(file(of: state))
   }
 
-  /// Stores the oldest segment that a reader needs. If the reader was removed from the list, it is not added again.
+  /// Stores the oldest segment that a reader needs. Does nothing if the reader was removed.
   package func note(_ segment: UInt64, of state: String) throws {
     guard var reader = try read(file(of: state)), reader.segment < segment else { return touch(state) }
     reader.segment = segment
     try write(reader)
   }
 
-  /// Marks a reader as active now.
   package func touch(_ state: String) { Folder.touch(file(of: state)) }
 
   /// Returns the oldest position that any other reader needs; nil if there are no other readers.
@@ -87,7 +79,6 @@ package struct TrailReaders: Sendable {
     try others(than: state).map(\.segment).min().map { Position(segment: $0, offset: 0) }
   }
 
-  /// Returns whether a reader no longer exists: its state folder was removed, or belongs to another replication now.
   private func isGone(_ reader: Reader) throws -> Bool {
     do {
       try StateFolder.check(reader.state, from: source, to: reader.target)
@@ -95,8 +86,7 @@ package struct TrailReaders: Sendable {
     } catch let error as CairnError where error.code == .trailMissing || error.code == .stateForeign { return true }
   }
 
-  /// Creates the list if it does not exist. Earlier versions of Cairn kept no list, so the replication that owns the
-  /// state folder becomes the first reader.
+  /// Creates the list if it does not exist. The replication that owns the state folder becomes the first reader.
   private func begin() throws {
     guard !Folder.exists(folder) else { return }
     do { try Folder.create(folder) } catch { throw Self.envelope(error) }
@@ -107,12 +97,12 @@ package struct TrailReaders: Sendable {
 
   // MARK: Requests for copies
 
-  /// Requests copies of tables for a reader. The process that captures the source makes the copies.
+  /// Requests copies of tables for a reader. The capturing process makes the copies.
   package func ask(_ tables: TablePatterns, for state: String) throws {
     try replace("\(file(of: state)).\(randomBytes(8).hex)", tables.text)
   }
 
-  /// Returns the open requests for copies: the name of each request's file, and the tables.
+  /// Returns the open requests for copies, each with the name of its file.
   package func requests() throws -> [(name: String, tables: TablePatterns)] {
     try names().filter { $0.utf8.count > Self.nameLength && !$0.hasSuffix(".new") }.map { name in
       do throws(FileError) {
@@ -128,7 +118,7 @@ package struct TrailReaders: Sendable {
     return try names().filter { $0.hasPrefix(head) && !$0.hasSuffix(".new") }
   }
 
-  /// Removes requests by their names, once it is certain that their copies will follow.
+  /// Removes requests. Call this when the copies are certain to follow.
   package func settle(_ requests: [String]) { for name in requests { try? Folder.remove("\(folder)/\(name)") } }
 
   // MARK: Files
@@ -213,8 +203,7 @@ package struct TrailReaders: Sendable {
 }
 
 extension TrailReaders {
-  /// Returns a sentence about the segments that are kept for an idle reader. Nil if the reader is active, or if no
-  /// segments are kept for it.
+  /// Returns a notice about the segments that are kept for an idle reader; nil if there are none.
   package func notice(of reader: Reader, _ info: TrailInfo, now: Int64) -> String? {
     guard now - reader.seenAt > Self.seenMicroseconds else { return nil }
     let kept = info.segments.filter { $0.number >= reader.segment && $0.isSealed }
@@ -224,8 +213,8 @@ extension TrailReaders {
       "trail \(info.name) keeps \(bytes >> 20) MiB for \(reader.target), whose replication last ran at \(UTCTime(reader.seenAt)): start it again, or run 'cairn detach --reader \(reader.target.shellWord) --state \(home.place.shellWord)'"
   }
 
-  /// Removes every reader whose target is `target`, from the lists in all default state folders and in the state folder
-  /// `state`. Returns the names of their trails.
+  /// Removes every reader with this target, from the lists in the default state folders and in `state`. Returns the
+  /// names of the trails.
   package static func forget(target: String, state: String?) throws -> [TrailName] {
     var found: [TrailName] = []
     let places = try StateFolders.folders(nil) + (state.map { [try StateFolder.home(of: $0), $0] } ?? [])

@@ -1,12 +1,12 @@
 import Changes
 import Mapping
 
-/// The reason why a value cannot be written as a literal of an SQL dialect.
+/// The reason why an SQL dialect has no literal for a value.
 struct Unrepresentable: Error {
   let reason: String
 }
 
-/// Writes values as SQL literals without changing them.
+/// Writes values as SQL literals.
 enum SQLLiteral {
   // MARK: SQLite
 
@@ -28,14 +28,10 @@ enum SQLLiteral {
     }
   }
 
-  /// Returns whether a byte is a control character other than tab and line feed.
   private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 && byte != 0x0a }
 
-  /// Returns an SQLite literal for a real number. SQLite reads a decimal with 15 correct digits, but not always as the
-  /// nearest double.
-  ///
-  /// The shortest decimal is used if it is far enough from the middle between two doubles. Otherwise the literal is an
-  /// integer times powers of two, which is exact in every step.
+  /// Returns an SQLite literal for a real number. SQLite reads only 15 decimal digits exactly. If the shortest decimal
+  /// may be misread, the literal is an integer times powers of two.
   ///
   /// Source: https://sqlite.org/floatingpoint.html
   static func sqliteReal(_ real: Double) -> String {
@@ -61,8 +57,8 @@ enum SQLLiteral {
     return real < 0 ? "(-\(text))" : "(\(text))"
   }
 
-  /// Returns whether the literal `text`, the shortest decimal of `real`, is far enough from the middle between two
-  /// doubles. Then an error of a hundredth of a unit in the last place does not change the value that is read.
+  /// Returns whether SQLite reads the decimal `text` as `real`, even with an error of a hundredth of a unit in the last
+  /// place.
   private static func isSafe(_ text: String, _ real: Double) -> Bool {
     let (digits, exponent) = decimal(text)
     guard let significand = Int64(digits) else { return false }
@@ -78,7 +74,7 @@ enum SQLLiteral {
     return remainder.magnitude <= real.ulp * (real.significand == 1 ? 0.24 : 0.49) * scale
   }
 
-  /// Splits a decimal into its digits and exponent: `-1.25e+20` becomes the digits `125` and the exponent 18.
+  /// Splits a decimal into digits and exponent: `-1.25e+20` becomes `125` and 18.
   private static func decimal(_ text: String) -> (digits: String, exponent: Int) {
     let parts = text.split(separator: "e")
     var exponent = parts.count > 1 ? Int(parts[1]) ?? 0 : 0
@@ -102,8 +98,7 @@ enum SQLLiteral {
 
   // MARK: PostgreSQL
 
-  /// Returns a PostgreSQL literal for the value that a column of `type` gets when `text` is assigned to it, or is
-  /// compared with it.
+  /// Returns a PostgreSQL literal for the value that a column of `type` gets from `text`.
   static func postgres(_ text: UnsafeRawBufferPointer, _ type: PostgresType) throws(Unrepresentable) -> String {
     switch type.kind {
     case .int2, .int4, .int8, .oid, .numeric:
@@ -121,8 +116,7 @@ enum SQLLiteral {
     return text.postgresLineLiteral
   }
 
-  /// Returns the bytes as hexadecimal digits in lower case, two for each byte. It is faster for many bytes than
-  /// ``Swift/Sequence/hex``.
+  /// Returns the bytes as lower-case hexadecimal digits. Faster for many bytes than ``Swift/Sequence/hex``.
   static func hex(_ bytes: [UInt8]) -> String {
     let digits = Array("0123456789abcdef".utf8)
     return String(unsafeUninitializedCapacity: bytes.count * 2) { out in

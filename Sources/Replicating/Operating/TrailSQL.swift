@@ -2,11 +2,10 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Converts the records of a trail to SQL statements that repeat its transactions, in the order of their commits. It
-/// does no I/O.
+/// Converts the records of a trail to SQL statements that repeat its transactions, without I/O.
 ///
-/// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment
-/// instead of a statement, and is counted in ``problemCount``.
+/// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment,
+/// and is counted in ``problemCount``.
 package struct TrailSQL {
   package enum Dialect: String, CaseIterable, Sendable {
     case sqlite
@@ -15,31 +14,29 @@ package struct TrailSQL {
 
   package let dialect: Dialect
   package private(set) var problemCount = 0
-  /// The first values that the dialect cannot hold, each as a text with position, table and reason.
+  /// The first values that the dialect cannot hold, each with position, table and reason.
   package private(set) var problems: [String] = []
 
   private static let problemsMax = 20
 
-  /// The tables that the statements so far have created or used, by name in lower case.
+  /// The tables that the statements so far have created or used, by lower-case name.
   private var known: Set<NameKey> = []
-  /// The table of each index, by the name of the index in lower case. The trail may give an index name to another
-  /// table before it drops the index of the first table.
+  /// The table of each index, by the lower-case name of the index. An index name may move to another table.
   private var indexOwners: [NameKey: String] = [:]
-  /// The tables whose refresh has started and not ended. Changes to them may concern rows that have not arrived yet.
+  /// The tables whose refresh has begun and not ended. Changes of such a table may concern rows that have not arrived
+  /// yet.
   private var refreshing: Set<NameKey> = []
-  /// Tables that were emptied at the start of their refresh, so that no rows have to be deleted for each chunk.
+  /// The tables that were emptied at the start of their refresh, so that chunks need no deletes.
   private var emptied: Set<NameKey> = []
   /// The table of each schema id. An id is valid only within its segment.
   private var tables: [UInt64: TableSQL] = [:]
   private var segment: UInt64 = 0
-  /// The user-defined types of PostgreSQL that the statements so far have created, by name. Several tables may use one
-  /// type.
+  /// The user-defined types of PostgreSQL that the statements so far have created, by name.
   private var types: [NameKey: PostgresUserType] = [:]
-  /// The CREATE scripts of PostgreSQL tables that were renamed, by the new name of each table. The trail has no script
-  /// for a table after its rename, but the old script still describes keys and types.
+  /// The CREATE scripts of renamed PostgreSQL tables, by new name. The trail has no script for a table after its
+  /// rename.
   private var scripts: [NameKey: String] = [:]
-  /// The BEGIN statement of the current transaction, with its comment. It is printed together with the first statement
-  /// of the transaction.
+  /// The BEGIN statement of the current transaction, until it is printed with the first statement.
   private var heldBegin: String?
 
   package init(_ dialect: Dialect) { self.dialect = dialect }
@@ -56,12 +53,10 @@ package struct TrailSQL {
     }
   }
 
-  /// Returns the statements and comments for one record, each without a final line feed; none for a transaction that
-  /// changes nothing.
-  ///
-  /// - Parameter schema: returns the schema with an id in the record's segment.
-  /// - Throws: `trail-damaged` if there is no such schema, or an image does not fit it or cannot be decoded;
-  ///   `trail-version` for a record type that this version does not know.
+  /// Returns the statements and comments for one record; none for a transaction that changes nothing.
+  /// - Parameter schema: Returns the schema with an id in the record's segment.
+  /// - Throws: `trail-damaged` if there is no such schema, or if an image cannot be decoded; `trail-version` for an
+  ///   unknown record type.
   package mutating func render(
     _ record: Record, at position: Position, schema: (UInt64) -> TableSchema?
   ) throws -> [String] {
@@ -205,9 +200,8 @@ package struct TrailSQL {
     }
   }
 
-  /// Returns the statements of a schema change. PostgreSQL cannot use an enum label in the transaction that adds it, so
-  /// labels are added before the current transaction begins. If its BEGIN was printed already, that transaction is
-  /// committed first, and another one begins after the labels.
+  /// Returns the statements of a schema change. New enum labels come before the transaction's BEGIN, because PostgreSQL
+  /// cannot use a label in the transaction that adds it.
   private mutating func render(postgres ddl: DDL, _ before: TableSQL, _ after: TableSQL) throws -> [String] {
     var given = before.source
     // A renamed table has no script. The previous one still describes its keys and types.
@@ -232,7 +226,8 @@ package struct TrailSQL {
     for type in PostgresUserType.all(of: schema) { types[type.name] = type }
   }
 
-  /// Returns the statements that create a table when it is first used. The trail may begin after the table was created.
+  /// Returns the statements that create a table when it is first used, because the trail may begin later than the
+  /// table.
   private mutating func ensured(_ table: TableSQL) -> [String] {
     guard known.insert(table.schema.foldedName).inserted else { return [] }
     let prepared = dialect == .postgres ? table.prepared(Array(types.values)) : []
@@ -242,8 +237,7 @@ package struct TrailSQL {
     return lines
   }
 
-  /// Returns the statements that drop indexes of other tables if an index of this table now has the same name. The
-  /// source must have dropped those indexes, because an index name is unique in an SQLite database.
+  /// Returns the statements that drop an index of another table whose name an index of this table now has.
   private func freed(_ schema: TableSchema, from table: String) -> [String] {
     guard dialect == .sqlite else { return [] }
     return schema.objects.filter { !indexOwners[$0.name.sqliteKey, default: table].hasSameBytes(as: table) }
@@ -274,7 +268,6 @@ package struct TrailSQL {
 
   // MARK: Problems
 
-  /// Returns the statements that `body` returns. If `body` throws, returns a comment with the reason instead.
   private mutating func statement(
     _ table: TableSQL, _ position: Position, _ body: () throws(Unrepresentable) -> [String]
   ) -> [String] {
@@ -304,13 +297,12 @@ package struct TrailSQL {
 }
 
 extension TableSchema {
-  /// The name in a form that is equal for all names which SQLite takes for the same table.
+  /// The lower-case name, with the namespace. SQLite compares table names without regard to case.
   var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.asciiLowercased }
 }
 
 extension Refresh.Range {
-  /// Whether the range is defined by the order of keys. Such a range selects the source's rows only if the target sorts
-  /// keys in the same order.
+  /// Whether the range is defined by the order of keys.
   fileprivate var isOrdered: Bool {
     switch self {
     case .nullKeys, .keys: true

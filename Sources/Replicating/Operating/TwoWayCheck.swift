@@ -3,7 +3,7 @@ import Changes
 import Conflicts
 import Mapping
 
-/// Checks for problems that prevent two-way replication between two databases, or that would cause conflicts in it.
+/// Checks for problems that prevent two-way replication between two databases, or that cause conflicts.
 package struct TwoWayCheck {
   private let one: SourceEnd
   private let other: SourceEnd?
@@ -20,9 +20,7 @@ package struct TwoWayCheck {
     self.tables = tables.filter { $0.refusal == nil }
   }
 
-  /// Returns an error for tables without a key, because the same row cannot be recognized at two nodes, so that
-  /// conflicts cannot be resolved. Returns nil if there are none.
-  ///
+  /// Returns an error for tables without a key, because two nodes cannot identify the same row; nil if there are none.
   /// - Parameter leaveOut: Returns the part of the hint that says how to exclude a table.
   package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
@@ -36,10 +34,9 @@ package struct TwoWayCheck {
       remedy: .badInput, context: ["table": first.name])
   }
 
-  /// Throws `table-refused` for a table whose rows two nodes may identify differently. Such a table has no key, or a
-  /// column in its key or a referenced column for which different texts can be equal (``KeyEquality``).
-  ///
-  /// - Parameter beside: the engine of the other end, and its tables; nil if they are not known here.
+  /// Throws `table-refused` for a table whose rows two nodes may identify differently. Such a table has no key, or
+  /// different texts can be equal in its key or in a referenced column (``KeyEquality``).
+  /// - Parameter beside: The engine and tables of the other database; nil if unknown here.
   package static func checkKeys(
     _ end: SourceEnd, _ all: [SourceEnd.Table], beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil,
     leaveOut: (String) -> String
@@ -68,8 +65,8 @@ package struct TwoWayCheck {
     }
   }
 
-  /// Returns the key columns of type `numeric` without a scale, if the other database is SQLite, which stores some of
-  /// their values as text.
+  /// Returns the key columns of type `numeric` without a scale, if the other database is SQLite. SQLite stores some of
+  /// these values as text.
   private static func texts(
     of table: SourceEnd.Table, _ other: (engine: Engine, tables: [SourceEnd.Table])?
   ) -> Set<NameKey> {
@@ -84,10 +81,9 @@ package struct TwoWayCheck {
     return Set(columns.map(\.name.sqliteKey))
   }
 
-  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row. It is then
-  /// unknown by how much an update changed the column.
-  /// - Parameter tables: the tables of the captured database.
-  /// - Parameter plan: the conflict rules of an apply that writes to the database, or that reads its trail.
+  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row.
+  /// - Parameter tables: The tables of the captured database.
+  /// - Parameter plan: The conflict rules of an apply that writes to the database, or that reads its trail.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
     guard let server = end.server else { return }
     for table in tables where table.refusal == nil {
@@ -104,10 +100,10 @@ package struct TwoWayCheck {
     }
   }
 
-  /// Returns an error for two-way tables that have a setting for local writes, which only one-way tables may have; nil
-  /// if there are none.
-  /// - Parameter tables: the two-way tables.
-  /// - Parameter capture: the capture of the database.
+  /// Returns an error for two-way tables with a setting for local writes, which only one-way tables may have; nil if
+  /// there are none.
+  /// - Parameter tables: The two-way tables.
+  /// - Parameter capture: The capture of the database.
   package static func writtenLocally(_ tables: [SourceEnd.Table], _ plan: LocalWritesPlan, capture: String)
     -> CairnError?
   {
@@ -122,8 +118,7 @@ package struct TwoWayCheck {
       remedy: .badInput, context: ["table": first.name])
   }
 
-  /// Returns an error if both databases would generate the same key for different rows; nil otherwise. A table that
-  /// the other database does not have yet is checked as apply would create it.
+  /// Returns an error if both databases would generate the same key for different rows; nil otherwise.
   package func keysAlike() throws -> CairnError? {
     let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
     let ours = try DrawnKeys(one).all().filter { wanted.contains($0.commonTable) }
@@ -140,7 +135,7 @@ package struct TwoWayCheck {
 
   /// Returns an error for keys that this database generates and that another node may generate too; nil if there are
   /// none.
-  /// - Parameter tables: the captured tables to which `trail`, from another node, is applied.
+  /// - Parameter tables: The captured tables to which `trail`, from another node, is applied.
   package static func keysNotSeparated(_ end: SourceEnd, _ tables: [SourceEnd.Table], from trail: TrailName) throws
     -> CairnError?
   {
@@ -156,9 +151,9 @@ package struct TwoWayCheck {
       remedy: .badInput)
   }
 
-  /// Returns a warning for tables of which PostgreSQL logs only the key of deleted rows. Such a row cannot be restored
-  /// if another node has begun to reference it. Nil if there are none.
-  /// - Parameter tables: the two-way tables.
+  /// Returns a warning for referenced tables of which PostgreSQL logs only the key of a deleted row, so that the row
+  /// cannot be restored. Nil if there are none.
+  /// - Parameter tables: The two-way tables.
   package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let referred = Set(tables.flatMap(\.schema.foreignKeys).map { [$0.namespace, $0.table] })
@@ -172,15 +167,13 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a deleted row, so deleted rows of \(names(found.map(\.fullName))) cannot be restored if another node refers to them; run there: \(script)"
   }
 
-  /// Returns warnings about two-way tables. None of them prevents the replication.
+  /// Returns warnings about two-way tables.
   package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> [String] {
     [try keysLogged(end, tables), selfReferring(end, tables)].compactMap { $0 }
   }
 
-  /// Returns a warning for SQLite tables with a foreign key to themselves that is updated when the referenced key
-  /// changes. Nil if there are none.
-  ///
-  ///     CREATE TABLE part(id INTEGER PRIMARY KEY, whole INTEGER REFERENCES part(id) ON UPDATE CASCADE)
+  /// Returns a warning for SQLite tables with a foreign key to themselves that has ON UPDATE CASCADE; nil if there are
+  /// none.
   private static func selfReferring(_ end: SourceEnd, _ tables: [SourceEnd.Table]) -> String? {
     guard end.server == nil else { return nil }
     let found = tables.filter { table in
@@ -194,8 +187,8 @@ package struct TwoWayCheck {
       "\(end.url.place): \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) \(found.count == 1 ? "has" : "have") a foreign key to \(found.count == 1 ? "itself" : "themselves") with ON UPDATE CASCADE: a row that refers to itself and gets another key may keep the old key in its reference at the other node; do not change the keys of such rows of \(first.name) as they are, or run 'cairn compare' after a change"
   }
 
-  /// Returns a warning for tables whose source does not log old rows, so that conflicts with changes at the target are
-  /// not detected. Returns nil if there are none.
+  /// Returns a warning for tables whose source does not log old rows, so that conflicts are not detected. Nil if there
+  /// are none.
   package static func changesLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let found = try tables.map(\.schema).filter {
@@ -207,8 +200,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the key with the generator that it gets if apply creates its table in the other database. Nil if that
-  /// database will not generate its values.
+  /// Returns the key with the generator that it has if apply creates its table in the other database; nil if there is
+  /// none.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {
@@ -242,12 +235,10 @@ package struct TwoWayCheck {
 }
 
 extension CairnError {
-  /// Returns the error for colliding keys, with a hint that names the setting `keys = "shared"`. By this setting, the
-  /// operator declares that applications avoid collisions.
-  ///
+  /// Returns the error for colliding keys with a hint about the setting `keys = "shared"`. With this setting,
+  /// applications avoid collisions themselves.
   /// - Parameter chain: The capture of the database, and the node whose trail is applied to the database. The hint then
-  ///   also names `applied = "include"`, the setting for a chain. Nil if both captures and both applies are in this
-  ///   configuration.
+  ///   also names `applied = "include"`. Nil if both directions are in this configuration.
   package func sayingShared(
     _ database: String, chain: (capture: String, origin: String)? = nil
   ) -> CairnError {

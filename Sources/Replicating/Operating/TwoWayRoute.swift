@@ -2,10 +2,9 @@ import Changes
 import Mapping
 import Reshaping
 
-/// The tables that are replicated from one database to another, in one direction of a two-way replication.
+/// The tables that are replicated in one direction of a two-way replication.
 package struct TwoWayRoute {
   package let source: SourceEnd
-  /// The captured tables.
   package let tables: [SourceEnd.Table]
   private let rules: [TableRule]
   private let names: NamePolicy
@@ -26,7 +25,7 @@ package struct TwoWayRoute {
     }
   }
 
-  /// Returns the name of each table at the target: in lower case, and without the schema if that is `public`.
+  /// Returns the name of each table at the target: in lower case, and without the schema `public`.
   private func targets(in engine: Engine) throws -> [String] {
     try RuledTables(tables, rules, source, to: engine).tables.map {
       try TableMapping($0.schema, to: engine, names: names).target.plainName

@@ -21,10 +21,8 @@ extension TableSchema {
 
 extension TablePatterns.Unmatched {
   /// Returns the error for a name in a list of tables that matches no table.
-  ///
-  /// - Parameters:
-  ///   - list: the setting with the list, such as `'tables' of [capture.pos]`.
-  ///   - place: the database, as messages name it.
+  /// - Parameter list: The setting with the list, such as `'tables' of [capture.pos]`.
+  /// - Parameter place: The name of the database for messages.
   package func error(_ list: String, at place: String) -> CairnError {
     let mark = isExclusion ? "!" : ""
     return CairnError(

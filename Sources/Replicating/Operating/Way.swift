@@ -15,8 +15,7 @@ package final class Way: Sendable {
   let folder: String
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
-  /// A signal that is set when the trail is open and capture records all writes to its source. It is also set when the
-  /// capture has ended, even with an error.
+  /// The signal that capture has opened its trail and records all changes, or that capture has ended.
   let ready = StopSignal()
 
   init(
@@ -64,8 +63,7 @@ extension TwoWay {
   }
 }
 
-/// A check that capture has written its first transaction to the trail. Rows that applications write before that are
-/// not captured.
+/// A check that capture has begun its trail. Earlier changes of applications are not captured.
 private final class CaptureBegun: Sendable {
   private let folder: String
   private let wasSeen = Atomic<Bool>(false)

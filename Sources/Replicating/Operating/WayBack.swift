@@ -4,16 +4,15 @@ import PostgresKit
 import SQLiteKit
 
 extension TargetEnd {
-  /// Returns whether rows of this database are replicated to the source, by any capture and apply.
-  ///
-  /// If so, rows of the source must not enter this database's trail, because they would return to the source. Trails
-  /// are compared by the names of their slots. An SQLite trail has no slot, but its id gives a name in the same way.
+  /// Returns whether rows of this database are replicated to the source by any capture and apply. If so, rows from the
+  /// source must not enter this database's trail: they would return to the source.
   package func leadsBack(to source: SourceEnd) throws -> Bool {
     let captured = try capturedTrails()
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())
   }
 
-  /// Returns the trails that captures of this database write, each by the name of its slot.
+  /// Returns the trails that captures of this database write, by the names of their slots. An SQLite trail has a name
+  /// of the same form.
   package func capturedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):
@@ -29,7 +28,7 @@ extension TargetEnd {
 }
 
 extension SourceEnd {
-  /// Returns the trails that are applied to this database, each by the name of its slot.
+  /// Returns the trails that are applied to this database, by the names of their slots.
   package func appliedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):

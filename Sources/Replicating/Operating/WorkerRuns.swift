@@ -6,43 +6,41 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// A run of a capture from SQLite or PostgreSQL, with its settings.
+/// A run of a capture, with its settings.
 package struct CaptureRun: Sendable {
   package let source: DatabaseURL
   package let trail: TrailName
   package let folder: String
-  /// The folder that identifies this capture. If another process wants to capture the same source, its error names
-  /// this folder.
+  /// The folder that other processes name in the error that the source is already captured.
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
-  /// Whether SQL statements that applications report to Cairn go into the trail, beside the rows that they changed.
+  /// Whether the SQL statements of applications go into the trail, in addition to the changed rows.
   package var statements = true
   /// Whether the rows that exist when capture begins go into the trail.
   package var copiesRows = true
-  /// Whether a source without tables is an error.
   package var needsTables = true
-  /// PostgreSQL: whether every table is copied again, and a lost slot is created again.
+  /// Whether a PostgreSQL capture copies every table again, and creates a lost slot again.
   package var copiesAgain = false
   package var clock = Clock.system
-  /// The link by which capture cooperates with the two-way apply workers of the same database; nil if there are none.
+  /// The link between capture and the two-way apply workers of the database; nil if there are none.
   package var link: CaptureLink?
-  /// PostgreSQL: the trails whose transactions capture does not send again after an apply has written them to the
-  /// source. Nil: it sends no transactions that an apply has written.
+  /// The trails whose transactions a PostgreSQL capture skips after apply has written them to the source; nil for all
+  /// trails.
   package var applies: Set<String>?
-  /// Whether rows that apply workers write to the source go into the trail too.
+  /// Whether rows that apply writes to the source go into the trail too.
   package var relays = false
   /// Whether two-way apply workers write to the source.
   package var goesBothWays = false
-  /// The maximum time, in µs, by which the clock of a node may be ahead if its trail is applied to the source.
+  /// The maximum time, in µs, by which another node's clock may be ahead.
   package var skewMicrosecondsMax: Int64 = 60_000_000
-  /// SQLite: whether capture reduces the changes of one reading to their net effect.
+  /// Whether an SQLite capture reduces the changes of one reading to their net effect.
   package var folds = false
 
-  /// A function that returns the tables to capture; nil: ``tables`` is used. The function is called when this process
-  /// alone can write to the trail, and before the source is opened.
+  /// A function that returns the tables to capture, called after the trail is locked and before the source is opened.
+  /// If nil, ``tables`` is used.
   package var begin: (@Sendable () throws -> TablePatterns)?
-  /// A function that is called when the trail is open and an unfinished transaction has been removed from its end.
+  /// A function that is called when the trail is open and repaired.
   package var opened: @Sendable () -> Void = {}
 
   package init(_ source: DatabaseURL, trail: TrailName, folder: String, place: String) {
@@ -50,9 +48,7 @@ package struct CaptureRun: Sendable {
   }
 
   /// Opens trail and source, calls `ready`, and captures until `stop` is set.
-  ///
-  /// - Parameter untilCaughtUp: Whether the run ends as soon as the trail includes everything that was committed before
-  ///   the call.
+  /// - Parameter untilCaughtUp: Whether the run ends when the trail has everything that was committed before the call.
   package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
     let writer = try TrailWriter.open(folder: folder, name: trail, now: { [clock] in clock.microseconds() })
     opened()
@@ -103,7 +99,7 @@ package struct CaptureRun: Sendable {
   }
 }
 
-/// A run of an apply to SQLite or PostgreSQL, with its settings.
+/// A run of an apply, with its settings.
 package struct ApplyRun: Sendable {
   package let target: DatabaseURL
   package let trail: TrailName
@@ -114,8 +110,7 @@ package struct ApplyRun: Sendable {
     (self.target, self.trail, self.folder, self.options) = (target, trail, folder, options)
   }
 
-  /// Applies transactions until `stop` is set. After `drain` is set, the run also ends when it reaches the end of the
-  /// trail.
+  /// Applies transactions until `stop` is set. After `drain` is set, the run also ends at the end of the trail.
   package func run(stop: StopSignal, drain: StopSignal, progress: ApplyProgress) throws {
     switch target {
     case .sqlite(let path):
@@ -136,8 +131,7 @@ package struct ApplyRun: Sendable {
 
 extension CairnError {
   /// Converts any error of a worker to the error that the operator sees.
-  ///
-  /// - Parameter doing: The action that failed, for messages about files: it follows "cannot".
+  /// - Parameter doing: The failed action, such as "load the conf", which follows "cannot" in messages about files.
   package init(enveloping error: any Error, doing: String) {
     self =
       (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError ?? (error as? PostgresError)?.asCairnError

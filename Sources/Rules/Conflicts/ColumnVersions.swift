@@ -1,11 +1,10 @@
 import Changes
 
-/// Resolves one column of a row from the row's versions. Versions that a delete supersedes are left out.
+/// Resolves the value of one column in a conflict.
 struct ColumnVersions {
   private let column: Int
   private let rivals: RivalVersions
-  /// The versions that can win and wrote the column, except those that the author of another such version knew. They
-  /// are sorted by their stamps (time and origin).
+  /// The versions that wrote the column and can win, by ascending stamps.
   private let heads: [RowVersion]
 
   init(_ column: Int, _ rivals: RivalVersions) {
@@ -14,7 +13,7 @@ struct ColumnVersions {
   }
 
   /// Returns the resolved value of the column; nil if no version wrote the column.
-  /// - Parameter isOfRows: true if `rule` is the table's rule for whole rows, because the column has no rule of its
+  /// - Parameter isOfRows: Whether `rule` is the table's rule for whole rows, because the column has no rule of its
   ///   own.
   func settled(_ rule: ConflictRules.Rule, isOfRows: Bool) throws -> Value? {
     guard !heads.isEmpty else { return nil }
@@ -46,8 +45,8 @@ struct ColumnVersions {
     return .text(text)
   }
 
-  /// Returns the base value plus the sum of what each update added; nil if a value is no number. The base is the value
-  /// before all versions, or the value of the last insert.
+  /// Returns the value before all versions, or of the last insert, plus the change of each update. Nil if a value is no
+  /// number.
   private func sum() -> Value? {
     let living = rivals.living
     let begin = living.last(where: \.isInsert).map { $0.after?[column] } ?? living.roots.first?.before?[column]
@@ -69,9 +68,8 @@ struct ColumnVersions {
     return .text(text)
   }
 
-  /// Returns whether `a` sorts before `b`: NULL, then numbers, then texts and blobs by their bytes. Texts that are
-  /// numbers sort as numbers. SQLite may store as a text what PostgreSQL stores as a number, and both engines must
-  /// resolve the row alike.
+  /// Returns whether `a` sorts before `b`: NULL, then numbers, then texts and blobs by their bytes. A text that is a
+  /// number sorts as a number, because the engines store some numbers differently.
   static func isLess(_ a: Value, _ b: Value) -> Bool {
     if let x = Decimal(number: a), let y = Decimal(number: b) { return x < y }
     let (x, y) = (rank(a), rank(b))
@@ -98,7 +96,6 @@ struct ColumnVersions {
 }
 
 extension Value {
-  /// The bytes of a text value, in the representation of either engine; nil for other values.
   fileprivate var textBytes: [UInt8]? {
     switch self {
     case .text(let bytes), .exact(let bytes): bytes

@@ -1,8 +1,7 @@
 import Changes
 
-/// The versions of a row, with each run of consecutive updates by one origin joined into one update. The resolved row
-/// and the conflicts are the same as those of all versions. So a row that a node wrote ten thousand times while it was
-/// offline is resolved as fast as a row written once.
+/// The versions of a row, with consecutive updates by one origin joined into one update. The resolved row and the
+/// conflicts stay the same. Many updates of a row are resolved as fast as one.
 ///
 /// Two updates by one origin are joined only if all of these conditions are true:
 ///
@@ -12,19 +11,18 @@ import Changes
 package struct CondensedVersions: Sendable {
   private struct Run {
     let first: RowVersion
-    /// The update that replaces all versions of the run (consecutive updates by one origin). Its time and origin are
-    /// those of the last version.
+    /// The update that replaces the joined versions, with the stamp of the last version.
     var version: RowVersion
     var isOne: Bool { first.stamp == version.stamp }
   }
 
-  /// The runs in the order of time: each is one version, or several consecutive updates by one origin.
   private var runs: [Run] = []
 
   package var versions: [RowVersion] { runs.map(\.version) }
 
-  /// Joins the versions of a row as far as the conditions of ``CondensedVersions`` allow. `incoming` will be resolved
-  /// together with these versions, so the conditions apply to it too. `incoming` itself is not included.
+  /// Joins the versions of a row as far as possible.
+  /// - Parameter incoming: A version that will be resolved together with these versions. Updates that this version
+  ///   distinguishes are not joined.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     guard all.areCausal else {
@@ -48,8 +46,7 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Adds a version and returns true. If a joined update would have to be split because of the version, changes nothing
-  /// and returns false.
+  /// Adds a version. Returns false, without a change, if joined updates would have to be separated.
   package mutating func add(_ next: RowVersion) -> Bool {
     guard !areToldApart(by: next) else { return false }
     let index = (runs.lastIndex { $0.version.stamp < next.stamp } ?? -1) + 1
@@ -67,8 +64,8 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Returns whether updates that were joined must be separate because of `version`. Example: the author of `version`
-  /// knew the first of the updates, but not the last one.
+  /// Returns whether `version` requires that joined updates are separated, for example because its author knew only
+  /// some of them.
   package func areToldApart(by version: RowVersion) -> Bool {
     runs.contains { run in
       !run.isOne
@@ -78,18 +75,15 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Joins a version to the run of updates at an index. Returns false if no single update has the effect of both.
   private mutating func join(_ next: RowVersion, at index: Int) -> Bool {
     guard let joined = runs[index].version.joined(with: next) else { return false }
     runs[index].version = joined
     return true
   }
 
-  /// The facts about all versions of a row that show whether two updates of one origin may be joined.
+  /// The facts about all versions of a row that limit which updates may be joined.
   private struct Borders {
-    /// For each origin: the numbers of its last transactions that authors of other origins' versions knew, ascending.
     private var known: [String: [UInt64]] = [:]
-    /// For each origin: the numbers of its transactions that wrote the row, ascending.
     private var numbers: [String: [UInt64]] = [:]
 
     init(_ versions: [RowVersion]) {
@@ -124,8 +118,8 @@ package struct CondensedVersions: Sendable {
 }
 
 extension RowVersion {
-  /// Returns one update that has the effect of this update followed by `next`, an update by the same origin. Nil if no
-  /// single update has the same effect.
+  /// Returns one update with the effect of this update and then `next`, an update by the same origin; nil if there is
+  /// none.
   fileprivate func joined(with next: RowVersion) -> RowVersion? {
     guard stamp.origin == next.stamp.origin, lacks == next.lacks, case .update(let first, let between) = write,
       case .update(let then, let last) = next.write, first.count == then.count

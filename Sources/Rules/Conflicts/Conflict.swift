@@ -1,9 +1,8 @@
 import Changes
 
-/// Two concurrent versions of a row: neither author knew the other version. `incoming` is the version that reached this
-/// node later.
+/// Two concurrent versions of a row: neither author knew the other version. `incoming` reached this node later.
 package struct Conflict: Equatable, Sendable {
-  /// The types of conflicts, with the names that PostgreSQL 18 uses.
+  /// The type of a conflict, with the names of PostgreSQL 18.
   package enum Kind: String, Sendable, CaseIterable {
     /// An insert of a row that another origin has inserted.
     case insertExists = "insert_exists"
@@ -26,15 +25,14 @@ package struct Conflict: Equatable, Sendable {
   package var kind: Kind
   package var incoming: Stamp
   package var other: Stamp
-  /// The columns that both versions wrote; all columns if rows are tracked as a whole, or if one version is a delete.
+  /// The columns that both versions wrote. All columns if conflicts are detected by row, or if one version is a delete.
   package var columns: [Int]
 
   package init(kind: Kind, incoming: Stamp, other: Stamp, columns: [Int]) {
     (self.kind, self.incoming, self.other, self.columns) = (kind, incoming, other, columns)
   }
 
-  /// Returns the conflicts of `incoming` with the known versions. There is one conflict for each concurrent version,
-  /// except those that the author of another concurrent version knew.
+  /// Returns the conflicts of `incoming` with the known versions.
   package static func all(
     of incoming: RowVersion, in history: RowHistory, _ rules: ConflictRules, columnCount: Int
   ) -> [Conflict] {

@@ -1,15 +1,15 @@
 import Changes
 
-/// The conflict rules of an apply by names of tables and columns, as configured.
+/// The configured conflict rules of an apply, by the names of tables and columns.
 package struct ConflictPlan: Equatable, Sendable {
-  /// The settings of the whole plan or of one table. A nil setting of a table is inherited from the plan.
+  /// The settings of the whole plan or of one table. A table inherits the settings that are nil.
   package struct Part: Equatable, Sendable {
     package var rule: ConflictRules.Rule?
-    /// The rules of single columns, by the column's name at the target; names match without regard to case.
+    /// The rules of single columns, by lower-case name at the target.
     package var columns: [NameKey: ConflictRules.Rule]
     package var tracking: ConflictRules.Tracking?
     package var deletes: ConflictRules.DeleteRule?
-    /// The node or trail that decides conflicts for all nodes; nil if each node resolves them itself.
+    /// The node or trail that decides conflicts for all nodes; nil if each node resolves conflicts itself.
     @ByBytes package var decider: String? = nil
 
     package init(
@@ -21,10 +21,10 @@ package struct ConflictPlan: Equatable, Sendable {
     }
   }
 
-  /// The settings for one source table, or for all source tables that match a pattern.
+  /// The settings for the source tables with one name or pattern.
   package struct Table: Equatable, Sendable {
     @ByBytes package var from: String
-    /// The name that the table has at the target; nil if it is not renamed.
+    /// The name of the table at the target; nil if unchanged.
     @ByBytes package var to: String? = nil
     package var part: Part
 
@@ -32,20 +32,19 @@ package struct ConflictPlan: Equatable, Sendable {
   }
 
   package var whole: Part
-  /// The settings of tables. For each table, the entry with its exact name counts, else the first matching pattern. If
-  /// a setting of that entry is nil, the one of `whole` applies.
+  /// The settings of tables. An exact name has precedence over a pattern.
   package var tables: [Table]
 
   package init(_ whole: Part = Part(), tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }
 
   /// Returns the conflict rules for a table of the source.
-  /// - Parameter columns: the names of the target's columns in their order. Rules of other columns are ignored.
+  /// - Parameter columns: The names of the target's columns in their order. Rules of other columns are ignored.
   package func rules(for source: TableSchema, columns: [String]) -> ConflictRules {
     rules(part(for: source), columns)
   }
 
   /// Returns the conflict rules for a table of the target.
-  /// - Parameter name: the name of the table, with its schema unless that is `public`.
+  /// - Parameter name: The name of the table, with its schema unless that is `public`.
   package func rules(forTarget name: String, columns: [String]) -> ConflictRules {
     rules(TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.part, columns)
   }
@@ -60,7 +59,7 @@ package struct ConflictPlan: Equatable, Sendable {
     return rules
   }
 
-  /// Returns the columns that have rules of their own but are missing in the target's table, for messages.
+  /// Returns the columns with a rule of their own that the target's table lacks.
   package func unknownColumns(of source: TableSchema, columns: [String]) -> [String] {
     let there = Set(columns.map { $0.sqliteKey })
     return (part(for: source)?.columns.keys.filter { !there.contains($0) } ?? []).sorted().map(\.text)

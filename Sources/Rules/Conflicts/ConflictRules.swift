@@ -2,11 +2,11 @@ import Changes
 
 /// The rules that resolve conflicts of one table.
 package struct ConflictRules: Equatable, Sendable {
-  /// The unit that two changes must both have written to be in conflict: a row or a column.
+  /// The unit in which conflicts are detected: a row or a column.
   package enum Tracking: String, Sendable, CaseIterable {
-    /// Two changes of the same row are in conflict, whatever columns they wrote.
+    /// Two changes of the same row are in conflict.
     case row
-    /// Two changes are in conflict only if they wrote the same column; changes of different columns are both kept.
+    /// Two changes are in conflict only if they wrote the same column.
     case column
   }
 
@@ -21,17 +21,15 @@ package struct ConflictRules: Equatable, Sendable {
   }
 
   package var tracking: Tracking
-  /// The rule for whole rows, and for columns without a rule of their own. It is always a rule that can resolve whole
-  /// rows.
+  /// The rule for whole rows, and for columns without a rule of their own.
   package var rule: Rule
-  /// The rules of single columns, by index of the column. Changes of such a column are in conflict only with changes of
-  /// the same column.
+  /// The rules of single columns, by column index.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
-  /// The node or trail that decides the conflicts that nodes would otherwise resolve differently. Until it has decided,
-  /// all other nodes keep the latest version. If nil, each node resolves such conflicts itself.
+  /// The node or trail that decides conflicts for all nodes. Until its decision, other nodes keep the latest version.
+  /// Nil if each node resolves conflicts itself.
   @ByBytes package var decider: String? = nil
-  /// The node or trail whose rows no other node may change (`insert-only`); nil if every node may change all rows.
+  /// The node or trail that alone may change existing rows (`insert-only`); nil if every node may.
   @ByBytes var owner: String? = nil
 
   package init(
@@ -44,8 +42,8 @@ package struct ConflictRules: Equatable, Sendable {
 
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
 
-  /// Returns the rules for replication from `source` to `target`. Both are the names of trails, or of nodes. For
-  /// conflicts that one node decides, `newest` applies until the decision.
+  /// Returns the rules for replication from `source` to `target`, the names of trails or nodes. If another node
+  /// decides, `newest` applies until its decision.
   package func between(source: String, target: String) -> ConflictRules {
     guard let decider else { return resolved(source, target) }
     let isHere = Self.isOf(target, decider)
@@ -55,7 +53,8 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns the rules by which the node at `target` decides conflicts for all nodes; nil if it is not the decider.
+  /// Returns the rules by which the node `target` decides conflicts for all nodes; nil if another node decides, or
+  /// none.
   package func deciding(source: String, target: String) -> ConflictRules? {
     guard let decider, Self.isOf(target, decider) else { return nil }
     guard rule.isDecided || columns.values.contains(where: \.isDecided) else { return nil }
@@ -81,8 +80,8 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns whether two nodes end with the same rows: with these rules from `source` to `target`, and `back` in the
-  /// other direction. Both directions must name the same winner, or one node must decide.
+  /// Returns whether two nodes end with the same rows.
+  /// - Parameter back: The rules of the direction from `target` to `source`.
   package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
     if let decider, let other = back.decider, decider != other { return false }
     let (there, again) = (between(source: source, target: target), back.between(source: target, target: source))
@@ -95,10 +94,10 @@ package struct ConflictRules: Equatable, Sendable {
   /// Returns whether apply stops at this conflict instead of resolving it.
   package func stops(at conflict: Conflict) -> Bool { governs(conflict) { $0 == .stop } }
 
-  /// Returns whether the operator decides this conflict. Until then, the row is resolved by `newest`.
+  /// Returns whether the operator decides this conflict.
   package func asks(of conflict: Conflict) -> Bool { governs(conflict) { $0 == .ask } }
 
-  /// Returns the rules that resolve this conflict, as the configuration spells them.
+  /// Returns the rules that resolve this conflict, as text of the configuration.
   package func text(for conflict: Conflict) -> String {
     var texts: [String] = []
     for rule in governing(conflict) where !texts.contains(rule.text) { texts.append(rule.text) }

@@ -1,19 +1,18 @@
 import Changes
 
-/// An exact decimal number of any size. Rounded sums would depend on the order of the additions, which differs by node.
+/// An exact decimal number of any size, for sums that do not depend on the order of the additions.
 struct Decimal: Equatable, Comparable {
   private var isNegative = false
-  /// The digits of the number, least significant first, without leading zeros; empty for zero.
+  /// The digits, least significant first, without leading zeros; empty for zero.
   private var digits: [UInt8] = []
-  /// The number of digits after the decimal point of the number.
+  /// The number of digits after the decimal point.
   private var scale = 0
-  /// The largest exponent in a text that is read as a number. It exceeds the number of digits of every numeric type of
-  /// SQLite and PostgreSQL.
+  /// The largest exponent that is read. No numeric type of SQLite and PostgreSQL has so many digits.
   private static let exponentMax = 20_000
 
   // MARK: Values
 
-  /// Creates a number from a numeric value; nil for other values, including texts.
+  /// Creates a number from a numeric value; nil for a text and all other values.
   init?(_ value: Value) {
     switch value {
     case .integer(let n): self.init(String(n).utf8)
@@ -60,7 +59,7 @@ struct Decimal: Equatable, Comparable {
     trim()
   }
 
-  /// Returns the number in the storage class of `model`; nil if `model` is an integer and the number does not fit.
+  /// Returns the number in the storage class of `model`; nil if the number does not fit.
   func value(like model: Value) -> Value? {
     switch model {
     case .real: return Double(text).map { .real($0) }
@@ -72,8 +71,7 @@ struct Decimal: Equatable, Comparable {
     }
   }
 
-  /// The number as text, with as many digits after the decimal point as it was read or computed with: `1.50` stays
-  /// `1.50`.
+  /// The number as text. Trailing zeros after the decimal point are kept.
   var text: String {
     var padded = digits
     while padded.count <= scale { padded.append(0) }
@@ -110,8 +108,7 @@ struct Decimal: Equatable, Comparable {
     return difference
   }
 
-  /// Returns the mean of numbers, rounded half away from zero; nil if a value is no number. It has up to six more
-  /// digits after the decimal point than the values, without trailing zeros.
+  /// Returns the mean of numbers, rounded half away from zero, with up to six more digits; nil if a value is no number.
   static func mean(_ values: [Value]) -> Value? {
     guard let last = values.last else { return nil }
     var sum = Decimal(0)
@@ -139,7 +136,7 @@ struct Decimal: Equatable, Comparable {
     trim()
   }
 
-  /// Changes the number of digits after the decimal point. Call it only if the dropped digits are zeros.
+  /// Changes the number of digits after the decimal point. The dropped digits must be zeros.
   private mutating func rescale(to scale: Int) {
     if scale > self.scale {
       if !digits.isEmpty { digits.insert(contentsOf: repeatElement(0, count: scale - self.scale), at: 0) }
@@ -166,7 +163,6 @@ struct Decimal: Equatable, Comparable {
     return sum
   }
 
-  /// Returns the digits of `a` − `b`. Requires `a` ≥ `b`.
   private static func subtracted(_ a: [UInt8], _ b: [UInt8]) -> [UInt8] {
     var difference: [UInt8] = []
     var borrow: UInt8 = 0
@@ -178,7 +174,6 @@ struct Decimal: Equatable, Comparable {
     return difference
   }
 
-  /// Returns whether `a` is less than `b`; both are digits of numbers without leading zeros.
   private static func isLess(_ a: [UInt8], _ b: [UInt8]) -> Bool {
     a.count != b.count ? a.count < b.count : a.reversed().lexicographicallyPrecedes(b.reversed())
   }

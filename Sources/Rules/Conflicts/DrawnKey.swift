@@ -1,23 +1,23 @@
 import Changes
 
-/// A key column for which the database generates values if an application gives none.
+/// A column of a unique key for which the database generates values, by rowid or sequence.
 package struct DrawnKey: Equatable, Sendable {
-  /// The generator of a key column's values.
+  /// The generator of a column's values.
   package enum Source: Equatable, Sendable {
-    /// SQLite: one more than the greatest rowid in the table, whichever node inserted it. With `isMonotonic`
-    /// (AUTOINCREMENT): one more than the greatest rowid ever used.
+    /// The rowid of SQLite: one more than the greatest rowid in the table. With `isMonotonic` (AUTOINCREMENT), one more
+    /// than the greatest rowid ever used.
     case rowid(isMonotonic: Bool)
-    /// PostgreSQL: serial and identity columns, and other defaults that use a sequence.
+    /// A sequence of PostgreSQL, as in serial and identity columns.
     case sequence(Sequence)
   }
 
   package struct Sequence: Equatable, Sendable {
-    /// The qualified and quoted name of the sequence in SQL.
+    /// The qualified and quoted name of the sequence.
     @ByBytes package var name: String
     package var increment: Int64
-    /// One value that the sequence generates. With the increment, it determines all others.
+    /// One value that the sequence generates. The increment gives the others.
     package var start: Int64
-    /// The last value that the sequence has generated; nil if there is none yet.
+    /// The last value that the sequence has generated; nil if there is none.
     package var last: Int64?
     package var least: Int64
     package var greatest: Int64
@@ -28,7 +28,7 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// The schema (namespace) of the table in PostgreSQL; empty in SQLite.
+  /// The schema of the table in PostgreSQL; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   @ByBytes package var column: String
@@ -38,10 +38,10 @@ package struct DrawnKey: Equatable, Sendable {
     (self.namespace, self.table, self.column, self.source) = (namespace, table, column, source)
   }
 
-  /// The name of the table for messages: with its schema unless that is `public`.
+  /// The name of the table for messages, with its schema unless that is `public`.
   package var fullName: String { ["", "public"].contains(namespace) ? table : "\(namespace).\(table)" }
 
-  /// Returns whether two databases may generate the same value for different rows of the same table.
+  /// Returns whether two generators may generate the same value.
   package func isAlike(_ other: DrawnKey) -> Bool {
     switch (source, other.source) {
     case (.rowid, .rowid): true
@@ -51,8 +51,7 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// Whether the sequence has another increment than the default of 1, because an operator separated it from those of
-  /// other nodes.
+  /// Whether the sequence has another increment than 1, so that it shares its values with other nodes.
   package var isSeparated: Bool { if case .sequence(let sequence) = source { sequence.increment != 1 } else { false } }
 }
 
@@ -67,8 +66,8 @@ extension DrawnKey.Sequence {
 
   private static func gcd(_ a: UInt64, _ b: UInt64) -> UInt64 { b == 0 ? a : gcd(b, a % b) }
 
-  /// Returns the first value of the sequence after a floor; nil if no value is left.
-  /// - Parameter floor: the furthest used value in the direction in which the sequence counts.
+  /// Returns the next value of the sequence after a used value; nil if there is none.
+  /// - Parameter floor: The furthest used value in the direction of the sequence.
   package func next(behind floor: Int64) -> Int64? {
     let isRising = increment > 0
     if isRising ? start > floor : start < floor { return start }
@@ -82,25 +81,24 @@ extension DrawnKey.Sequence {
   }
 }
 
-/// The part of a key's values that one of several nodes generates, so that no two nodes generate the same value.
+/// The part of a sequence's values that one node generates. The parts of two nodes have no value in common.
 package struct KeyShare: Equatable, Sendable {
-  /// The number of nodes that share the values of the key: 1 to 100,000.
+  /// The number of nodes that share the values: 1 to 100,000.
   package var nodes: Int64
-  /// The number of this node among the nodes that share the values, from 1.
+  /// The number of this node, from 1 to ``nodes``.
   package var node: Int64
-  /// Whether this node's values count down from zero. This is needed if another node's database is an SQLite file,
-  /// where values count up.
+  /// Whether this node generates negative values. This avoids the values of an SQLite database, whose rowids count up.
   package var isBelowZero: Bool
 
-  /// Creates the part of one node; nil if `node` or `of` is out of range.
+  /// Creates the part of one node; nil if a number is out of range.
   package init?(node: Int64, of nodes: Int64, isBelowZero: Bool = false) {
     guard nodes > 0, nodes <= 100_000, (1...nodes).contains(node) else { return nil }
     (self.nodes, self.node, self.isBelowZero) = (nodes, node, isBelowZero)
   }
 
-  /// Returns the sequence with a start and an increment by which it generates only this node's values, all beyond the
-  /// existing values. Nil if no value is left.
-  /// - Parameter extreme: the greatest value in the table, or the least one if `isBelowZero`; nil if the table is
+  /// Returns the sequence with a start and increment that give only this node's values, beyond the existing values. Nil
+  /// if no value is left.
+  /// - Parameter extreme: The greatest value in the table, or the least one if `isBelowZero`; nil if the table is
   ///   empty.
   package func separated(_ sequence: DrawnKey.Sequence, extreme: Int64?) -> DrawnKey.Sequence? {
     var own = sequence
@@ -116,14 +114,12 @@ package struct KeyShare: Equatable, Sendable {
 }
 
 extension DrawnKey {
-  /// Returns the pairs of key columns for which two databases generate the same values. Tables match by their names as
-  /// mapped between the engines, ignoring case.
+  /// Returns the pairs of columns for which two databases generate the same values.
   package static func alike(_ one: [DrawnKey], _ other: [DrawnKey]) -> [(DrawnKey, DrawnKey)] {
     let byName = Dictionary(grouping: other, by: \.commonName.nameKey)
     return one.flatMap { key in (byName[key.commonName.nameKey] ?? []).filter(key.isAlike).map { (key, $0) } }
   }
 
-  /// The table and the column, for messages.
   package var text: String { "\(fullName).\(column)" }
 
   /// The names of the table and the column, in a form that is equal in both engines.
@@ -132,7 +128,7 @@ extension DrawnKey {
   /// The name of the table in a form that is equal in both engines.
   package var commonTable: String { Self.commonName(ofTable: fullName) }
 
-  /// Returns the common form of a table's name, which includes the schema unless that is `public`.
+  /// Returns the name of a table in a form that is equal in both engines.
   package static func commonName(ofTable name: String) -> String {
     String(decoding: name.asciiLowercased.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }

@@ -1,7 +1,6 @@
-/// Resolves one row that has concurrent versions, by a rule for whole rows.
+/// Resolves a row with concurrent versions, by a rule for whole rows.
 struct RivalVersions {
-  /// The versions that can win, by ascending stamps (time and origin): all except deletes and versions that a delete
-  /// supersedes.
+  /// The versions that can win, by ascending stamps: all except deletes, and versions that a delete replaces.
   let living: [RowVersion]
   private let all: [RowVersion]
   private let columnCount: Int
@@ -11,7 +10,7 @@ struct RivalVersions {
     (self.living, self.all, self.columnCount, self.code) = (living, all, columnCount, code)
   }
 
-  /// Returns the row that a rule for whole rows resolves to; nil if the row is to be absent.
+  /// Returns the resolved row; nil for a delete.
   func row(_ rule: ConflictRules.Rule) throws -> RowVersion.Row? {
     switch rule {
     case .sql, .function: try folded(living.heads, rule)
@@ -19,8 +18,8 @@ struct RivalVersions {
     }
   }
 
-  /// Returns the version that a rule selects from `heads`; nil if `heads` is empty.
-  /// - Parameter heads: versions of a row that are concurrent with each other, by ascending stamps (time and origin).
+  /// Returns the version that a rule selects; nil if `heads` is empty.
+  /// - Parameter heads: Concurrent versions of a row, by ascending stamps.
   static func winner(_ heads: [RowVersion], _ rule: ConflictRules.Rule) -> RowVersion? {
     switch rule {
     case .oldest: return heads.first
@@ -31,9 +30,9 @@ struct RivalVersions {
     }
   }
 
-  /// Resolves a row by a rule that is written in SQL. The rule's code gets two versions at a time. For versions a, b
-  /// and c, it is called as code(code(a, b), c).
-  /// - Parameter column: the column to resolve; nil for the row.
+  /// Resolves a row by a rule that is written in SQL. The SQL combines two versions at a time, in the order of their
+  /// stamps.
+  /// - Parameter column: The column to resolve; nil for the row.
   func folded(_ heads: [RowVersion], _ rule: ConflictRules.Rule, column: Int? = nil) throws -> RowVersion.Row? {
     let rows = heads.compactMap { $0.row(columnCount, among: all) }
     guard var settled = rows.first else { return nil }
@@ -56,11 +55,8 @@ struct RivalVersions {
     }
   }
 
-  /// The row before its concurrent versions: their common ancestor. Nil if a concurrent version inserted the row. A
-  /// value is nil if no version provides it.
-  ///
-  /// A version that the authors of all later versions knew is not concurrent. It does not change the result, so it can
-  /// be forgotten.
+  /// The row before its concurrent versions; nil if a concurrent version inserted the row. A value is nil if no version
+  /// has it.
   var before: RowVersion.Row? {
     let apart = all.unshared
     if let insert = living.last(where: \.isInsert), apart.contains(where: { $0.stamp == insert.stamp }) { return nil }

@@ -1,13 +1,12 @@
 /// The versions of one row that some node may not know yet.
 ///
-/// The resolved row depends only on the set of versions, not on their order of arrival. Old versions are forgotten
-/// together, once every node has seen all of them and all later authors knew them (``forget(where:)``).
+/// The resolved row depends only on the set of versions, not on their order of arrival.
 package struct RowHistory: Sendable {
   package private(set) var versions: [RowVersion] = []
 
   package init(_ versions: [RowVersion] = []) { for version in versions { add(version) } }
 
-  /// Adds a version of the row. Returns false if the version is known already.
+  /// Adds a version of the row. Returns false if the history has the version.
   @discardableResult package mutating func add(_ version: RowVersion) -> Bool {
     // Most versions arrive in order.
     var index = versions.count
@@ -17,9 +16,8 @@ package struct RowHistory: Sendable {
     return true
   }
 
-  /// Forgets the versions that every node has seen and that the authors of all remaining versions knew.
-  ///
-  /// - Parameter isSeen: whether every node has seen a version.
+  /// Removes the oldest versions that every node and the authors of all remaining versions know.
+  /// - Parameter isSeen: Returns whether every node knows a version.
   package mutating func forget(where isSeen: (Stamp) -> Bool) {
     // Find the latest place before which every version is seen, and followed by every version after it.
     for count in stride(from: versions.count, to: 0, by: -1) {
@@ -32,8 +30,8 @@ package struct RowHistory: Sendable {
     }
   }
 
-  /// Returns the history without the heads that satisfy the condition; nil if no head satisfies it. A head is a version
-  /// that no other version's author knew.
+  /// Returns the history without the latest versions that satisfy the condition; nil if none does. A version is one of
+  /// the latest if no other version's author knew it.
   package func withoutHeads(where isLeftOut: (RowVersion) throws -> Bool) rethrows -> RowHistory? {
     let leftOut = Set(try versions.heads.filter(isLeftOut).map(\.stamp))
     guard !leftOut.isEmpty else { return nil }
@@ -42,7 +40,6 @@ package struct RowHistory: Sendable {
     return left
   }
 
-  /// Returns whether the author of an incoming version knew all versions of the history, so that it can replace the row
-  /// at once.
+  /// Returns whether the author of an incoming version knew all versions of the history.
   package func isFollowed(by version: RowVersion) -> Bool { versions.allSatisfy { version.follows($0) } }
 }

@@ -1,8 +1,8 @@
 import Changes
 
-/// The form that one transaction gave to one row. Several changes of a row by one transaction are one version.
+/// The form that one transaction gave to one row.
 package struct RowVersion: Sendable {
-  /// The values of a row in the order of the table's columns; nil for a value that the version does not provide.
+  /// The values of a row in the order of the table's columns; nil for a value that the version does not have.
   package typealias Row = [Value?]
 
   package enum Write: Sendable {
@@ -12,11 +12,10 @@ package struct RowVersion: Sendable {
   }
 
   package var stamp: Stamp
-  /// For each other origin, by the name of its trail: the number of its last transaction that the author's database had
-  /// applied.
+  /// For each other origin, the last transaction that the author knew.
   package var seen: [String: UInt64]
   package var write: Write
-  /// The indexes of columns that the author's table did not have. The version provides no values for them.
+  /// The indexes of columns that the author's table did not have.
   package var lacks: Set<Int>
 
   package init(_ stamp: Stamp, seen: [String: UInt64] = [:], _ write: Write, lacks: Set<Int> = []) {
@@ -24,10 +23,7 @@ package struct RowVersion: Sendable {
   }
 
   /// Returns whether the author of this version knew `other`. If so, this version replaces `other` without a conflict.
-  ///
-  /// Versions of one origin are compared by their numbers alone. A version has a later clock than all versions of other
-  /// origins that its author knew. So the result is false for another origin's version with an equal or later clock,
-  /// even if a node claims otherwise.
+  /// Never true for a version of another origin with an equal or later clock.
   package func follows(_ other: RowVersion) -> Bool {
     if stamp.origin == other.stamp.origin { return stamp.number > other.stamp.number }
     return seen[other.stamp.origin, default: 0] >= other.stamp.number && other.stamp.clock < stamp.clock
@@ -41,7 +37,7 @@ package struct RowVersion: Sendable {
   package var isDelete: Bool { if case .delete = write { true } else { false } }
   package var isInsert: Bool { if case .insert = write { true } else { false } }
 
-  /// The row before the transaction, as its author knew it; nil for an insert.
+  /// The row before the transaction; nil for an insert.
   package var before: Row? {
     switch write {
     case .insert: nil
@@ -49,7 +45,7 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// The row after the transaction, as far as the trail has its values; nil for a delete.
+  /// The row after the transaction, with nil for values that the trail does not have; nil for a delete.
   package var after: Row? {
     switch write {
     case .insert(let row): row
@@ -58,8 +54,8 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// Returns the row after the change, with `columnCount` values; nil for a delete. If the trail left out a value, it
-  /// is taken from the last version in `all` that has it and that this version's author knew.
+  /// Returns the row after the change; nil for a delete. Missing values come from earlier versions in `all` that this
+  /// version's author knew.
   func row(_ columnCount: Int, among all: [RowVersion]) -> Row? {
     after.map { after in
       (0..<columnCount).map { column in
@@ -68,7 +64,7 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// Returns whether the version changed the column. An insert writes all columns that the author's table had.
+  /// Returns whether the version changed the column. An insert writes all columns of the author's table.
   package func wrote(_ column: Int) -> Bool {
     switch write {
     case .insert: return !lacks.contains(column)

@@ -1,11 +1,6 @@
-/// Queries over many versions of one row. An author who knew a transaction of an origin also knew all earlier ones of
-/// that origin. So the queries look at each version once instead of at each pair, as some rows have thousands of
-/// versions.
-///
-/// Exception: a node may falsely claim to know a version with a later clock (``areCausal``). Then each pair is
-/// compared.
+/// Queries over many versions of one row. Each version is examined once, unless ``areCausal`` is false.
 extension [RowVersion] {
-  /// Whether the clocks are consistent: no author claims to know a version whose clock is equal to its own or later.
+  /// Whether the clocks are consistent: no author claims to know a version with an equal or later clock.
   var areCausal: Bool {
     // By origin: the least number among the versions with later or equal clocks.
     var later: [String: UInt64] = [:]
@@ -25,7 +20,7 @@ extension [RowVersion] {
     return true
   }
 
-  /// The versions that no author of another version in the list knew.
+  /// The versions that no other author in the list knew.
   var heads: [RowVersion] {
     guard areCausal else { return filter { one in !contains { $0.follows(one) } } }
     // Another version's author knew a version if it has the same origin and a greater number, or has seen that number
@@ -54,8 +49,7 @@ extension [RowVersion] {
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The list without those versions at its start that the authors of all later versions knew. Versions that were left
-  /// out can no longer be in conflict.
+  /// The list without the versions at its start that the authors of all later versions knew.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {
@@ -87,7 +81,7 @@ extension [RowVersion] {
     return self
   }
 
-  /// Returns one version of each origin: the one whose transaction number comes first in the order `comesBefore`.
+  /// Returns, for each origin, the version whose transaction number comes first in the order `comesBefore`.
   private func byOrigin(_ comesBefore: (UInt64, UInt64) -> Bool) -> [RowVersion] {
     var first: [String: RowVersion] = [:]
     for version in self {

@@ -1,17 +1,15 @@
 extension ConflictRules.Rule {
-  /// The guarantee of a rule for the rows of nodes that have applied the same transactions.
+  /// The guarantee of a rule: whether nodes that have applied the same transactions have the same rows.
   package enum Promise: Equatable, Sendable {
-    /// The nodes hold the same rows, in whatever order the transactions arrived.
+    /// The nodes have the same rows, in whatever order the transactions arrived.
     case converges
-    /// The nodes hold the same rows if both directions between two nodes name the same winner.
+    /// The nodes have the same rows if both directions between two nodes name the same winner.
     case convergesIfWaysAgree
-    /// The nodes hold the same rows once the deciding node has written or sent the row again. The deciding node's row
-    /// wins.
+    /// The nodes have the same rows after the deciding node has written or sent its row again.
     case decidedAtOneNode
-    /// The nodes hold the same rows: first those that the rule `newest` selects, later those that the operator decides
-    /// on.
+    /// The nodes have the rows of the rule `newest`, until the operator decides.
     case decidedByPerson
-    /// The rule resolves nothing: apply stops until the operator has repaired the row.
+    /// Apply stops until the operator has repaired the row.
     case stops
   }
 
@@ -25,7 +23,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether the rule can resolve whole rows. Other rules are for single columns only.
+  /// Whether the rule can resolve whole rows, not only single columns.
   package var isForRows: Bool {
     switch self {
     case .newest, .oldest, .priority, .source, .target, .insertOnly, .sql, .function, .stop, .ask: true
@@ -33,7 +31,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether one node may decide for all others, because the rule's result depends on the node that resolves the row.
+  /// Whether the rule's result depends on the node that resolves the row, so that one node may decide for all.
   package var isDecided: Bool {
     switch self {
     case .source, .target, .insertOnly, .sql, .function: true
@@ -41,17 +39,17 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether the rule can run at one node only, so that a decider must be configured.
+  /// Whether only one node can evaluate the rule, so that a decider must be configured.
   package var needsDecider: Bool { if case .function = self { true } else { false } }
 
-  /// Returns the rule that applies until the decider, or the operator, has decided.
-  /// - Parameter isHere: whether this node is the one at which the operator decides.
+  /// Returns the rule that applies until the decider or the operator has decided.
+  /// - Parameter isHere: Whether the operator decides at this node.
   func untilDecided(isHere: Bool) -> Self { isDecided || (self == .ask && !isHere) ? .newest : self }
 
-  /// Whether the rule can resolve single columns, and not only whole rows.
+  /// Whether the rule can resolve single columns, not only whole rows.
   package var isForColumns: Bool { self != .insertOnly }
 
-  /// The names of the rules that can resolve whole rows, as the configuration spells them.
+  /// The configured names of the rules that can resolve whole rows.
   package static var rowNames: [String] {
     names.filter { name in samples.contains { $0.isNamed(name) && $0.isForRows } }
   }
@@ -61,7 +59,7 @@ extension ConflictRules.Rule {
 
   private func isNamed(_ name: String) -> Bool { text.hasPrefix(name) }
 
-  /// Whether the rule needs a row's previous value, which PostgreSQL logs only with REPLICA IDENTITY FULL.
+  /// Whether the rule needs the row before the change, which PostgreSQL logs only with REPLICA IDENTITY FULL.
   package var needsBefore: Bool { self == .delta || self == .mergeText }
 
   /// A description of the version that the rule selects, in one line without a full stop.

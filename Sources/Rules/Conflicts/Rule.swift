@@ -1,23 +1,22 @@
 import Changes
 
 extension ConflictRules {
-  /// The rule that selects a row or a column value from several versions, or computes one.
+  /// The rule that resolves a conflict in a row or a column.
   package enum Rule: Equatable, Sendable {
-    /// The latest version; if clocks are equal, the version of the node whose name sorts last.
+    /// The latest version. If two clocks are equal, the version of the node whose name sorts last.
     case newest
-    /// The earliest version of the row or column.
     case oldest
-    /// The version of the node or trail that is listed first. Nodes that are not listed come last; among them `newest`
-    /// decides.
+    /// The version of the node or trail that is listed first. All nodes that are not listed come last, and `newest`
+    /// decides among them.
     case priority([String])
-    /// The greatest value; NULL is less than all others.
+    /// The greatest value. NULL is less than all others.
     case max
     case min
     /// The sum of all changes to the value. For numeric columns.
     case delta
     /// The mean of the values. For numeric columns.
     case average
-    /// The line-by-line merge of all changes to a text. For text columns.
+    /// The three-way merge of a text, line by line.
     case mergeText
     /// All different values from the earliest to the latest, joined by the separator. For text columns.
     case combine(separator: String)
@@ -25,17 +24,16 @@ extension ConflictRules {
     case source
     /// The version of the node whose apply resolves the conflict.
     case target
-    /// The existing row: incoming changes never change it, with or without a conflict. Only rows that do not exist at
-    /// this node are inserted.
+    /// The existing row, which incoming changes never change. Rows that do not exist at this node are inserted.
     case insertOnly
-    /// The value of an SQL expression over both values and their common ancestor; it may use the other columns too. For
-    /// whole rows, the later version wins if the expression is true.
+    /// The value of an SQL expression over both values and their common ancestor. For whole rows, the later version
+    /// wins if the expression is true.
     case sql(String)
-    /// The result of a PostgreSQL function over the rows, computed at the deciding node.
+    /// The result of a PostgreSQL function, which the deciding node calls.
     case function(String)
-    /// No version wins: apply stops until the operator has repaired the row.
+    /// No version wins, and apply stops until the operator has repaired the row.
     case stop
-    /// The latest version wins until the operator has decided.
+    /// The latest version, until the operator has decided.
     case ask
 
     package static func == (a: Rule, b: Rule) -> Bool { a.text == b.text }
@@ -47,9 +45,9 @@ extension ConflictRules.Rule {
   /// The reason why a text is not a rule.
   package enum Fault: Error, Equatable, Sendable {
     case unknown(nearest: String)
-    /// The rule needs a part after a colon, which is missing; the example shows it.
+    /// The part after the colon is missing.
     case incomplete(example: String)
-    /// The rule with this name has no part after a colon, but the text has one.
+    /// The rule with this name takes no part after a colon.
     case tooMuch(String)
   }
 

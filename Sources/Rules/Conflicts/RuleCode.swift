@@ -1,12 +1,12 @@
 import Changes
 
-/// Two versions of a row in conflict, as arguments for a rule that is written in SQL: `local`, the result so far, and
-/// `incoming`. `before`, their common ancestor, is nil if it is unknown.
+/// Two versions of a row in conflict, as arguments for a rule in SQL. `local` is the earlier version or result.
+/// `before`, their common ancestor, is nil if unknown.
 package struct MetRows {
   package var local: RowVersion.Row
   package var incoming: RowVersion.Row
   package var before: RowVersion.Row?
-  /// The column to resolve; nil if the rule resolves whole rows.
+  /// The column to resolve; nil for whole rows.
   package var column: Int?
 
   package init(local: RowVersion.Row, incoming: RowVersion.Row, before: RowVersion.Row?, column: Int?) {
@@ -14,13 +14,13 @@ package struct MetRows {
   }
 }
 
-/// The functions that evaluate rules which are written in SQL.
+/// The functions that evaluate rules in SQL.
 package struct RuleCode {
-  /// A function that evaluates the expression of a rule `sql:`. It returns the column's value; nil: the later version
-  /// wins. For a rule of whole rows, the later version wins if it returns 1, else the earlier one.
+  /// A function that evaluates the expression of a rule `sql:`. For a column, it returns the value. For a row, 1 means
+  /// that the later version wins, and other values the earlier one. Nil means that the later version wins.
   package typealias Expression = (_ text: String, _ rows: MetRows) throws -> Value?
-  /// A function that calls the PostgreSQL function of a rule `function:` with two rows. It returns the resulting row;
-  /// nil: the later version wins.
+  /// A function that calls the PostgreSQL function of a rule `function:`. The result is the resolved row; nil if the
+  /// later version wins.
   package typealias Function = (_ name: String, _ rows: MetRows) throws -> RowVersion.Row?
 
   var expression: Expression
@@ -30,6 +30,6 @@ package struct RuleCode {
     (self.expression, self.function) = (expression, function)
   }
 
-  /// An evaluator for rules that contain no SQL.
+  /// An evaluator for rules without SQL.
   package static var none: RuleCode { RuleCode(expression: { _, _ in nil }, function: { _, _ in nil }) }
 }

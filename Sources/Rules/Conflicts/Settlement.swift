@@ -1,21 +1,18 @@
 import Changes
 
-/// The resolved row, computed from the set of the row's known versions. The result does not depend on their order of
-/// arrival, on I/O or on the present time.
+/// The resolved row, computed from the row's known versions, without regard to their order of arrival.
 package struct Settlement: Equatable, Sendable {
-  /// The resolved row; nil if the row is to be absent. A nil column keeps the target's value, because no version
-  /// provides one.
+  /// The resolved row; nil for a delete. A nil column keeps the target's value.
   package private(set) var row: RowVersion.Row?
-  /// True if only the owner (`insert-only`) may change existing rows, and all versions are updates or deletes by other
-  /// nodes. The existing row then stays, whatever `row` is.
+  /// Whether the existing row stays, because only the owner (`insert-only`) may change existing rows. If true, ignore
+  /// `row`.
   package private(set) var isKept = false
-  /// The stamps (times and origins) of the versions that are ignored, because their authors may not change existing
-  /// rows.
+  /// The stamps of versions that are ignored, because their authors may not change existing rows.
   package private(set) var leftOut: Set<Stamp> = []
 
   /// Resolves the row from its versions.
-  /// - Parameter rules: the rules of one direction, from ``ConflictRules/between(source:target:)``.
-  /// - Parameter columnCount: the number of columns of the table.
+  /// - Parameter rules: The rules of one direction, from ``ConflictRules/between(source:target:)``.
+  /// - Parameter columnCount: The number of columns of the table.
   package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int, code: RuleCode = .none) throws {
     var versions = history.versions
     if let owner = rules.owner {
@@ -53,15 +50,14 @@ package struct Settlement: Equatable, Sendable {
     }
   }
 
-  /// Returns the versions that count if only the owner may change existing rows: those of the owner. If the owner has
-  /// none, the inserts count.
+  /// Returns the versions that count if only the owner may change existing rows: the owner's, or else the inserts.
   private static func allowed(_ versions: [RowVersion], _ owner: String) -> [RowVersion] {
     let own = versions.filter { $0.stamp.isOf(owner) }
     // If the owner has not touched the row, only its inserts count.
     return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
 
-  /// Returns whether a delete supersedes another version of the row, so that this version cannot win.
+  /// Returns whether a delete replaces another version of the row, so that this version cannot win.
   private static func ends(
     _ delete: RowVersion, _ version: RowVersion, _ rules: ConflictRules, _ all: [RowVersion]
   ) -> Bool {

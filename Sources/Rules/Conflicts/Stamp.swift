@@ -1,7 +1,5 @@
-/// The time and origin of a transaction: its place in the order of the transactions of all origins.
-///
-/// Clocks are hybrid logical times, so a transaction is later than everything that its origin had applied before. The
-/// origin's name breaks ties. So the order is total, and the same at every node.
+/// The stamp of a transaction. Clocks are hybrid logical times, so a transaction is later than everything that its
+/// author knew. For equal clocks, the origin's name decides the order.
 package struct Stamp: Hashable, Comparable, Sendable {
   /// The hybrid logical time of the transaction, in µs.
   package var clock: UInt64

@@ -1,13 +1,11 @@
 /// A three-way merge of two texts with a common ancestor, line by line.
 ///
-/// Lines that only one text changed are taken from that text. If both changed the same lines, or added lines at the
-/// same place, the result has both versions, those of the first text first. Lines that both texts changed in the same
-/// way appear once.
+/// Lines that only one text changed are taken from that text. If both texts changed the same lines, the result has both
+/// versions, the first text's first. Equal changes appear once.
 struct TextMerge {
   typealias Lines = ArraySlice<ArraySlice<UInt8>>
 
-  /// The largest comparison matrix, in cells. Larger differences are merged as one change, so that no text keeps a node
-  /// busy.
+  /// The largest comparison matrix, in cells. A larger difference is merged as one change.
   private static let cellsMax = 4_000_000
 
   static func merged(base: [UInt8], _ first: [UInt8], _ second: [UInt8]) -> [UInt8] {
@@ -31,7 +29,7 @@ struct TextMerge {
     text.split(separator: 0x0a, omittingEmptySubsequences: false)[...]
   }
 
-  /// Merges the lines of the texts between two lines that all three texts share.
+  /// Merges the lines between two lines that all three texts share.
   private static func chunk(_ base: Lines, _ first: Lines, _ second: Lines) -> Lines {
     if same(first, second) || same(second, base) { return first }
     if same(first, base) { return second }
@@ -43,8 +41,8 @@ struct TextMerge {
 
   private static func same(_ a: Lines, _ b: Lines) -> Bool { a.elementsEqual(b) }
 
-  /// Returns, for each line of `base`, its index in `other`, ascending; nil if `other` lacks the line. It computes a
-  /// longest common subsequence.
+  /// Returns the index in `other` of each line of `base`, by a longest common subsequence; nil if `other` lacks the
+  /// line.
   private static func places(of base: Lines, in other: Lines) -> [Int?] {
     var places = [Int?](repeating: nil, count: base.count)
     let begin = zip(base, other).prefix { $0 == $1 }.count

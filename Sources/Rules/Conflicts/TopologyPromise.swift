@@ -1,25 +1,22 @@
-/// The guarantee of a rule at one apply: whether all nodes end with the same rows. It depends on the database's own
-/// trail, and on the trails of other nodes that are applied to the database.
+/// The guarantee of a conflict rule at one apply: whether all nodes end with the same rows.
 package struct TopologyPromise: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
-    /// All nodes hold the same rows: a row is a function of its versions, whichever node resolves it.
+    /// All nodes have the same rows.
     case converges
-    /// All nodes hold the same rows if the opposite direction names the same winner.
+    /// All nodes have the same rows if the opposite direction names the same winner.
     case convergesIfWaysAgree
     /// One node decides, and its decision reaches all others as a change.
     case decided(at: String)
-    /// One node decides, only for itself. Other nodes get its row when the row changes there again, or when the table
-    /// is copied.
+    /// One node decides only for itself. Other nodes get its row with the row's next change, or with a refresh.
     case keptAtOneNode
-    /// The operator decides: at the given node, or at any node if nil.
+    /// The operator decides at the given node, or at any node if nil.
     case asks(at: String?)
     case stops
-    /// Several nodes decide, each in its own way, so their rows may differ.
+    /// Several nodes decide, so their rows may differ.
     case severalDecide
     /// No trail of the decider is applied at this node, so its decisions never arrive.
     case deciderMissing(String)
-    /// The node that is to decide conflicts (`decides`) has several trails that are applied here, so it is unclear
-    /// which one counts.
+    /// The deciding node has several trails that are applied here, so that the decider is ambiguous.
     case deciderUnclear(String, trails: [String])
   }
 
@@ -27,8 +24,8 @@ package struct TopologyPromise: Equatable, Sendable {
   package var verdict: Verdict
 
   /// Computes the guarantee of a rule at one apply.
-  /// - Parameter own: the trail of the database to which the apply writes.
-  /// - Parameter peers: the trails that are applied to this database and come from nodes at which applications write.
+  /// - Parameter own: The trail of the database to which the apply writes.
+  /// - Parameter peers: The trails that are applied to this database, from nodes at which applications write.
   package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
     self.rule = rule
     let trails = [own] + peers
@@ -50,8 +47,7 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// Returns the guarantees of all rules of a plan, each once. A table without a decider of its own has the decider of
-  /// the whole plan.
+  /// Returns the guarantees of all rules of a plan, each once.
   package static func all(_ plan: ConflictPlan, own: String, peers: [String]) -> [TopologyPromise] {
     var found: [TopologyPromise] = []
     for part in [plan.whole] + plan.tables.map(\.part) {
@@ -82,7 +78,7 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// A rule or setting by which rows converge; nil if they converge already.
+  /// A rule or setting by which all nodes get the same rows; nil if they have them already.
   package var remedy: String? {
     switch verdict {
     case .severalDecide:

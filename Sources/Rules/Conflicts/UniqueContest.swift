@@ -1,13 +1,13 @@
 import Changes
 
-/// The rank of a row among rows that want the same unique value: the row with the highest rank gets it. A row that was
-/// written later ranks higher.
+/// The rank of a row among rows that need the same unique value. The row with the highest rank gets the value. A row
+/// that was written later has a higher rank.
 package struct UniqueRank: Hashable, Comparable, Sendable {
-  /// The stamp (time and origin) of the transaction that last wrote the row.
+  /// The stamp of the transaction that last wrote the row.
   package var stamp: Stamp
-  /// A hash of the row's key, which is the same at every node. It orders rows that the same transaction wrote.
+  /// A hash of the row's key, which orders rows with the same stamp equally at every node.
   package var tie: UInt64
-  /// The texts of the row's key. They order rows with the same stamp (time and origin) and the same hash `tie`.
+  /// The texts of the row's key, which order rows with the same stamp and hash.
   package var spelling: [UInt8]
 
   package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
@@ -19,13 +19,12 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
     return a.spelling.lexicographicallyPrecedes(b.spelling)
   }
 
-  /// A rank above those of all rows in trails: a row with this rank gets every unique value that it needs.
+  /// A rank higher than all ranks of rows in trails.
   package static let latest = UniqueRank(Stamp(clock: .max, origin: "", number: 0), tie: 0)
-  /// A rank below those of all rows in trails: a row with this rank loses its unique values to any other row.
+  /// A rank lower than all ranks of rows in trails.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The rank just above the ranks of all rows that the same transaction wrote: it has the next transaction number. The
-  /// number does not grow beyond its upper limit.
+  /// The rank just above the ranks of all rows that the same transaction wrote.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
@@ -36,11 +35,11 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
-  /// True if the current group of transactions wrote the row. False for a row that waited before, or that was removed
-  /// from the table to make room for another one.
+  /// Whether the current group wrote the row. False for a row that waited before, or that was removed from its table
+  /// for another row.
   package var isNew: Bool
-  /// The rows in the table that hold a unique value of this row, although their rank is lower. They keep the value as
-  /// long as this row waits for a row with a higher rank.
+  /// The rows in the table that hold a unique value of this row despite a lower rank. Such a row keeps the value while
+  /// this row waits.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {
@@ -48,33 +47,27 @@ package struct UniqueClaim<Row: Hashable> {
   }
 }
 
-/// The operations of a table by which ``judge(_:)`` decides which of several rows gets a unique value.
+/// The table operations by which ``judge(_:)`` decides which of several rows gets a unique value.
 package protocol UniqueContest {
   associatedtype Row: Hashable
 
-  /// Returns the rows of the table that hold a unique value which `row` needs.
+  /// Returns the rows of the table that hold a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table, to compare it with the rank of `claim`'s row: the higher rank gets the
-  /// unique value. Nil if the rank was removed, because new versions can no longer be in conflict with the row.
+  /// Returns the rank of a row in the table; nil if it is no longer stored.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
-  /// Writes the row of `claim`, which waited for a unique value. Removes the rows in `others`, which hold its unique
-  /// values, and makes them wait. Returns false if the row cannot be written for another reason.
+  /// Writes the row of `claim` to the table. The rows in `others`, which hold its unique values, become waiting rows.
+  /// Returns false if the row cannot be written for another reason.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Stores the row of `claim` as a waiting row, with the list ``UniqueClaim/earlier``. The row `other` has a higher
-  /// rank, and holds a unique value that the waiting row needs.
+  /// Stores the row of `claim` as a waiting row. The row `other` holds one of its unique values and has a higher rank.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
 extension UniqueContest {
-  /// Decides which of the rows that wait for unique values are written to the table. A row waits if, and only if, a row
-  /// in the table with a higher rank has one of its unique values.
-  ///
-  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. A row never
-  /// displaces a row with a higher rank, but waits for it. So one pass is enough, whatever has changed since the last
-  /// pass.
+  /// Decides which waiting rows are written to the table, in the order of their ranks. A row waits only while a row of
+  /// higher rank has one of its unique values.
   ///
   /// - Parameter claims: The rows that wait for unique values.
-  /// - Returns: whether any row was written.
+  /// - Returns: Whether any row was written.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
     // Each queued row, with the number of rows that had been written when it was queued.
@@ -103,9 +96,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for `row`, a row in the table whose rank is no longer stored. Some rows in `left` wait for a value
-  /// of `row`, but must not displace it. The result is just above the highest rank of these; ``UniqueRank/least`` if
-  /// there are none.
+  /// Returns a rank for a row in the table whose rank is no longer stored: above the ranks of all rows in `left` that
+  /// may not replace the row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -113,10 +105,8 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// Returns whether the row of this claim has a higher rank than `row`, a row in the table with the rank `other`.
-  ///
-  /// If `other` is nil, the rank of `row` was forgotten. The claim's row then ranks higher only if the current group
-  /// wrote it (``isNew``), or if ``earlier`` contains `row`.
+  /// Returns whether the row of this claim has a higher rank than `row`.
+  /// - Parameter other: The rank of `row`; nil if it is no longer stored.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

@@ -4,7 +4,7 @@ import Changes
 ///
 /// Source: https://www.postgresql.org/docs/current/arrays.html (Array Input and Output Syntax)
 enum ArrayText {
-  /// Returns the elements that are not NULL, without quotes. If the text is not an array, the result is unspecified.
+  /// Returns the elements that are not NULL, without quotes. The text must be an array.
   static func elements(_ bytes: UnsafeRawBufferPointer) -> [[UInt8]] {
     var elements: [[UInt8]] = []
     guard var at = bytes.firstIndex(of: UInt8(ascii: "{")) else { return [] }

@@ -1,10 +1,8 @@
 import Changes
 
-/// Converts the values of a column, and of its copy at the target, into a common form of bytes. Two values have the
-/// same form if, and only if, they count as equal between the two types (``ColumnContract``).
-///
-/// There is one exception: if ``needsServer`` is true, two equal values may have different forms. Unequal values never
-/// have the same form.
+/// Converts the values of a column, at the source and at the target, into a form in which they are compared. Two values
+/// have the same form only if they count as equal (``ColumnContract``). If ``needsServer`` is false, equal values
+/// always have the same form.
 package struct CanonicalColumn: Sendable {
   package enum Side: Sendable {
     case source
@@ -12,34 +10,31 @@ package struct CanonicalColumn: Sendable {
   }
 
   private enum Way {
-    /// Both ends have the same engine and type. The form is storage class and bytes, or the text that the server
-    /// prints.
+    /// Both databases have the same engine and type.
     case same
     case toSQLite
     case toPostgres
-    /// Both ends are PostgreSQL, with different types.
+    /// Both databases are PostgreSQL, with different types.
     case retyped
   }
 
-  /// The first byte of the common form of a value that the target cannot hold. No other common form begins with it.
+  /// The first byte of the compared form of a value that the target cannot hold.
   private static let misfitTag: UInt8 = 9
 
   private let way: Way
-  /// The type of the PostgreSQL column; the target's type if both ends are PostgreSQL.
+  /// The type of the PostgreSQL column. If both columns are PostgreSQL, the type of the target's column.
   package let type: PostgresType
   private let text: PostgresText
   private let stored: SQLiteValue
-  /// The affinity of the SQLite column.
   private let affinity: String
   /// Whether -0.0 counts as 0.0, because SQLite stores no -0.0 under the affinity REAL.
   private let foldsZero: Bool
-  /// Whether two values are equal only if PostgreSQL prints the same text for both, because apply looks for rows in
-  /// SQLite by that text.
+  /// Whether values are equal only if PostgreSQL prints the same text, because apply finds rows in SQLite by that text.
   private let isExactKey: Bool
 
-  /// Creates the conversion for a column of the source and the column of the target that gets its values.
-  /// - Parameter isUnique: whether the column is part of a unique key.
-  /// - Parameter isKey: whether the column is part of the key by which apply finds rows.
+  /// Creates the conversion for a source column and its target column.
+  /// - Parameter isUnique: Whether the column is part of a unique key.
+  /// - Parameter isKey: Whether the column is part of the key by which apply finds rows.
   package init(
     _ source: TableSchema.Column, of from: Engine, to target: TableSchema.Column, of to: Engine, isUnique: Bool = false,
     isKey: Bool = false
@@ -61,10 +56,10 @@ package struct CanonicalColumn: Sendable {
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
 
-  /// Whether the common form has the bytes that each database stores, without a conversion.
+  /// Whether the compared form of a value is the stored value, without a conversion.
   package var isSame: Bool { way == .same }
 
-  /// Whether only a server can convert a text to the type, so that unequal bytes do not prove unequal values.
+  /// Whether only a server can convert a text to the type, so that different bytes may be equal values.
   package var needsServer: Bool {
     guard way == .toPostgres || way == .retyped else { return false }
     switch type.kind {
@@ -77,7 +72,9 @@ package struct CanonicalColumn: Sendable {
 
   // MARK: Forms
 
-  /// Appends the common form of a value of one end. `scratch` is a buffer for intermediate results.
+  /// Appends the form in which a value is compared with the other database's value.
+  /// - Parameter side: The database of the value.
+  /// - Parameter scratch: A buffer for intermediate results.
   package func append(_ value: ColumnView, of side: Side, to form: inout ByteWriter, scratch: inout ByteWriter) {
     if case .null = value { return form.appendNull() }
     switch (way, side) {
@@ -102,7 +99,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends the common form of a text that PostgreSQL printed, or of a text that PostgreSQL can read.
+  /// Appends the compared form of a text that PostgreSQL has printed, or can read.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
     case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:
@@ -128,7 +125,7 @@ package struct CanonicalColumn: Sendable {
     form.appendReal(foldsZero && number == 0 ? 0 : number)
   }
 
-  /// Appends the common form of the value that SQLite stores for a PostgreSQL value.
+  /// Appends the compared form of the value that SQLite stores for a PostgreSQL value.
   private func appendStored(_ value: ColumnView, to form: inout ByteWriter) {
     switch (type.kind, value) {
     case (.numeric, _) where isExactKey, (.time, _) where isExactKey, (.timestamp, _) where isExactKey,
@@ -148,7 +145,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Converts a source value to the target's type, and appends the common form of the result.
+  /// Converts a source value to the target's type, and appends the compared form of the result.
   private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
     switch (type.kind, value) {
     case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):
@@ -189,7 +186,7 @@ package struct CanonicalColumn: Sendable {
     return try made.get()
   }
 
-  /// Returns the source values that the target may hold as `value`, to look up a row by its key.
+  /// Returns the source values that the target may hold as `value`, to find a row by its key.
   package func sourceValues(_ value: Value) -> [Value] {
     switch way {
     case .same, .retyped: return [value]

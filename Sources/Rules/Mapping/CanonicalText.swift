@@ -5,7 +5,7 @@ extension ByteWriter {
   private static let numberTag: UInt8 = 7
   private static let timeTag: UInt8 = 8
 
-  /// Appends a decimal number by its digits; a text that is no number is appended as text.
+  /// Appends a decimal number by its digits. Any other text is appended as text.
   mutating func appendNumber(_ bytes: UnsafeRawBufferPointer) {
     guard let decimal = DecimalText(bytes, hasExponent: true) else { return appendText(bytes) }
     append(Self.numberTag)
@@ -26,8 +26,8 @@ extension ByteWriter {
     text.withUTF8 { appendNumber(UnsafeRawBufferPointer($0)) }
   }
 
-  /// Appends the value of a `bytea` as a blob, given the text that PostgreSQL prints for it: `\x00ff`. Appends any other
-  /// text as text.
+  /// Appends the value of a `bytea`, which PostgreSQL prints as `\x00ff`, as a blob. Any other text is appended as
+  /// text.
   mutating func appendBlob(printed bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= 2, bytes.count % 2 == 0, bytes[0] == UInt8(ascii: "\\"), bytes[1] == UInt8(ascii: "x") else {
       return appendText(bytes)
@@ -42,8 +42,8 @@ extension ByteWriter {
 
   private static func digit(_ byte: UInt8) -> UInt8 { byte < 0x40 ? byte & 15 : (byte & 15) + 9 }
 
-  /// Appends a time, or a timestamp in UTC, as PostgreSQL prints it, without its zone. A text that PostgreSQL would
-  /// refuse is appended unchanged.
+  /// Appends a time or a timestamp that PostgreSQL has printed, in UTC and without its zone. Any other text is appended
+  /// as text.
   mutating func appendTime(_ bytes: UnsafeRawBufferPointer, _ kind: PostgresType.Kind) {
     guard let moment = Moment(bytes, kind) else { return appendText(bytes) }
     append(Self.timeTag)
@@ -53,7 +53,6 @@ extension ByteWriter {
 
 /// A time of day, with or without a date, split into its parts.
 private struct Moment {
-  /// The date as it is written; after a move to UTC, the ASCII digits of the moved date.
   private var date: UnsafeRawBufferPointer
   private var moved: [UInt8] = []
   private var time: (UInt8, UInt8, UInt8, UInt8, UInt8, UInt8) = (0x30, 0x30, 0x30, 0x30, 0x30, 0x30)
@@ -106,7 +105,6 @@ private struct Moment {
     guard move(by: -offset) else { return nil }
   }
 
-  /// Returns the seconds of a zone such as `+05:30`.
   private static func seconds(_ zone: UnsafeRawBufferPointer) -> Int? {
     guard let sign = zone.first, sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") else { return nil }
     let digits = zone.dropFirst().filter { $0 != UInt8(ascii: ":") }
@@ -119,8 +117,7 @@ private struct Moment {
     return sign == UInt8(ascii: "-") ? -seconds : seconds
   }
 
-  /// Moves the date and time by seconds, to UTC. Returns false if only the server can do that: years BC, or with more
-  /// than four digits.
+  /// Moves the date and time to UTC. Returns false for years BC and years of more than four digits.
   private mutating func move(by seconds: Int) -> Bool {
     guard !isBC, date.count == 10 else { return false }
     func pair(_ high: UInt8, _ low: UInt8) -> Int { Int(high) * 10 + Int(low) - 0x30 * 11 }
@@ -140,8 +137,7 @@ private struct Moment {
     return true
   }
 
-  /// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar, whose cycle of 400 years has
-  /// 146,097 days.
+  /// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar.
   private static func days(_ year: Int, _ month: Int, _ day: Int) -> Int {
     let shifted = month > 2 ? year : year - 1
     let cycle = (shifted >= 0 ? shifted : shifted - 399) / 400

@@ -1,12 +1,11 @@
 import Changes
 
-/// The contract of a column: whether its values arrive at the target unchanged, changed or not at all. It is reported
-/// before the replication starts.
+/// The contract of a column: whether its values arrive at the target unchanged, changed or not at all.
 package struct ColumnContract: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
-    /// Every value that the target accepts is equal to the source's.
+    /// The target holds every value unchanged, except misfits.
     case lossless
-    /// Values may change in the way that the text describes.
+    /// Values may change as the text describes.
     case lossy(String)
     /// The target's type cannot hold any value of the source's type.
     case refused(String)
@@ -16,7 +15,7 @@ package struct ColumnContract: Equatable, Sendable {
   @ByBytes package private(set) var sourceType: String
   @ByBytes package private(set) var targetType: String
   package let verdict: Verdict
-  /// The values that the target's type cannot hold, for which the misfit policy applies; empty if there are none.
+  /// The values that the target's type cannot hold; empty if there are none.
   @ByBytes package private(set) var misfits: String
 
   package init(column: String, sourceType: String, targetType: String, verdict: Verdict, misfits: String = "") {
@@ -27,7 +26,7 @@ package struct ColumnContract: Equatable, Sendable {
     self.misfits = misfits
   }
 
-  /// Creates the contract of a PostgreSQL column whose values are copied to SQLite.
+  /// Creates the contract of a PostgreSQL column that is replicated to SQLite.
   package init(toSQLite column: TableSchema.Column) {
     let declared = SQLiteValue(from: column).declaredType
     self.init(
@@ -35,10 +34,8 @@ package struct ColumnContract: Equatable, Sendable {
       verdict: .lossless)
   }
 
-  /// Creates the contract of a source column whose values go into a PostgreSQL column.
-  ///
-  /// - Parameter original: Whether the SQLite column is itself a copy of a PostgreSQL column, and holds values as that
-  ///   column printed them.
+  /// Creates the contract of a column that is replicated to PostgreSQL.
+  /// - Parameter original: Whether the SQLite column is itself a copy of a PostgreSQL column.
   package init(_ column: TableSchema.Column, of engine: Engine, to type: PostgresType, original: Bool = false) {
     let declared = column.declaredType.isEmpty ? "no type" : column.declaredType
     guard engine == .sqlite else {
@@ -71,7 +68,7 @@ package struct ColumnContract: Equatable, Sendable {
     return change(type)
   }
 
-  /// Returns the change of values that a column of this type stores; lossless if there is none.
+  /// Returns how a column of this type changes the values that it stores.
   private static func change(_ type: PostgresType) -> Verdict {
     switch type.kind {
     case .bpchar: .lossy("padded with spaces to its length")

@@ -1,9 +1,9 @@
 /// The reaction at the target when a source table is created, dropped or altered (`--ddl`).
 package enum DDLPolicy: String, Sendable, CaseIterable {
-  /// The target's table is changed like the source's. A table that Cairn did not create is altered, but never dropped.
+  /// The target's table is changed in the same way. Only a table that Cairn created is dropped.
   case follow
-  /// Nothing is changed at the target: the table is suspended until the operator has altered it.
+  /// The table is suspended until the operator has altered the target's table.
   case stop
-  /// The target's tables are not changed; columns that they lack are left out of the rows.
+  /// The target's table is not changed. Columns that the target's table lacks are left out of the rows.
   case ignore
 }

@@ -4,14 +4,14 @@ import Changes
   import Glibc
 #endif
 
-/// A decimal number that is read from a text: the places of its first and last digits other than zero.
+/// A decimal number in a text, with the places of its first and last digits other than zero.
 struct DecimalText {
-  /// The powers of ten of the last and of the first digit other than zero; nil for zero.
+  /// The powers of ten of the last and the first digit other than zero; nil for zero.
   private(set) var powers: ClosedRange<Int>?
   private(set) var isNegative = false
 
-  /// Parses a number that is written as PostgreSQL prints it: no plus sign, no leading zeros, digits on both sides of a
-  /// point. Returns nil for any other text. An exponent is accepted if `hasExponent`.
+  /// Parses a number that PostgreSQL has printed; nil for any other text.
+  /// - Parameter hasExponent: Whether an exponent is accepted.
   init?(_ bytes: UnsafeRawBufferPointer, hasExponent: Bool) {
     var at = 0
     func digit(_ index: Int) -> UInt8? {
@@ -79,10 +79,10 @@ struct DecimalText {
     return value
   }
 
-  /// Reads PostgreSQL's output of a `double precision` other than NaN.
+  /// Reads a `double precision` that PostgreSQL has printed; nil for NaN.
   static func double(_ bytes: UnsafeRawBufferPointer) -> Double? { number(bytes, strtod) }
 
-  /// Reads PostgreSQL's output of a `real`.
+  /// Reads a `real` that PostgreSQL has printed.
   static func single(_ bytes: UnsafeRawBufferPointer) -> Float? { number(bytes, strtof) }
 
   private static func number<T: BinaryFloatingPoint>(

@@ -2,7 +2,7 @@ import Changes
 
 /// Converts a column's default to the other engine's SQL, if the default is a literal.
 package enum DefaultText {
-  /// Returns whether a default of PostgreSQL is a literal with the value `value` in both engines.
+  /// Returns whether a column default of PostgreSQL is a literal with this value in both engines.
   package static func means(_ text: String, of column: TableSchema.Column, value: String) -> Bool {
     guard let literal = sqlite(text, of: column) else { return false }
     return literal == literalText(value, PostgresType(column))
@@ -10,7 +10,7 @@ package enum DefaultText {
 
   // MARK: PostgreSQL to SQLite
 
-  /// Returns the default for SQLite; nil if it is not just a literal of the column's type.
+  /// Converts a column default of PostgreSQL to SQLite; nil if it is no literal of the column's type.
   static func sqlite(_ text: String, of column: TableSchema.Column) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -54,7 +54,6 @@ package enum DefaultText {
     return literalText(padded(value, type), type)
   }
 
-  /// Returns the decimal number that starts at the token `start`, and the index of the token after it.
   private static func decimal(
     _ tokens: [SQLText.Token], _ start: Int, _ slice: (SQLText.Token) -> String
   ) -> (text: String, next: Int) {
@@ -73,7 +72,7 @@ package enum DefaultText {
     }
   }
 
-  /// Returns whether a literal of the type `cast` is written in the same way as a literal of `type`, the column's type.
+  /// Returns whether a literal has the same text in the type `cast` and in the column's type `type`.
   private static func isSame(_ cast: PostgresType, _ type: PostgresType, _ name: String) -> Bool {
     guard name.utf8.allSatisfy({ $0 != UInt8(ascii: "'") && $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: "|") }) else {
       return false
@@ -89,8 +88,8 @@ package enum DefaultText {
     }
   }
 
-  /// Returns the value as PostgreSQL prints it for a column of the type: with all digits of a `numeric(p,s)` after the
-  /// point, and with the spaces of a `char(n)`.
+  /// Returns the value as PostgreSQL prints it for the type, with the zeros of a `numeric(p,s)` and the spaces of a
+  /// `char(n)`.
   private static func padded(_ value: String, _ type: PostgresType) -> String {
     switch type.kind {
     case .numeric(let digits?) where digits.scale > 0 && value.utf8.first != UInt8(ascii: "N"):
@@ -123,8 +122,8 @@ package enum DefaultText {
 
   // MARK: SQLite to PostgreSQL
 
-  /// Returns the default for PostgreSQL. Empty for a default of NULL, which needs none; nil if it is not just a literal
-  /// that fits the type.
+  /// Converts a column default of SQLite to PostgreSQL; nil if it is no literal that fits the type. Empty for NULL,
+  /// which needs no default.
   static func postgres(_ text: String, of column: TableSchema.Column, _ type: PostgresType) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -154,8 +153,8 @@ package enum DefaultText {
     return Double(number).flatMap { $0.isFinite ? literal(.real($0), column, type) : nil }
   }
 
-  /// Returns the PostgreSQL default that equals SQLite's CURRENT_TIMESTAMP, CURRENT_DATE or CURRENT_TIME: UTC, in whole
-  /// seconds. Returns nil for other words and types.
+  /// Returns the PostgreSQL default that equals SQLite's CURRENT_TIMESTAMP, CURRENT_DATE or CURRENT_TIME in UTC; nil
+  /// for other words.
   private static func moment(_ word: String, _ type: PostgresType) -> String? {
     switch (word, type.kind) {
     case ("CURRENT_TIMESTAMP", .timestamp): "date_trunc('second', now() AT TIME ZONE 'UTC')"
@@ -168,7 +167,7 @@ package enum DefaultText {
     }
   }
 
-  /// Returns a value of the column as a literal; nil if the value does not fit the type.
+  /// Returns a value of the column as a PostgreSQL literal; nil if the value does not fit the type.
   static func literal(_ value: Value, _ column: TableSchema.Column, _ type: PostgresType) -> String? {
     var value = value
     switch (value, column.affinity) {

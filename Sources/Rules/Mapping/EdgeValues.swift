@@ -2,7 +2,7 @@ import Changes
 
 /// Test values at the limits of types, which copies between databases often change.
 package enum EdgeValues {
-  /// The types of PostgreSQL with edge values, as `format_type()` names them.
+  /// The types of PostgreSQL with edge values, by the names of `format_type()`.
   package static let postgresTypes = [
     "boolean", "smallint", "integer", "bigint", "oid", "numeric", "numeric(10,2)", "numeric(5,0)", "numeric(3,5)",
     "numeric(3,-2)",
@@ -154,9 +154,7 @@ package enum EdgeValues {
 
   // MARK: SQLite
 
-  /// Returns values that an SQLite column with this declaration may hold. They include values that the declaration
-  /// intends and odd values that SQLite accepts too, in the form that the affinity gives them.
-  ///
+  /// Returns test values for an SQLite column with this declared type, with some that do not fit the declaration.
   /// - Parameter type: The type of the values, if it differs from the declared type.
   package static func sqlite(_ declared: String, of type: PostgresType? = nil) -> [Value] {
     let column = TableSchema.Column(name: "", declaredType: declared)
@@ -180,7 +178,7 @@ package enum EdgeValues {
     return values.map { kept($0, column.affinity) }
   }
 
-  /// Returns the value that SQLite stores when a value is bound to a column.
+  /// Returns the value that a column with this affinity stores.
   private static func kept(_ value: Value, _ affinity: String) -> Value {
     switch (value, affinity) {
     case (.integer(let number), "REAL"): return .real(Double(number))

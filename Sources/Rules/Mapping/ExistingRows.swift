@@ -1,9 +1,7 @@
-/// The treatment of rows that a target table holds before Cairn copies into it.
+/// The treatment of rows that a target table holds before the first copy.
 package enum ExistingRows: String, Sendable, CaseIterable {
-  /// The target's rows stay as they are; missing ones are added.
   case keep
-  /// The target becomes equal to the source.
   case overwrite
-  /// The source's rows win; rows that only the target has stay.
+  /// The source's rows replace rows with the same key. All other rows stay.
   case merge
 }

@@ -3,15 +3,14 @@ import Changes
 /// A CREATE INDEX statement over plain columns, split into its parts.
 package struct IndexText {
   struct Term: Equatable {
-    /// The index of the column in the table.
     let column: Int
     let isDescending: Bool
   }
   let isUnique: Bool
   let terms: [Term]
 
-  /// Parses the statement. Returns nil for an index with expressions, a WHERE clause, its own collation or operator
-  /// class, or another method than btree.
+  /// Parses the statement; nil for an index with expressions, a WHERE clause, a collation, an operator class, or
+  /// another method than btree.
   package init?(_ text: String, columns: [String], engine: Engine) {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -40,7 +39,6 @@ package struct IndexText {
     self.terms = terms
   }
 
-  /// Returns an identifier without its quotes.
   package static func name(_ token: String) -> String {
     let inner = token.utf8.dropFirst().dropLast()
     switch token.utf8.first {
@@ -52,9 +50,8 @@ package struct IndexText {
 }
 
 extension TableSchema {
-  /// Returns whether the table has a unique index of this name that is more than a list of columns, such as one with
-  /// WHERE. Only the engine of the index knows which rows it accepts. So an index in the other engine can be matched
-  /// only by its name.
+  /// Returns whether the table has a unique index of this name with an expression, a WHERE clause or the like. An index
+  /// of the other engine can be matched to it only by name.
   package func hasUniqueIndexOfItsOwn(named name: String) -> Bool {
     objects.contains { object in
       object.name.sqliteKey == name.sqliteKey

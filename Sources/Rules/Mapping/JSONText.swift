@@ -6,9 +6,8 @@ import Changes
 enum JSONText {
   private static let depthMax = 1000
 
-  /// Returns whether the text is valid JSON. Also returns true for text nested deeper than `depthMax`, which only
-  /// PostgreSQL checks.
-  /// - Parameter allowsNUL: whether `\u0000` is accepted, which jsonb refuses.
+  /// Returns whether the text is valid JSON. Also returns true for text nested deeper than `depthMax`.
+  /// - Parameter allowsNUL: Whether `\u0000` is accepted, which jsonb refuses.
   static func isValid(_ bytes: UnsafeRawBufferPointer, allowsNUL: Bool = true) -> Bool {
     var cursor = Cursor(bytes: bytes, allowsNUL: allowsNUL)
     guard cursor.value(depth: 0) else { return cursor.isTooDeep }

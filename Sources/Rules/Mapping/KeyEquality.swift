@@ -1,19 +1,18 @@
 import Changes
 
-/// A type that decides which values of a column are equal: the column's type, or a type inside it. Examples of a type
-/// inside: the element type of an array, the base type of a domain.
+/// The type of a key column, or a type inside it, such as the element type of an array.
 package struct KeyPart: Sendable {
-  /// The name of the type in `pg_type`. For a type of an extension, the extension's name and a dot come first. In
-  /// SQLite: `text`.
+  /// The name of the type in `pg_type`, such as `uuid`, or `ltree.ltree` for a type of an extension. For SQLite:
+  /// `text`.
   package var type: String
   package var isEnumeration = false
-  /// Whether the type has a length or a scale, such as `character(5)` and `numeric(12,2)`.
+  /// Whether the type has a length or a scale, such as `numeric(12,2)`.
   package var hasModifier = false
-  /// The collation, if it treats different texts as equal; empty otherwise.
+  /// The collation, if it treats different texts as equal; otherwise empty.
   package var collation = ""
   /// Whether the type is a part of an array, a range or a composite type.
   package var isNested = false
-  /// Whether SQLite at the other end stores values of the type as text, exactly as PostgreSQL prints them.
+  /// Whether the SQLite database stores values of the type as text, exactly as PostgreSQL prints them.
   package var isText = false
 
   package init(
@@ -25,23 +24,23 @@ package struct KeyPart: Sendable {
   }
 }
 
-/// The check whether a database and Cairn agree on which key values are equal. Cairn compares texts by their bytes and
-/// numbers by their value.
+/// The check whether a database treats different key values as equal. Cairn compares texts by their bytes and numbers
+/// by their value.
 ///
 ///     KeyEquality.problem([KeyPart("jsonb")])  // "is of type jsonb, in which different texts can be equal"
 ///     KeyEquality.problem([KeyPart("uuid")])   // nil
 package enum KeyEquality {
-  /// The types for which two values are equal if, and only if, PostgreSQL prints the same text for both.
+  /// The types whose values are equal only if PostgreSQL prints the same text for both.
   private static let exact = Set(
     """
     bit bool bytea char cid cidr date inet int2 int4 int8 macaddr macaddr8 money name oid pg_lsn text tid time timestamp
     timestamptz timetz tsvector uuid varbit varchar xid xid8 ltree.ltree
     """.split(whereSeparator: \.isWhitespace).map { NameKey(String($0)) })
 
-  /// Returns the reason why a database may treat different key values of a column as equal, as the end of a sentence.
-  /// Nil if there is none.
+  /// Returns the reason why a database may treat different key values of a column as equal, as the end of a sentence;
+  /// nil if there is none.
   ///
-  /// - Parameter parts: the column's type and all types that it uses.
+  /// - Parameter parts: The column's type and all types that it uses.
   package static func problem(_ parts: [KeyPart]) -> String? { parts.lazy.compactMap(problem).first }
 
   private static func problem(_ part: KeyPart) -> String? {

@@ -1,25 +1,23 @@
 import Changes
 
-/// The reason why the target's column cannot hold a value. It follows a colon in a message: `it is not a date`.
+/// The reason why the target's column cannot hold a value, such as `it is not a date`.
 package struct Misfit: Error, Equatable {
   package let reason: String
   package init(_ reason: String) { self.reason = reason }
 }
 
-/// The treatment of a value that the target's column cannot hold.
+/// The treatment of a misfit.
 package enum MisfitPolicy: String, Sendable, CaseIterable {
   /// Apply stops with an error that names the value.
   case stop
-  /// The value becomes NULL. Apply counts such values.
+  /// The value becomes NULL.
   case null
   /// The column becomes text, if Cairn created the table.
   case widen
 }
 
-/// The policies of all columns: `stop`, or `stop,orders.note=null,items.*=widen`.
-///
-/// A list of column patterns with their policies; an entry without a pattern applies to all other columns. The last
-/// match wins. Names match without regard to case, with `*` and `?`.
+/// The misfit policies of all columns: `stop`, or `stop,orders.note=null,items.*=widen`. An entry without a pattern
+/// applies to all columns. The last matching entry wins. Case does not matter.
 package struct MisfitPolicies: Equatable, Sendable {
   private struct Rule: Equatable {
     let columns: TablePatterns
@@ -30,7 +28,8 @@ package struct MisfitPolicies: Equatable, Sendable {
 
   package init() {}
 
-  /// Parses a list of policies. Throws `usage` for any other text.
+  /// Parses a list of policies.
+  /// - Throws: `usage` for an invalid text.
   package init(parsing text: String) throws(CairnError) {
     for part in text.split(at: ",", omittingEmpty: false) {
       let sides = part.split(at: "=", omittingEmpty: false).map { side in

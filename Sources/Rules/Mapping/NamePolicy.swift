@@ -1,17 +1,15 @@
 import Changes
 
-/// The conversion of names between the engines (`names` in the configuration).
+/// The conversion of names between the engines.
 package enum NamePolicy: String, Sendable, CaseIterable {
-  /// Names of SQLite are folded to lower case for PostgreSQL.
   case fold
-  /// Names stay as they are.
   case keep
 
-  /// The longest name that PostgreSQL keeps whole, in bytes.
+  /// The maximum length of a name in PostgreSQL, in bytes.
   package static let postgresNameBytesMax = 63
 
-  /// Returns the PostgreSQL name for a table, column or index of SQLite. A name that is too long for PostgreSQL ends in
-  /// a hash of the whole name, so that different names stay different.
+  /// Returns the PostgreSQL name for a table, column or index of SQLite. A name that is too long is cut and ends in a
+  /// hash.
   package func postgresName(_ name: String) -> String {
     let whole = self == .fold ? name.asciiLowercased : name
     guard whole.utf8.count > Self.postgresNameBytesMax else { return whole }
@@ -66,7 +64,7 @@ extension String {
 }
 
 extension TableSchema {
-  /// The name of the table with its schema, as PostgreSQL identifiers in a statement.
+  /// The name of the table with its schema, as PostgreSQL identifiers.
   package var postgresIdentifier: String {
     (namespace.isEmpty ? "" : namespace.postgresIdentifier + ".") + name.postgresIdentifier
   }

@@ -4,9 +4,8 @@ import Changes
 extension PostgresAlteration {
   private func has(_ column: String) -> Bool { target.columns.contains { $0.name.hasSameBytes(as: column) } }
 
-  /// The generated columns whose expression changes or is removed, and generated columns over a column whose type
-  /// changes. A column that stays generated is dropped and added again. A column that becomes a plain one only loses
-  /// its expression.
+  /// The generated columns that must be dropped and added again, because their expression or the type of a column in it
+  /// changes.
   private var staleGenerated: [PostgresScript.Column] {
     let kept = Set(new.columns.filter(\.isGenerated).map { Words($0.text) })
     let retyped = difference.changes.compactMap { change -> String? in
@@ -39,8 +38,7 @@ extension PostgresAlteration {
     return lines
   }
 
-  /// Returns whether the target still has a column of `before` under its old name. A new column that got this name does
-  /// not count.
+  /// Returns whether the target still has a column of `before` under its old name.
   private func isThere(before index: Int) -> Bool {
     let name = before.columns[index].name
     guard has(name) else { return false }
@@ -51,7 +49,6 @@ extension PostgresAlteration {
     return !isDone || before.columns[index].declaredType == after.columns[fresh].declaredType
   }
 
-  /// Whether all columns that the source has renamed already have their new names at the target.
   private var isRenamed: Bool {
     renamed.allSatisfy { isRenamed($0.key.text, to: $0.value) } && after.columns.allSatisfy { has($0.name) }
   }
@@ -65,7 +62,7 @@ extension PostgresAlteration {
     return was != now && target.columns.first { $0.name.hasSameBytes(as: new) }?.type == now
   }
 
-  /// Returns the statements that rename columns. If two columns exchange their names, one gets a temporary name first.
+  /// Returns the statements that rename columns. A temporary name is used if two columns exchange their names.
   func renames() -> [String] {
     if isKnown, !renamed.isEmpty, isRenamed { return [] }
     var there = Set(target.columns.map(\.name.nameKey))
@@ -136,7 +133,7 @@ extension PostgresAlteration {
     return lostIdentities() + grouped + identities
   }
 
-  /// Returns whether a column that is new at the source already exists at the target.
+  /// Returns whether the target already has a new column.
   private func isAdded(_ index: Int) -> Bool {
     guard isKnown, has(after.columns[index].name) else { return false }
     // A dropped or renamed column has this name: then this may be the old column.
@@ -149,8 +146,8 @@ extension PostgresAlteration {
     new.columns.first { $0.name.hasSameBytes(as: column.name) && !$0.isGenerated }?.text ?? column.postgresDefinition
   }
 
-  /// Returns the USING clause for a change of a column's type. Empty if PostgreSQL can cast the values by itself
-  /// without changing them: then it often need not rewrite the table.
+  /// Returns the USING clause for a change of a column's type; empty if PostgreSQL can cast the values without changing
+  /// them.
   private func conversion(_ was: TableSchema.Column, _ now: TableSchema.Column) -> String {
     let (from, to) = (PostgresType(was), PostgresType(now))
     if from.name.hasSameBytes(as: to.name) || (!from.isUserDefined && !to.isUserDefined && from.isHeld(by: to)) {
@@ -174,7 +171,7 @@ extension PostgresAlteration {
       + [alter("ALTER COLUMN \(quoted) ADD GENERATED \(kind) AS IDENTITY")]
   }
 
-  /// Returns the statements that remove the IDENTITY property from columns. They run before the types of columns
+  /// Returns the statements that remove the IDENTITY property from columns. Run these before the types of columns
   /// change.
   private func lostIdentities() -> [String] {
     difference.changes.compactMap { change in
@@ -187,7 +184,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns the statements that add generated columns: new ones, and those that are dropped to be created again.
+  /// Returns the statements that add the new generated columns, and those that were dropped to be added again.
   func newGenerated() -> [String] {
     let stale = staleGenerated.map(\.name)
     return new.columns.filter { column in

@@ -2,15 +2,14 @@ import Changes
 
 // Keys, checks and indexes.
 extension PostgresAlteration {
-  /// Returns whether a constraint before the change equals one after it, once renamed columns have their new names.
+  /// Returns whether a constraint is unchanged, except for renamed columns.
   private func isSame(_ was: PostgresScript.Constraint, _ now: PostgresScript.Constraint) -> Bool {
     was.kind == now.kind && Words(was.text, renamed: renamed) == Words(now.text)
   }
 
   private func renamedColumns(_ columns: [String]) -> [String] { columns.map { renamed[$0] ?? $0 } }
 
-  /// Returns the target's constraint that corresponds to a constraint of the source's previous shape; nil if there is
-  /// none.
+  /// Returns the target's constraint for a constraint of the previous shape; nil if there is none.
   private func found(_ constraint: PostgresScript.Constraint) -> Target.Constraint? {
     let there = target.constraints.filter { $0.kind == constraint.kind.target }
     if let name = constraint.name, let same = there.first(where: { $0.name.hasSameBytes(as: name) }) { return same }
@@ -46,7 +45,7 @@ extension PostgresAlteration {
     return lines
   }
 
-  /// Returns whether the operator has already given the constraint its new definition under its old name.
+  /// Returns whether the target's constraint already has its new definition.
   private func isWanted(_ there: Target.Constraint) -> Bool {
     isKnown && new.constraints.contains { $0.kind.target == there.kind && isMade($0, there) }
   }
@@ -58,8 +57,8 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns the statements that add generated columns and constraints and rename constraints and indexes. They also
-  /// set the replica identity and the owners of sequences.
+  /// Returns the statements that add generated columns and constraints, rename constraints and indexes, and set the
+  /// replica identity and the owners of sequences.
   func additions() -> [String] {
     var lines = newGenerated()
     let gone = Set(goneConstraints.compactMap { found($0)?.name.nameKey })
@@ -105,7 +104,7 @@ extension PostgresAlteration {
 
   // MARK: Indexes
 
-  /// Returns whether two definitions of an index are equal under the current names of the table and its columns.
+  /// Returns whether an index is unchanged, except for renamed tables and columns.
   private func isSame(_ was: TableSchema.Object, _ now: TableSchema.Object) -> Bool {
     let isRenamed =
       !after.objects.contains { $0.name.hasSameBytes(as: was.name) }
@@ -124,7 +123,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns whether the operator has already made an index of the new shape.
+  /// Returns whether the target already has an index of the new shape.
   func isMade(_ wanted: TableSchema.Object) -> Bool {
     guard isKnown, let there = target.indexes.first(where: { $0.name.hasSameBytes(as: wanted.name) }) else {
       return false
@@ -136,13 +135,13 @@ extension PostgresAlteration {
     return one.terms == other.terms && one.isUnique == other.isUnique
   }
 
-  /// Returns whether an index of the new shape already exists, under its new name or its old one.
+  /// Returns whether the target has an unchanged index under its old or new name.
   func isKept(_ object: TableSchema.Object) -> Bool {
     keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name.hasSameBytes(as: was.name) } }
   }
 
-  /// Returns whether the table had the index under this name before the change too. If so, and the target lacks it, the
-  /// change does not create it.
+  /// Returns whether the table had the index before the change. If the target lacks such an index, the change does not
+  /// create it.
   func wasBefore(_ object: TableSchema.Object) -> Bool {
     isKnown && before.objects.contains { $0.name.hasSameBytes(as: object.name) && isSame($0, object) }
   }
@@ -158,7 +157,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns a foreign key without the names of the referenced columns: `REFERENCES t` in place of `REFERENCES t(id)`.
+  /// Returns a foreign key without the names of the referenced columns: `REFERENCES t` instead of `REFERENCES t(id)`.
   private static func withoutReferences(_ text: String) -> String {
     let script = PostgresTokens(text)
     guard let place = script.tokens.firstIndex(where: { $0.word == "references" }),
@@ -168,8 +167,8 @@ extension PostgresAlteration {
     return script.text(script.tokens[..<open]) + " " + script.text(script.tokens[(close + 1)...])
   }
 
-  /// Returns whether the table had the foreign key under this name before the change too. If so, and the target lacks
-  /// it, the change does not create it.
+  /// Returns whether the table had the foreign key before the change. If the target lacks such a key, the change does
+  /// not create it.
   func wasBefore(_ key: PostgresForeignKey) -> Bool {
     isKnown
       && PostgresForeignKey.all(of: before).contains {
@@ -177,7 +176,7 @@ extension PostgresAlteration {
       }
   }
 
-  /// Returns whether the target has the foreign key, under its new or its old definition.
+  /// Returns whether the target has the foreign key, in its new or old definition.
   func has(_ key: PostgresForeignKey) -> Bool { foreign(key) != nil }
 }
 

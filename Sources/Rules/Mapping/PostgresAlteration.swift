@@ -1,12 +1,9 @@
 import Changes
 
-/// The statements that give a PostgreSQL target's table the new shape of the source's table.
-///
-/// A pure function of the two shapes in PostgreSQL (``TableMapping/target``) and of the target's table, if it is known.
-/// Parts that already have the new shape are left alone, so statements that the operator has run are not repeated.
-/// Nothing is dropped with CASCADE, so objects that applications made at the target stay.
+/// The statements that give a PostgreSQL target's table the new shape of the source's table. Parts that already have
+/// the new shape are not changed. Nothing is dropped with CASCADE, so objects of applications stay.
 package struct PostgresAlteration {
-  /// A table of the target as its catalog describes it.
+  /// A table of the target, from PostgreSQL's catalog.
   package struct Target {
     package struct Constraint: Equatable {
       package enum Kind: Equatable, Sendable {
@@ -15,7 +12,6 @@ package struct PostgresAlteration {
       @ByBytes package var name: String
       package var kind: Kind
       @ByBytes package var columns: [String]
-      /// The definition of the constraint, as `pg_get_constraintdef()` prints it.
       @ByBytes package var text: String
       package init(name: String, kind: Kind, columns: [String], text: String) {
         (self.name, self.kind, self.columns, self.text) = (name, kind, columns, text)
@@ -40,9 +36,8 @@ package struct PostgresAlteration {
     package var name: String
     package var columns: [Column]
     package var constraints: [Constraint]
-    /// All indexes that do not belong to a constraint.
     package var indexes: [TableSchema.Object]
-    /// The types used by the table that exist at the target and may be altered.
+    /// The user-defined types of the table that may be altered.
     package var types: [PostgresUserType] = []
     package init(
       namespace: String, name: String, columns: [Column], constraints: [Constraint], indexes: [TableSchema.Object]
@@ -56,23 +51,25 @@ package struct PostgresAlteration {
   package let after: TableSchema
   package let difference: TableDifference
   let target: Target
-  /// Whether the target was examined. If not, it is assumed to have the shape `before`.
+  /// Whether the target was examined. If not, its table is assumed to have the shape `before`.
   let isKnown: Bool
   let old: PostgresScript
   let new: PostgresScript
 
-  /// The statements that add labels to enums, one label each: a label cannot be used in the transaction that adds it.
+  /// The statements that add labels to enums. Commit them first: PostgreSQL cannot use a label in the transaction that
+  /// adds it.
   package private(set) var labels: [String] = []
   /// The statements for types, sequences, columns, keys and checks, in the order in which they must run.
   package private(set) var statements: [String] = []
-  /// The indexes to create once the rows have their new shape; ``statements`` drops the old ones.
+  /// The indexes to create after ``statements``, which drop the old ones.
   package private(set) var newIndexes: [TableSchema.Object] = []
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
 
   /// Computes the statements that give the target's table the shape `after`.
   ///
-  /// - Parameter origins: For each column of `after`, its index in `before`, as the trail has it (``DDL/origins``).
-  /// - Parameter target: The table at the target; nil if it was not examined. Then the types are taken from `types`.
+  /// - Parameter origins: For each column of `after`, its index in `before`, from the trail (``DDL/origins``).
+  /// - Parameter target: The table at the target; nil if the target was not examined.
+  /// - Parameter types: The types of the target, if `target` is nil.
   package init(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil,
     types: [PostgresUserType] = []
@@ -98,7 +95,6 @@ package struct PostgresAlteration {
     newForeignKeys = PostgresForeignKey.all(of: after).filter { !has($0) && !wasBefore($0) }
   }
 
-  /// All statements, for a person who runs them by hand or from a file.
   package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
 
   /// Whether a key is dropped that other tables may reference.
@@ -112,7 +108,7 @@ package struct PostgresAlteration {
   var name: String { after.postgresIdentifier }
   func alter(_ action: String) -> String { "ALTER TABLE \(name) \(action)" }
 
-  /// The new names of renamed columns by their old names, like ``renamed``, and the new name of the table itself.
+  /// The new names of renamed columns and of the renamed table, by old name.
   var renamedWithTable: [NameKey: String] {
     var names = renamed
     if !before.name.hasSameBytes(as: after.name) { names[before.name] = after.name }
@@ -120,7 +116,7 @@ package struct PostgresAlteration {
     return names
   }
 
-  /// The new names of renamed columns, by their old names.
+  /// The new names of renamed columns, by old name.
   var renamed: [NameKey: String] {
     var names: [NameKey: String] = [:]
     for (index, origin) in difference.origins.enumerated() {
@@ -155,8 +151,7 @@ package struct PostgresAlteration {
     return lines
   }
 
-  /// Returns the statements for types and sequences that new columns need. If a sequence exists and its options have
-  /// changed, it is altered instead.
+  /// Returns the statements for types and sequences that new columns need. An existing sequence is altered.
   private func preamble() -> [String] {
     let known = Set(old.preamble.map { Words($0) })
     let sequences = Dictionary(
@@ -169,8 +164,7 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Returns whether the statement alters a user-defined type, or creates one that exists at the target. Such a
-  /// statement is left out here, because ``typeChanges()`` makes the change.
+  /// Returns whether the statement creates or alters a user-defined type for which ``typeChanges()`` makes the change.
   private func isOfType(_ text: String) -> Bool {
     let script = PostgresScript.bare(text)
     let words = script.tokens.prefix(2).map(\.word)
@@ -199,8 +193,6 @@ package struct PostgresAlteration {
 
   // MARK: Types
 
-  /// Returns the statements that change existing types to their new form at the source. Types that do not exist are
-  /// created earlier (``preamble()``).
   private func typeChanges() -> [String] {
     changedTypes.flatMap { there, wanted in there.statements(to: wanted) }
   }
@@ -217,7 +209,7 @@ package struct PostgresAlteration {
     }
   }
 
-  /// The names of types that ``statements`` alter, except for labels of enums. Other tables may use these types too.
+  /// The names of types that ``statements`` alter. Other tables may use these types too.
   package var alteredTypes: [String] {
     changedTypes.filter { there, wanted in !there.statements(to: wanted).isEmpty }.map(\.wanted.name)
   }
@@ -243,8 +235,8 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Returns the statements that change the labels of an enum from `old` to `new`. If only names differ, labels are
-  /// renamed. Otherwise the missing labels are added, each at its place in the order.
+  /// Returns the statements that change the labels of an enum from `old` to `new`. Labels are renamed if only names
+  /// differ, else the missing ones are added.
   static func labelStatements(_ type: String, from old: [NameKey], to new: [NameKey]) -> [String] {
     let (was, now) = (Set(old), Set(new))
     if old.count == new.count, was != now,
@@ -257,7 +249,7 @@ package struct PostgresAlteration {
     return additions(type, to: old, from: new)
   }
 
-  /// Returns the statements that add the labels of `new` missing in `old`, each after the preceding label.
+  /// Returns the statements that add the missing labels of an enum, each after the preceding label.
   ///
   ///     additions("mood", to: ["ok"], from: ["ok", "new"])
   ///     // ["ALTER TYPE mood ADD VALUE IF NOT EXISTS 'new' AFTER 'ok'"]
@@ -276,7 +268,7 @@ package struct PostgresAlteration {
 
   /// Returns the statements that add missing labels to the enums of a table (`ALTER TYPE … ADD VALUE`).
   ///
-  /// - Parameter there: returns the target's labels of a type; nil if the type does not exist.
+  /// - Parameter there: Returns the target's labels of a type; nil if the type does not exist.
   package static func missingLabels(of schema: TableSchema, there: (String) throws -> [NameKey]?) rethrows -> [String] {
     try PostgresScript(schema).types.flatMap { type -> [String] in
       guard case .enumeration(let wanted) = type.kind, let labels = try there(type.name) else { return [] }

@@ -2,19 +2,16 @@ import Changes
 
 /// The PostgreSQL table that Cairn creates for an SQLite table.
 ///
-/// If the table came from PostgreSQL (``TableSchema/original``) and its shape is unchanged, the original is created
-/// again. If its shape was changed, unchanged columns keep their original types.
+/// If the SQLite table is an unchanged copy of a PostgreSQL table (``TableSchema/original``), that table is created
+/// again. If some columns were changed, the others keep their original types.
 struct PostgresDraft {
   private let source: TableSchema
   private let names: NamePolicy
-  /// Whether an SQLite table that is still as Cairn created it becomes its PostgreSQL original again
-  /// (``TableSchema/original``).
+  /// Whether an unchanged copy of a PostgreSQL table becomes that table again (``TableSchema/original``).
   private let restores: Bool
-  /// The columns of the PostgreSQL table from which Cairn created the SQLite table, by name. Columns whose declared
-  /// type was changed in SQLite after that are not included.
+  /// The columns of the original PostgreSQL table, by name, except those whose declared type was changed in SQLite.
   private let originals: [NameKey: TableSchema.Column]
-  /// The indexes of the columns in keys, foreign keys and unique indexes. PostgreSQL cannot compare `json` values
-  /// there.
+  /// The indexes of columns in keys, foreign keys and unique indexes. PostgreSQL cannot compare `json` values there.
   private let keyed: Set<Int>
   private(set) var notices: [String] = []
 
@@ -38,11 +35,10 @@ struct PostgresDraft {
         + indexes.filter(\.isUnique).flatMap { $0.terms.map(\.column) })
   }
 
-  /// Whether ``schema()`` returns the PostgreSQL table from which Cairn created the SQLite table, unchanged.
+  /// Whether ``schema()`` returns the original PostgreSQL table of which the SQLite table is an unchanged copy.
   var isOriginal: Bool { unchangedOriginal != nil }
 
-  /// Returns whether the values of the SQLite column came from a PostgreSQL column, and still have the form in which
-  /// Cairn copied them to SQLite.
+  /// Returns whether an SQLite column is an unchanged copy of a PostgreSQL column.
   func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.sqliteKey] != nil }
 
   private var original: TableSchema? {
@@ -53,7 +49,7 @@ struct PostgresDraft {
     return original
   }
 
-  /// The PostgreSQL table from which Cairn created the SQLite table; nil if the SQLite table was changed after that.
+  /// The original PostgreSQL table; nil if its copy in SQLite was changed.
   private var unchangedOriginal: TableSchema? {
     guard restores, let original, original.columns.count == source.columns.count, original.key == source.key,
       zip(original.columns, source.columns).allSatisfy({
@@ -110,8 +106,7 @@ struct PostgresDraft {
 
   // MARK: Columns
 
-  /// Returns the PostgreSQL type for a column. In place of a user-defined type, it returns the base type of a domain,
-  /// or text: only the script of the complete original creates such types.
+  /// Returns the PostgreSQL type for a column. For a user-defined type, returns the base type of a domain, or text.
   private func type(of column: TableSchema.Column) -> PostgresType {
     guard let original = originals[column.name.sqliteKey] else {
       let type = PostgresType(declaration: column.declaredType)
@@ -122,7 +117,7 @@ struct PostgresDraft {
     return type.isDomain && !original.baseType.has(".") ? PostgresType(original.baseType) : .text
   }
 
-  /// The index of the INTEGER PRIMARY KEY column, whose values SQLite generates; nil if there is none.
+  /// The index of the INTEGER PRIMARY KEY column; nil if there is none.
   private var identityColumn: Int? {
     guard source.key.count == 1, let index = source.key.first, !source.flags.contains(.withoutRowid),
       source.columns[index].declaredType.asciiUppercased == "INTEGER",
@@ -164,8 +159,7 @@ struct PostgresDraft {
     }
   }
 
-  /// Returns the unique constraints and the indexes of the PostgreSQL table. Unique keys of SQLite become constraints,
-  /// and unique indexes stay indexes.
+  /// Returns the unique constraints and the indexes of the PostgreSQL table.
   private mutating func indexes(_ target: TableSchema) -> (constraints: [[Int]], objects: [TableSchema.Object]) {
     var constraints = source.uniques.filter { Set($0) != Set(source.key) || source.flags.contains(.wholeRow) }
     var objects: [TableSchema.Object] = []
@@ -202,7 +196,7 @@ struct PostgresDraft {
   }
 
   /// Returns whether different values in these SQLite columns stay different in PostgreSQL. In a column without a type,
-  /// 5 and '5' become the same text.
+  /// 5 and '5' become equal texts.
   private func isUnambiguous(_ columns: [Int]) -> Bool {
     columns.allSatisfy { index in
       let column = source.columns[index]

@@ -1,16 +1,14 @@
 import Changes
 
-/// A foreign key of a table that Cairn makes in PostgreSQL, with the name that it gets.
+/// A foreign key that Cairn creates in PostgreSQL, with its name.
 package struct PostgresForeignKey: Equatable, Sendable {
   @ByBytes package var name: String
   @ByBytes package var columns: [String]
   @ByBytes package var namespace: String
   @ByBytes package var table: String
-  /// The constraint in SQL: `FOREIGN KEY (…) REFERENCES …`.
   @ByBytes package var text: String
-  /// Whether the key names no referenced columns, and so references the primary key.
+  /// Whether the key references a primary key, without naming its columns.
   var meansPrimaryKey: Bool
-  /// The statement that adds the key.
   @ByBytes package var statement: String
 
   /// Returns the foreign keys of a table in PostgreSQL's form.
@@ -36,8 +34,7 @@ package struct PostgresForeignKey: Equatable, Sendable {
     }
   }
 
-  /// Returns a name of at most 63 bytes, PostgreSQL's limit. A longer name ends in a checksum, so that different names
-  /// stay different.
+  /// Returns a name of at most 63 bytes, PostgreSQL's limit. A longer name is cut and ends in a checksum.
   static func constraintName(_ parts: [String]) -> String {
     let name = parts.joined(separator: "_")
     guard name.utf8.count > NamePolicy.postgresNameBytesMax else { return name }

@@ -1,12 +1,10 @@
 import Changes
 
 /// The statements that create a PostgreSQL table (``TableSchema/createText``), split into parts.
-///
-/// If a schema has no such text, its columns and keys are used instead.
 package struct PostgresScript {
   struct Column: Equatable {
     @ByBytes var name: String
-    /// The name and definition of a column, as in CREATE TABLE and ADD COLUMN.
+    /// The name and definition of a column in CREATE TABLE.
     @ByBytes var text: String
     var isGenerated: Bool
   }
@@ -17,19 +15,19 @@ package struct PostgresScript {
     }
     /// The name of the constraint; nil if PostgreSQL chooses one.
     @ByBytes var name: String? = nil
-    /// The definition of the constraint without its name, as ALTER TABLE … ADD takes it.
+    /// The definition of the constraint without its name.
     @ByBytes var text: String
     var kind: Kind
     /// The columns of a PRIMARY KEY or UNIQUE constraint.
     @ByBytes var columns: [String]
   }
 
-  /// The statements before CREATE TABLE: schemas, types, sequences.
+  /// The statements before CREATE TABLE, for schemas, types and sequences.
   private(set) var preamble: [String] = []
   private(set) var columns: [Column] = []
   private(set) var constraints: [Constraint] = []
   private(set) var types: [PostgresUserType] = []
-  /// The statements after CREATE TABLE: the owners of sequences.
+  /// The statements after CREATE TABLE, for the owners of sequences.
   private(set) var postscript: [String] = []
 
   init(_ schema: TableSchema) {
@@ -55,8 +53,8 @@ package struct PostgresScript {
     creation(of: schema) + schema.objects.map(\.text) + PostgresForeignKey.all(of: schema).map(\.statement)
   }
 
-  /// Returns the statements that create a table and the schemas, types and sequences that it needs, without the table's
-  /// indexes and foreign keys.
+  /// Returns the statements that create a table, its schemas, types and sequences, but not its indexes and foreign
+  /// keys.
   package static func creation(of schema: TableSchema) -> [String] {
     let text = schema.createText.isEmpty ? schema.ownText(typesOf: schema, isWhole: true) : schema.createText
     let script = PostgresTokens(text)
@@ -118,7 +116,7 @@ package struct PostgresScript {
 
   // MARK: Types
 
-  /// Returns the statement of a script that creates or alters a type, without the DO block around it.
+  /// Returns the statement that creates or alters a type, without the DO block around it.
   static func bare(_ statement: String) -> PostgresTokens {
     let script = PostgresTokens(statement)
     guard script.tokens.first?.word == "do", case .string(let body)? = script.tokens.dropFirst().first?.kind else {
@@ -129,7 +127,7 @@ package struct PostgresScript {
     return PostgresTokens(inner.text(inner.tokens[..<end].drop { $0.word == "begin" }))
   }
 
-  /// Reads `CREATE TYPE … AS ENUM`, `CREATE TYPE … AS (…)` or `CREATE DOMAIN`, alone or within a DO block.
+  /// Reads `CREATE TYPE … AS ENUM`, `CREATE TYPE … AS (…)` or `CREATE DOMAIN`, alone or in a DO block.
   private mutating func readType(_ statement: String) {
     let script = Self.bare(statement)
     let tokens = script.tokens[...]
@@ -189,7 +187,7 @@ package struct PostgresScript {
 }
 
 extension TableSchema.Column {
-  /// The definition of the column, as CREATE TABLE and ADD COLUMN take it.
+  /// The definition of the column in CREATE TABLE.
   var postgresDefinition: String {
     let kind = identity == .always ? "ALWAYS" : "BY DEFAULT"
     return name.postgresIdentifier + " " + declaredType + collationClause
@@ -197,7 +195,7 @@ extension TableSchema.Column {
       + (isNotNull ? " NOT NULL" : "")
   }
 
-  /// The COLLATE clause of the column. A collation of a PostgreSQL source is already qualified and quoted.
+  /// The COLLATE clause of the column. A collation of PostgreSQL is already quoted.
   var collationClause: String {
     if collation.isEmpty { return "" }
     return " COLLATE " + (collation.has(".") ? collation : collation.quotedName)

@@ -1,32 +1,29 @@
 import Changes
 
-/// Converts values of one column to the text that PostgreSQL's input function reads, and checks that the target's
-/// column keeps them unchanged. A value that PostgreSQL would round, truncate, pad or reinterpret is a ``Misfit``.
+/// Converts values of one column to the text that PostgreSQL reads. A value that PostgreSQL would round, truncate, pad
+/// or reinterpret is a ``Misfit``.
 ///
-/// The text requires a session with `TimeZone = UTC`, `DateStyle = ISO` and `IntervalStyle = postgres`. PostgreSQL
-/// itself checks types whose input only it knows (arrays, ranges, enums, inet, …).
+/// The session must have `TimeZone = UTC`, `DateStyle = ISO` and `IntervalStyle = postgres`. Only PostgreSQL itself
+/// checks arrays, ranges, enums, inet and the like.
 package struct PostgresText: Sendable {
   package let type: PostgresType
-  /// Whether the source's column has the same PostgreSQL type, so that its values are already texts as PostgreSQL
-  /// prints them.
+  /// Whether the source's column has the same PostgreSQL type.
   private let isSame: Bool
-  /// Whether the column is in a unique key, in which two values that differ in SQLite must not become equal.
+  /// Whether the column is in a unique key: values that differ in SQLite must not become equal.
   private let isUnique: Bool
   private let isUntyped: Bool
-  /// Whether applications write at both ends, and the bytes of the value identify a row. Then only the spelling that
-  /// PostgreSQL prints is accepted.
+  /// Whether only the spelling that PostgreSQL prints is accepted, because the column identifies rows in two-way
+  /// replication.
   private let keepsSpelling: Bool
 
-  /// Whether two different values of the source may be equal at the target, such as two spellings of a UUID. Only the
-  /// server knows whether they are equal.
+  /// Whether two different values of the source may be equal at the target, such as two spellings of a UUID.
   package let mayFold: Bool
 
   /// Creates the conversion for a column.
   ///
-  /// - Parameters:
-  ///   - engine: The engine of the column's table.
-  ///   - isUnique: Whether the column is part of a unique key.
-  ///   - keepsSpelling: Whether applications write at both ends, and the column identifies rows.
+  /// - Parameter engine: The engine of the column's table.
+  /// - Parameter isUnique: Whether the column is part of a unique key.
+  /// - Parameter keepsSpelling: Whether the column identifies rows in two-way replication.
   package init(
     from column: TableSchema.Column, of engine: Engine, to type: PostgresType, isUnique: Bool = false,
     keepsSpelling: Bool = false
@@ -48,8 +45,8 @@ package struct PostgresText: Sendable {
       }
   }
 
-  /// Appends the text of a value. NULL and unchanged values have no text: the caller checks for them first. If the call
-  /// throws a ``Misfit``, the caller must remove the text appended so far.
+  /// Appends the text of a value. The value must not be NULL or unchanged. After a ``Misfit``, the caller must remove
+  /// the text appended so far.
   package func append(_ value: ColumnView, to text: inout ByteWriter) throws(Misfit) {
     switch value {
     case .unchanged, .null: preconditionFailure("NULL has no text")
@@ -79,7 +76,7 @@ package struct PostgresText: Sendable {
     }
   }
 
-  /// Throws if PostgreSQL would print the value in another spelling. Such a value is refused in a unique key.
+  /// Throws if PostgreSQL would print the value in another spelling.
   private func checkSpelling(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     let isPrinted =
       switch type.kind {
@@ -96,8 +93,7 @@ package struct PostgresText: Sendable {
     guard isPrinted else { throw Misfit("in a unique key, it could be taken for another spelling of the same value") }
   }
 
-  /// Appends a UUID as PostgreSQL prints it. The given text may have any spelling that PostgreSQL reads: with capitals,
-  /// in braces, without hyphens or with hyphens at other places (uuid.c, `string_to_uuid`).
+  /// Appends a UUID as PostgreSQL prints it, from any spelling that PostgreSQL reads (uuid.c, `string_to_uuid`).
   ///
   ///     {A0EEBC999C0B4EF8BB6D6BB9BD380A11}  ->  a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11
   private func append(uuid bytes: UnsafeRawBufferPointer, to text: inout ByteWriter) throws(Misfit) {
@@ -203,7 +199,7 @@ extension ByteWriter {
     precondition(count == start + digits)
   }
 
-  /// Appends the shortest decimal that reads as the same number, without a point if no fraction follows.
+  /// Appends the shortest decimal that reads as the same number, without `.0`.
   fileprivate mutating func appendShortest(_ number: some BinaryFloatingPoint & CustomStringConvertible) {
     if number.isNaN { return append("NaN") }
     if number.isInfinite { return append(number < 0 ? "-Infinity" : "Infinity") }

@@ -1,17 +1,17 @@
 import Changes
 
-/// SQL split into tokens as PostgreSQL reads it, to take statements apart and to compare them.
+/// SQL split into tokens as PostgreSQL reads it.
 ///
 /// Source: https://www.postgresql.org/docs/15/sql-syntax-lexical.html
 package struct PostgresTokens {
   enum Kind: Equatable {
-    /// A bare word in lower case, or a quoted name without its quotes.
+    /// A bare word in lower case, or a quoted name without quotes.
     case name(String, isQuoted: Bool)
-    /// A literal as it is written, with its quotes; of a dollar-quoted literal, the text between the quotes.
+    /// A literal as written, with its quotes. For a dollar-quoted literal, the text between the quotes.
     case string(String)
     case symbol(UInt8)
 
-    /// Compares names and strings by their bytes.
+    /// Compares names and strings by their bytes, not by Unicode equivalence.
     static func == (a: Self, b: Self) -> Bool {
       switch (a, b) {
       case (.name(let a, let isQuoted), .name(let b, let isOtherQuoted)):
@@ -27,7 +27,6 @@ package struct PostgresTokens {
     let range: Range<Int>
     let kind: Kind
 
-    /// The bare word; empty for other tokens.
     var word: String { if case .name(let name, false) = kind { name } else { "" } }
     var name: String? { if case .name(let name, _) = kind { name } else { nil } }
     func isSymbol(_ symbol: Character) -> Bool { kind == .symbol(symbol.asciiValue ?? 0) }
@@ -43,7 +42,6 @@ package struct PostgresTokens {
 
   func text(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self) }
 
-  /// Returns the text from the first of these tokens to the last.
   func text(_ part: ArraySlice<Token>) -> String {
     guard let first = part.first, let last = part.last else { return "" }
     return text(first.range.lowerBound..<last.range.upperBound)
@@ -65,7 +63,7 @@ package struct PostgresTokens {
     return parts.filter { !$0.isEmpty }
   }
 
-  /// Returns the statements of a script, each by itself and without its semicolon.
+  /// Returns the statements of a script, without semicolons.
   ///
   ///     PostgresTokens.statements(of: "CREATE SCHEMA a; CREATE TABLE a.\"b;\"()")  // two statements
   package static func statements(of script: String) -> [String] {
@@ -129,7 +127,7 @@ package struct PostgresTokens {
     (0x30...0x39).contains(b) || (0x41...0x5a).contains(b) || (0x61...0x7a).contains(b) || b == 0x5f || b >= 0x80
   }
 
-  /// Returns the offset after a block comment that begins at `start`. Block comments of PostgreSQL may be nested.
+  /// Returns the offset after a block comment, which may be nested.
   private func endOfComment(_ start: Int) -> Int {
     var (i, depth) = (start, 0)
     repeat {
@@ -179,8 +177,8 @@ package struct PostgresTokens {
 }
 
 extension PostgresTokens {
-  /// Returns the tokens of a statement without spaces and quotes, with `renamed` names replaced. `pg_catalog.` before a
-  /// name is dropped, because PostgreSQL prints functions without it.
+  /// Returns the tokens of a statement without spaces, quotes and `pg_catalog.`, with `renamed` names replaced. Equal
+  /// results mean equal statements.
   static func meaning(_ text: String, renamed: [NameKey: String] = [:]) -> [Kind] {
     let tokens = PostgresTokens(text).tokens
     return tokens.indices.compactMap { index in

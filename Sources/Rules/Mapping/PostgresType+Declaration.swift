@@ -2,8 +2,7 @@ import Changes
 
 // The PostgreSQL types for the declarations of SQLite columns.
 extension PostgresType {
-  /// Chooses the PostgreSQL type for the declaration of an SQLite column: text if the declaration does not determine
-  /// one.
+  /// Chooses the PostgreSQL type for the declared type of an SQLite column; text if that is undetermined.
   ///
   /// Source: https://sqlite.org/datatype3.html, section 3.1, for declarations without a known type name.
   package init(declaration: String) {
@@ -48,8 +47,7 @@ extension PostgresType {
     return "text"
   }
 
-  /// A declared type of SQLite, split into its words and numbers: `DECIMAL(10, 2)` has the word DECIMAL and the numbers
-  /// 10 and 2.
+  /// A declared type of SQLite, split into words and numbers, such as DECIMAL, 10 and 2.
   struct Declaration {
     let whole: String
     let words: [String]

@@ -3,7 +3,7 @@ import Changes
 // The check whether a type keeps a text unchanged.
 extension PostgresType {
   /// Throws if the type would change the text.
-  /// - Parameter isExact: whether PostgreSQL printed the text for another type.
+  /// - Parameter isExact: Whether PostgreSQL has printed the text for another type.
   func check(_ bytes: UnsafeRawBufferPointer, isExact: Bool) throws(Misfit) {
     func require(_ condition: Bool, _ reason: @autoclosure () -> String) throws(Misfit) {
       if !condition { throw Misfit(reason()) }
@@ -72,8 +72,7 @@ extension PostgresType {
     }
   }
 
-  /// Returns whether an interval has no unit below the last field of its type, such as minutes in an `interval day to
-  /// hour`.
+  /// Returns whether an interval has no smaller unit than its type, such as minutes in an `interval day to hour`.
   private func keepsFields(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let fields = name.split(separator: " ").dropFirst()
     guard let last = fields.last, !last.hasPrefix("second"), !bytes.elementsEqual("00:00:00".utf8) else { return true }
@@ -88,7 +87,7 @@ extension PostgresType {
     return !text.contains(":") || text.hasSuffix(last == "hour" ? ":00:00" : ":00")
   }
 
-  /// Returns whether the commas in an amount of `money` separate groups of three digits; true if there are no commas.
+  /// Returns whether all commas in an amount of `money` separate groups of three digits.
   private static func hasThousands(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let whole = bytes.prefix { $0 != UInt8(ascii: ".") }.filter {
       (0x30...0x39).contains($0) || $0 == UInt8(ascii: ",")
@@ -101,7 +100,7 @@ extension PostgresType {
 
   var tooManyDigits: Misfit { Misfit("it has more digits than \(name) keeps") }
 
-  /// Returns whether `bytes` are the shortest decimal of a number, with or without the `.0` that Swift appends.
+  /// Returns whether `bytes` are the shortest decimal text of a number, with or without `.0`.
   private static func isShortest(_ bytes: UnsafeRawBufferPointer, _ shortest: String) -> Bool {
     if bytes.elementsEqual(shortest.utf8) { return true }
     return shortest.hasSuffix(".0") && bytes.elementsEqual(shortest.utf8.dropLast(2))
@@ -116,15 +115,13 @@ extension PostgresType {
       }
   }
 
-  /// Returns the number of digits after the decimal point, without trailing zeros.
   private static func fraction(_ bytes: UnsafeRawBufferPointer) -> Int {
     guard let point = bytes.lastIndex(of: UInt8(ascii: ".")) else { return 0 }
     let digits = bytes[(point + 1)...].prefix { (0x30...0x39).contains($0) }
     return digits.lastIndex { $0 != 0x30 }.map { $0 - point } ?? 0
   }
 
-  /// Throws if PostgreSQL would round or truncate an element of the array, as it does for a column of the element's
-  /// type.
+  /// Throws if PostgreSQL would round or truncate an element of the array.
   private func checkElements(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     guard let element, element.judgesText else { return }
     for text in ArrayText.elements(bytes) {
@@ -136,8 +133,7 @@ extension PostgresType {
     }
   }
 
-  /// Whether PostgreSQL may round, truncate or pad a value of this type, and so print it differently from the given
-  /// text.
+  /// Whether PostgreSQL may round, truncate or pad a value of this type.
   private var judgesText: Bool {
     switch kind {
     case .numeric, .varchar, .bpchar, .bit, .varbit, .time, .timetz, .timestamp, .timestamptz, .interval: true

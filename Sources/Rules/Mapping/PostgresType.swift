@@ -2,28 +2,26 @@ import Changes
 
 /// A type of PostgreSQL, with the facts that decide which values it accepts.
 ///
-/// The facts are read from the text that `format_type()` prints under `search_path = pg_catalog`, and from the base
-/// type.
+/// The facts come from `format_type()` under `search_path = pg_catalog`, and from the base type.
 package struct PostgresType: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     case bool, int2, int4, int8, oid
-    /// A `numeric` with these digits; nil if any number of digits is allowed.
+    /// A `numeric` with these digits; nil for any number of digits.
     case numeric(Digits?)
     case float4, float8
     case text
-    /// A `character varying` with this maximum number of characters; nil: no limit.
+    /// A `character varying` with this maximum number of characters; nil for no limit.
     case varchar(Int?)
     case bpchar(Int?)
     case bytea
     case date
-    /// A `time` with this number of digits after the decimal point of the seconds, 0 to 6.
+    /// A `time` with this number of digits of fractional seconds.
     case time(Int)
     case timetz(Int)
     case timestamp(Int)
     case timestamptz(Int)
-    /// An `interval` with this number of digits after the decimal point of the seconds.
+    /// An `interval` with this number of digits of fractional seconds.
     case interval(Int)
-    /// A `bit(n)` with this number of bits.
     case bit(Int)
     case varbit(Int?)
     case uuid, json, jsonb, xml, money, inet
@@ -37,19 +35,19 @@ package struct PostgresType: Hashable, Sendable {
     package init(precision: Int, scale: Int) { (self.precision, self.scale) = (precision, scale) }
   }
 
-  /// The name of the type, as `format_type()` prints it and a cast takes it.
+  /// The name of the type, from `format_type()`.
   @ByBytes package private(set) var name: String
   /// The kind of the type; for a domain, the kind of its base type.
   package let kind: Kind
   package let isDomain: Bool
-  /// The name of the element type, if the type is an array of a built-in type or a domain over such an array.
+  /// The name of the element type, if the type is an array of a built-in type, or a domain over such an array.
   @ByBytes private var elementName: String?
 
-  /// The type of an array's elements, if that is built in.
+  /// The type of an array's elements; nil for user-defined elements.
   var element: PostgresType? { elementName.map { PostgresType($0) } }
 
   /// Creates a type from its name.
-  /// - Parameter base: the ``TableSchema/Column/baseType`` of a column of this type; empty for a built-in type.
+  /// - Parameter base: The ``TableSchema/Column/baseType`` of a column of this type; empty for a built-in type.
   package init(_ name: String, base: String = "") {
     self.name = name
     let array = name.hasSuffix("[]") ? name : base
@@ -92,7 +90,6 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Whether values are text of any characters.
   package var isText: Bool {
     switch kind {
     case .text, .varchar: true
@@ -100,7 +97,7 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Whether SQLite sorts the stored values of this type as PostgreSQL does, if text has the collation `C`.
+  /// Whether SQLite sorts the stored values of this type as PostgreSQL does, with collation `C` for text.
   package var keepsOrderInSQLite: Bool {
     switch kind {
     case .bool, .int2, .int4, .int8, .oid, .float4, .float8, .text, .varchar, .bytea, .uuid: true
@@ -108,8 +105,8 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Returns whether an SQLite column that Cairn did not create keeps the values that ``SQLiteValue`` makes, unchanged
-  /// or as equal numbers.
+  /// Returns whether an existing SQLite column with this affinity keeps the values from ``SQLiteValue`` unchanged, or
+  /// as equal numbers.
   package func isKept(under affinity: String) -> Bool {
     switch kind {
     case .bytea: true
@@ -122,8 +119,8 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Returns whether this type sorts the values of an SQLite column as SQLite does, if text has the collation `C`. In
-  /// place of NOCASE, PostgreSQL then sorts by `lower()`; in place of RTRIM, by `rtrim()`.
+  /// Returns whether this type sorts the values of an SQLite column as SQLite does. PostgreSQL sorts with collation
+  /// `C`, with `lower()` for NOCASE, and with `rtrim()` for RTRIM.
   package func keepsOrder(of column: TableSchema.Column) -> Bool {
     switch kind {
     case .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .bytea: true
@@ -133,7 +130,7 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Whether users of the database defined the type, so that a column of it needs the type to exist.
+  /// Whether the type is not part of PostgreSQL, so that it must exist before a column of this type.
   package var isUserDefined: Bool {
     isDomain || kind == .enumeration || kind == .record || name.has(".")
   }
@@ -193,7 +190,7 @@ package struct PostgresType: Hashable, Sendable {
 }
 
 extension TableSchema.Column {
-  /// The type of the column in PostgreSQL; the base type if the column's type is a domain. Values of both print the
-  /// same, and a cast to the base type runs no CHECK of the domain.
+  /// The type of the column in PostgreSQL; for a domain its base type. Both print equal texts, and a cast to the base
+  /// type runs no CHECK.
   package var undomainedType: String { PostgresType(self).isDomain ? baseType : declaredType }
 }

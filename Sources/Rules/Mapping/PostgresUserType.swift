@@ -1,13 +1,11 @@
 import Changes
 
-/// A user-defined type of a kind that can be altered: an enum, a composite type or a domain.
-///
-/// Two types are equal if all their texts have the same bytes. A type is read from a table's script (``all(of:)``), or
-/// from the catalog of a target.
+/// A user-defined type that can be altered: an enum, a composite type or a domain. Types are compared by the bytes of
+/// their texts.
 package struct PostgresUserType: Equatable {
   package struct Attribute: Equatable {
     package var name: String
-    /// The type of the attribute, as `format_type()` prints it.
+    /// The type of the attribute, from `format_type()`.
     package var type: String
     package init(name: String, type: String) { (self.name, self.type) = (name, type) }
     package static func == (a: Self, b: Self) -> Bool {
@@ -18,7 +16,7 @@ package struct PostgresUserType: Equatable {
 
   package struct Check: Equatable {
     package var name: String
-    /// The definition of the CHECK constraint, as `pg_get_constraintdef()` prints it.
+    /// The definition of the CHECK constraint, from `pg_get_constraintdef()`.
     package var text: String
     package init(name: String, text: String) { (self.name, self.text) = (name, text) }
     package static func == (a: Check, b: Check) -> Bool {
@@ -45,7 +43,7 @@ package struct PostgresUserType: Equatable {
     case domain(Domain)
   }
 
-  /// The name in a statement: schema and name, both quoted.
+  /// The quoted schema and name.
   package var name: String
   package var kind: Kind
   package init(name: String, kind: Kind) { (self.name, self.kind) = (name, kind) }
@@ -55,8 +53,7 @@ package struct PostgresUserType: Equatable {
   /// Returns the user-defined types that the columns of a table use.
   package static func all(of schema: TableSchema) -> [PostgresUserType] { PostgresScript(schema).types }
 
-  /// Returns the type without those CHECKs of a domain that neither `was` nor `wanted` has, because they were added at
-  /// the target.
+  /// Returns the type without the CHECKs of a domain that were added at the target.
   package func compared(to was: PostgresUserType, _ wanted: PostgresUserType) -> PostgresUserType {
     guard case .domain(var domain) = kind, case .domain(let old) = was.kind, case .domain(let new) = wanted.kind else {
       return self
@@ -65,8 +62,7 @@ package struct PostgresUserType: Equatable {
     return .init(name: name, kind: .domain(domain))
   }
 
-  /// Returns the statements that change this type into `wanted`. None for enum labels, which are handled separately,
-  /// and none if `wanted` is of another kind.
+  /// Returns the statements that change this type into `wanted`, except for enum labels. Empty if the kinds differ.
   package func statements(to wanted: PostgresUserType) -> [String] {
     switch (kind, wanted.kind) {
     case (.composite(let old), .composite(let new)): composite(from: old, to: new)
@@ -77,8 +73,7 @@ package struct PostgresUserType: Equatable {
 
   // MARK: Composite types
 
-  /// Returns the statements for dropped, renamed, retyped and added attributes; attributes can only be added at the
-  /// end.
+  /// Returns the statements for dropped, renamed, retyped and added attributes. New attributes must be at the end.
   private func composite(from old: [Attribute], to new: [Attribute]) -> [String] {
     let survivors = Self.survivors(old, new)
     let kept = Set(survivors)
@@ -91,8 +86,7 @@ package struct PostgresUserType: Equatable {
     return lines.map { "ALTER TYPE \(name) \($0)" }
   }
 
-  /// Returns, for each attribute at the start of `new` that existed before, its index in `old`. All attributes of `new`
-  /// after these are added ones.
+  /// Returns the index in `old` of each attribute of `new` that existed before.
   private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
     let (before, after) = (Set(old.map(\.name.nameKey)), Set(new.map(\.name.nameKey)))
     var survivors: [Int] = []
@@ -121,7 +115,8 @@ package struct PostgresUserType: Equatable {
     return survivors
   }
 
-  /// Returns the renames in an order in which each new name is free. In a cycle, one attribute gets a temporary name.
+  /// Returns the rename statements in an order in which each new name is free. In a cycle, one attribute gets a
+  /// temporary name.
   private static func renames(_ pairs: [(String, String)]) -> [String] {
     var waiting = pairs.filter { !$0.0.hasSameBytes(as: $0.1) }
     var lines: [String] = []
@@ -154,8 +149,7 @@ package struct PostgresUserType: Equatable {
 }
 
 extension TableSchema {
-  /// The types that the definitions of a PostgreSQL table may use, apart from PostgreSQL's own, by schema and name,
-  /// quoted.
+  /// The names in the definition of a PostgreSQL table that are or may be types, by quoted schema and name.
   ///
   /// The types in `certain` are the types of columns and casts. The names in `possible` may also name tables, columns
   /// and functions.

@@ -1,9 +1,9 @@
-/// Whether the target executes the application's statements instead of applying the rows that they wrote.
+/// Whether apply executes the application's statements again, instead of writing changed rows.
 package enum ReplayPolicy: String, Sendable, CaseIterable {
-  /// No statement is executed: rows are applied.
+  /// Apply writes rows and executes no statement.
   case rows
-  /// Statements that wrote many rows are executed, if that is proven to be safe.
+  /// Apply executes the statements that wrote many rows, if they are proven to be safe.
   case auto
-  /// All statements are executed for which it is proven to be safe.
+  /// Apply executes all statements that are proven to be safe.
   case statements
 }

@@ -1,35 +1,32 @@
 import Changes
 
-/// The statements that give an SQLite table another shape and keep its rows.
-///
-/// A pure function of the shapes and of the existing table. It uses ALTER TABLE where SQLite supports the change;
-/// otherwise it creates the table again and copies the rows. Run the statements in one transaction, with foreign keys
-/// off.
+/// The statements that give an SQLite table another shape and keep its rows. If ALTER TABLE cannot make the change, the
+/// table is created again and its rows are copied. Run the statements in one transaction, with foreign keys off.
 ///
 /// Source: https://sqlite.org/lang_altertable.html
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
-  /// The pragma to run before the rename in ``rebuild``, so that triggers and views keep their text. Run
+  /// The pragma to run before the rename in ``rebuild``, so that triggers and views stay unchanged. Run
   /// ``presentRules`` after the rename.
   package static let legacyRules = "PRAGMA legacy_alter_table = ON"
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 
   package let difference: TableDifference
-  /// The table as it is at the target. The target's own triggers and indexes are kept.
+  /// The present table of the target.
   package let there: TableSchema
   package let triggers: [TableSchema.Object]
-  /// Whether Cairn created the table. If so, the table gets exactly the source's shape. Otherwise it gets only the
-  /// changes that the source's rows need.
+  /// Whether Cairn created the table, so that it gets exactly the source's shape. Otherwise it gets only the changes
+  /// that the source's rows need.
   package let isOwn: Bool
   /// Whether the target's CREATE statement must equal the source's, byte by byte.
   package let keepsText: Bool
-  /// Whether a copy of the table follows, so that rows that do not fit may be left out.
+  /// Whether a refresh follows, so that rows which do not fit may be left out.
   package let isRefreshed: Bool
 
   private let folded: Set<NameKey>
 
-  /// Computes the statements that change a table, from the difference between two shapes.
-  /// - Parameter there: The target's table as it is now. If nil, it is assumed to have the shape before the change.
+  /// Computes the statements for the difference between two shapes.
+  /// - Parameter there: The present table of the target; nil if it has the shape before the change.
   package init(
     _ difference: TableDifference, there: TableSchema? = nil, triggers: [TableSchema.Object] = [], isOwn: Bool = true,
     keepsText: Bool = false, isRefreshed: Bool = false
@@ -41,7 +38,6 @@ package struct SQLiteAlteration: Sendable {
     folded = Set(self.there.columns.map { $0.name.sqliteKey })
   }
 
-  /// Returns the statements that create a table with its indexes.
   package static func create(_ table: TableSchema) -> [String] {
     [table.createText.isEmpty ? table.ownText(typesOf: table, isWhole: true) : table.createText]
       + table.objects.map(\.text)
@@ -73,8 +69,8 @@ package struct SQLiteAlteration: Sendable {
 
   // MARK: ALTER TABLE
 
-  /// The ALTER TABLE statements to run after ``rename``; nil if ALTER TABLE cannot make the change. SQLite itself
-  /// rewrites the CREATE statement, so compare it afterwards if ``keepsText``.
+  /// The ALTER TABLE statements to run after ``rename``; nil if ALTER TABLE cannot make the change. If ``keepsText``,
+  /// compare the CREATE statement afterwards.
   package var alters: [String]? {
     if keepsText, !isInOrder { return nil }
     if keepsText, difference.isEmpty, !there.createText.hasSameBytes(as: after.createText) { return nil }
@@ -112,7 +108,7 @@ package struct SQLiteAlteration: Sendable {
     }
   }
 
-  /// Returns the target's column that corresponds to a column of the shape before the change; nil if there is none.
+  /// Returns the target's column for a column of the shape before the change; nil if there is none.
   private func theirs(_ old: Int) -> TableSchema.Column? {
     let name = before.columns[old].name.sqliteKey
     return there.columns.first { $0.name.sqliteKey == name }
@@ -165,7 +161,7 @@ package struct SQLiteAlteration: Sendable {
       + second.filter { $0.contains("RENAME COLUMN cairn_moving_") }
   }
 
-  /// Returns a column's name as the statement that creates the table writes it.
+  /// Returns a column's name as written in the CREATE TABLE statement.
   private func written(_ column: String) -> String {
     SQLiteTableText(after.createText)?.definition(of: column)?.name ?? column.quotedName
   }
@@ -188,7 +184,7 @@ package struct SQLiteAlteration: Sendable {
 
   // MARK: Indexes
 
-  /// The statements that drop obsolete indexes and create new ones; the target's other indexes stay.
+  /// The statements that drop obsolete indexes and create new ones. Other indexes of the target stay.
   package var indexes: [String] {
     let stale = there.objects.filter { known($0) && !after.objects.contains($0) }
     let fresh = after.objects.filter { object in
@@ -197,8 +193,7 @@ package struct SQLiteAlteration: Sendable {
     return stale.map { "DROP INDEX IF EXISTS \($0.name.quotedName)" } + fresh.map(\.text)
   }
 
-  /// Returns whether an index of the target belongs to the source's table, by name: the table had it before the change,
-  /// or has it now. If Cairn did not create the target's table, only indexes that the change drops or alters count.
+  /// Returns whether an index of the target corresponds, by name, to an index of the source.
   private func known(_ object: TableSchema.Object) -> Bool {
     let name = object.name.sqliteKey
     return before.objects.contains { $0.name.sqliteKey == name && (isOwn || !after.objects.contains($0)) }
@@ -207,13 +202,13 @@ package struct SQLiteAlteration: Sendable {
 
   // MARK: Rebuild
 
-  /// Columns that only the target has.
+  /// The columns that only the target has.
   package var extras: [TableSchema.Column] {
     let theirs = Set((before.columns + after.columns).map { $0.name.sqliteKey })
     return there.columns.filter { !theirs.contains($0.name.sqliteKey) }
   }
 
-  /// The columns whose values are kept: the new name, and the name that the target has now.
+  /// The columns whose values are kept, each with its new name and its present name.
   package var kept: [(new: String, old: String)] {
     var pairs: [(new: String, old: String)] = []
     for (index, column) in after.columns.enumerated() {
@@ -227,7 +222,7 @@ package struct SQLiteAlteration: Sendable {
     return pairs + extras.map { ($0.name, $0.name) }
   }
 
-  /// The statement in ``rebuild`` that copies the rows; nil if no column stays.
+  /// The statement in ``rebuild`` that copies the rows; nil if no column is kept.
   package var copy: String? {
     let pairs = kept
     guard !pairs.isEmpty else { return nil }
@@ -236,8 +231,8 @@ package struct SQLiteAlteration: Sendable {
       + "SELECT \(pairs.map(\.old.quotedName).joined(separator: ",")) FROM \(Self.aside)"
   }
 
-  /// The statements to run after ``rename`` that create the table again, with its rows, and with the indexes and
-  /// triggers that only the target has.
+  /// The statements to run after ``rename`` that create the table again with its rows. Indexes and triggers that only
+  /// the target has are kept.
   package var rebuild: [String] {
     let own = there.objects.filter { object in
       let name = object.name.sqliteKey
@@ -252,8 +247,8 @@ package struct SQLiteAlteration: Sendable {
       + (after.objects + own).map(\.text) + triggers.map(\.text)
   }
 
-  /// Returns the target's index or trigger to which a statement of ``rebuild`` belongs, such as `index mine`; nil if it
-  /// belongs to none.
+  /// Returns the target's own index or trigger that a statement of ``rebuild`` creates, such as `index mine`; nil if
+  /// there is none.
   package func owner(of statement: String) -> String? {
     if let trigger = triggers.first(where: { $0.text == statement }) { return "trigger \(trigger.name)" }
     return there.objects.first { $0.text == statement && !after.objects.contains($0) }.map { "index \($0.name)" }
@@ -267,11 +262,8 @@ package struct SQLiteAlteration: Sendable {
 }
 
 extension SQLiteAlteration {
-  /// Returns a statement for a script that the operator pipes into `sqlite3`.
-  ///
-  /// It has no comments, and no line that the shell takes for a command of its own, such as `.shell` or `go`. The shell
-  /// drops a carriage return at the end of a line. So a literal with control characters is written in hexadecimal
-  /// digits.
+  /// Returns a statement for a script that the operator pipes into `sqlite3`. The result has no comments, no control
+  /// characters, and no line that the shell reads as its own command.
   ///
   /// Source: https://sqlite.org/cli.html
   package static func forShell(_ statement: String) -> String {

@@ -1,20 +1,17 @@
 import Changes
 
-/// A CREATE TABLE statement of SQLite, taken apart into the definitions of its columns.
+/// A CREATE TABLE statement of SQLite, split into the definitions of its columns.
 struct SQLiteTableText {
   struct Definition: Equatable {
-    /// The name of the column as written, with its quotes.
     @ByBytes private(set) var name: String
-    /// The whole definition of the column, from its name on.
     @ByBytes private(set) var text: String
   }
 
   let definitions: [Definition]
   private let bytes: [UInt8]
-  /// The offset in the statement's text after the definition of the last column.
   private let end: Int
 
-  /// Parses a CREATE TABLE statement. Returns nil if the statement has no list of columns.
+  /// Parses a CREATE TABLE statement; nil if it has no list of columns.
   init?(_ text: String) {
     bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -54,7 +51,7 @@ struct SQLiteTableText {
     return definitions.first { IndexText.name($0.name).sqliteKey == folded }
   }
 
-  /// Returns the statement with more columns after the existing ones.
+  /// Returns the statement with more columns at the end.
   func adding(_ texts: [String]) -> String {
     String(decoding: bytes[..<end], as: UTF8.self) + texts.map { ", " + $0 }.joined()
       + String(decoding: bytes[end...], as: UTF8.self)

@@ -4,10 +4,9 @@ import Changes
   import Glibc
 #endif
 
-/// Converts values of one PostgreSQL column to the values that SQLite keeps for them.
-///
-/// Numbers that SQLite represents exactly become numbers, `bytea` becomes a blob, and everything else stays
-/// PostgreSQL's text. NaN becomes the text `NaN`, because SQLite stores the number NaN as NULL.
+/// Converts values of one PostgreSQL column to the values that SQLite stores. Numbers that SQLite represents exactly
+/// become numbers, `bytea` becomes a blob, and all other values become text. NaN becomes a text, because SQLite would
+/// store NULL.
 package struct SQLiteValue: Sendable {
   /// The form in which SQLite stores the values.
   package enum Storage: Sendable {
@@ -20,7 +19,7 @@ package struct SQLiteValue: Sendable {
   }
 
   package let storage: Storage
-  /// Whether the spaces with which PostgreSQL pads a `char(n)` at its end are removed.
+  /// Whether the trailing spaces of a `char(n)` are removed.
   private let cutsPadding: Bool
 
   package init(_ type: PostgresType, cutsPadding: Bool = false) {
@@ -38,14 +37,14 @@ package struct SQLiteValue: Sendable {
 
   /// Creates the conversion for a column of a PostgreSQL schema.
   ///
-  /// - Parameter goesBothWays: Whether applications write to the SQLite table too. They write values without padding,
-  ///   but PostgreSQL pads them in `char(n)`. So all nodes keep the value without padding.
+  /// - Parameter goesBothWays: Whether applications write to the SQLite table too. If so, the trailing spaces of a
+  ///   `char(n)` are removed.
   package init(from column: TableSchema.Column, goesBothWays: Bool = false) {
     self.init(PostgresType(column), cutsPadding: goesBothWays)
   }
 
-  /// The declared type of a column that Cairn creates for the values. It is empty for floats, because SQLite keeps -0.0
-  /// only in a column without a type.
+  /// The declared type of a column that Cairn creates for the values. Empty for floats, because SQLite keeps -0.0 only
+  /// in a column without a type.
   package var declaredType: String {
     switch storage {
     case .integer, .boolean: "INTEGER"
@@ -55,9 +54,8 @@ package struct SQLiteValue: Sendable {
     }
   }
 
-  /// Returns the value for SQLite. It points into `value` or `scratch`, to which at most as many bytes are appended as
-  /// `value` has. Reserve the bytes of a whole row in `scratch` before its first value, or earlier results become
-  /// invalid.
+  /// Returns the value for SQLite. The result points into `value` or `scratch`. Reserve the bytes of a whole row in
+  /// `scratch` first, so that earlier results stay valid.
   package func convert(_ value: ColumnView, scratch: inout ByteWriter) throws(Misfit) -> ColumnView {
     guard case .exact(let bytes) = value else { return value }
     switch storage {
@@ -102,7 +100,7 @@ package struct SQLiteValue: Sendable {
 }
 
 extension UnsafeRawBufferPointer {
-  /// The text without the spaces at its end, which have no meaning in `char(n)`.
+  /// The text without trailing spaces, which have no meaning in `char(n)`.
   package var withoutPadding: UnsafeRawBufferPointer {
     let end = lastIndex { $0 != UInt8(ascii: " ") }.map { $0 + 1 } ?? 0
     return UnsafeRawBufferPointer(rebasing: self[..<end])

@@ -3,10 +3,7 @@ import Changes
 extension TableMapping {
   /// Returns the shapes of a table before and after a schema change, as the target's engine has them.
   ///
-  /// Both shapes are mapped in the same way, so that their difference is exactly the difference between the source's
-  /// shapes. An SQLite table that came from PostgreSQL has two forms in PostgreSQL. One is its original, with CHECKs
-  /// and defaults that SQLite does not know. The other one follows from its SQLite columns. If only one of the two
-  /// shapes still has an original, both are mapped from their SQLite columns.
+  /// Both shapes are mapped in the same way, so that they differ exactly as the source's shapes do.
   ///
   ///     // sale came from PostgreSQL with CHECK (pieces > 0); ALTER TABLE sale ADD COLUMN note TEXT in SQLite
   ///     let (before, after) = try TableMapping.change(was, now, origins: nil, to: .postgres)
@@ -37,8 +34,7 @@ extension TableMapping {
 }
 
 extension TableSchema {
-  /// Returns this table, the original of a table in the other engine, with renamed columns under their new names. A
-  /// column that was only renamed keeps its original type.
+  /// Returns this table with renamed columns under their new names.
   fileprivate func renamed(by difference: TableDifference) -> TableSchema {
     var names: [NameKey: String] = [:]
     for (was, now) in difference.renamedColumns { names[was.sqliteKey] = now }

@@ -1,28 +1,25 @@
 import Changes
 
 /// The mapping of a source table to the target's engine: name, columns, types, keys, and the statements that create the
-/// table. Within one engine, the table stays the same.
+/// table. Source and target have the same order of columns.
 ///
-/// A pure function of the schema. Columns of source and target are in the same order.
-///
-/// A schema from a trail is not trusted: ``target`` contains only text that ``TableSchema/parsed`` has parsed and
-/// printed again. All DDL for a schema record is made from this mapping.
+/// A schema from a trail is untrusted: ``target`` contains only text from ``TableSchema/parsed``.
 package struct TableMapping: Sendable {
   package let source: TableSchema
-  /// The table in the target engine's terms. `createText` has the statements that create the table and its
-  /// prerequisites, including foreign keys in SQLite but not in PostgreSQL. `objects` are indexes to create afterwards.
+  /// The table at the target. `createText` creates the table and what it needs, without foreign keys in PostgreSQL.
+  /// Create the indexes in `objects` afterwards.
   package private(set) var target: TableSchema
   package private(set) var contracts: [ColumnContract]
-  /// The properties of the source's table that the target's lacks, or has in another form, for messages.
+  /// Messages about properties of the source's table that the target's table lacks, or has in another form.
   package let notices: [String]
-  /// The notices about objects that the grammar of DDL does not know.
+  /// The notices about objects that the DDL parser does not know.
   package let leftOut: [String]
 
   /// Maps a table of a source to an engine.
   ///
-  /// - Parameter reach: the objects that the definition may use beside the table.
+  /// - Parameter reach: The objects that the definition may use beside the table.
   /// - Throws: `name-collision` if two columns get the same name; `table-refused` if the target cannot have such a
-  ///   table; `rule-refused` if a rule is impossible for it.
+  ///   table; `rule-refused` if a rule is impossible for the table.
   package init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy = .fold, reach: TargetReach = TargetReach()
   ) throws(CairnError) {
@@ -31,8 +28,7 @@ package struct TableMapping: Sendable {
 
   /// Maps a table to the other engine.
   ///
-  /// - Parameter restores: Whether an SQLite table in the shape that Cairn created becomes its original table in
-  ///   PostgreSQL.
+  /// - Parameter restores: Whether an unchanged copy of a PostgreSQL table becomes that table again.
   init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool, reach: TargetReach
   ) throws(CairnError) {
@@ -126,7 +122,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the schema (namespace) and name of the source's table at the target. The schema is empty in SQLite.
+  /// Returns the schema and name of the source's table at the target. The schema is empty in SQLite.
   package static func targetPlace(
     of source: TableSchema, in engine: Engine, names: NamePolicy = .fold
   ) -> (namespace: String, name: String) {
@@ -137,7 +133,6 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the schema (namespace) and name at the target of the table that a foreign key references.
   private static func targetPlace(
     of key: TableSchema.ForeignKey, from source: Engine, in target: Engine, names: NamePolicy
   ) -> (namespace: String, name: String) {
@@ -156,7 +151,7 @@ package struct TableMapping: Sendable {
       hint: "rename one of them, or leave one out with 'tables' (--tables)", context: ["table": other])
   }
 
-  /// Throws when two columns of a table would have the same name.
+  /// Throws if two columns of a table would have the same name.
   static func checkColumns(_ table: TableSchema, _ key: (String) -> String) throws(CairnError) {
     var seen: [NameKey: String] = [:]
     for column in table.columns {
@@ -175,7 +170,7 @@ package struct TableMapping: Sendable {
 
   static let actions: Set<NameKey> = ["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
 
-  /// Returns the actions of a foreign key, ` ON UPDATE … ON DELETE … DEFERRABLE …`, without defaults.
+  /// Returns the actions of a foreign key: ` ON UPDATE … ON DELETE … DEFERRABLE …`. Defaults are left out.
   static func actions(of key: TableSchema.ForeignKey) -> String {
     (actions.contains(key.onUpdate) ? " ON UPDATE \(key.onUpdate)" : "")
       + (actions.contains(key.onDelete) ? " ON DELETE \(key.onDelete)" : "") + key.timing.clause

@@ -1,17 +1,16 @@
 import Changes
 
-/// A rule that reshapes the rows of one table on their way to the target (`[[apply.NAME.table]]`).
+/// A rule that changes the name, columns or rows of a table at the target (`[[apply.NAME.table]]`).
 package struct TableRule: Equatable, Sendable {
   /// A column of the target and the source of its value.
   package struct Column: Equatable, Sendable {
-    /// The name at the target. `*` means all source columns that no other entry names, under their own names.
+    /// The name at the target. `*` means all source columns that no other entry names.
     @ByBytes package var name: String
-    /// An SQL expression for SQLite. The name of a column alone copies the value unchanged.
+    /// An SQL expression for SQLite. The name of a column copies its value.
     @ByBytes package var expression: String
-    /// The type of the column if Cairn creates the table; nil: one that suits the expression.
+    /// The type of the column if Cairn creates the table; nil for a type that suits the expression.
     @ByBytes package var type: String? = nil
-    /// Whether the column is a constant in the key. The constant shows which rows of the target's table belong to this
-    /// trail, and which to other trails.
+    /// Whether the column is a constant in the key, which distinguishes this trail's rows from other trails' rows.
     package var isShare: Bool
 
     package init(_ name: String, _ expression: String, type: String? = nil, isShare: Bool = true) {
@@ -19,7 +18,7 @@ package struct TableRule: Equatable, Sendable {
     }
   }
 
-  /// The effect at the target when a row disappears at the source, because it is deleted or leaves the filter.
+  /// The effect at the target when a row is deleted at the source, or leaves the filter.
   package enum Delete: Equatable, Sendable {
     case apply
     /// The target's row stays unchanged.
@@ -43,21 +42,20 @@ package struct TableRule: Equatable, Sendable {
     case history
   }
 
-  /// The source table: a name or a pattern with `*` and `?`, with the schema unless that is `public`. Matched without
-  /// regard to case.
+  /// The name of the source table, or a pattern with `*` and `?`. A schema other than `public` is included. Case does
+  /// not matter.
   @ByBytes package var from: String
-  /// The target table, optionally with a schema; nil: the name that the table has without a rule.
+  /// The target table, with or without a schema; nil for the unchanged name.
   @ByBytes package var to: String? = nil
-  /// An SQL expression that selects rows; nil: all rows.
+  /// An SQL expression that selects rows; nil for all rows.
   @ByBytes package var filter: String? = nil
-  /// The target's columns, in the order of the configuration; nil: all columns of the source, as they are.
+  /// The target's columns in the configured order; nil for all source columns.
   package var columns: [Column]?
   package var delete = Delete.apply
   package var mode = Mode.mirror
 
   package init(from: String) { self.from = from }
 
-  /// Whether the rule can apply to several tables.
   package var isPattern: Bool { TablePatterns.isPattern(from) }
 
   /// Whether the rule changes nothing.
@@ -68,8 +66,7 @@ package struct TableRule: Equatable, Sendable {
 }
 
 extension [TableRule] {
-  /// Returns the rule for a table: one with its exact name, else the first matching pattern. Nil if there is no rule
-  /// that changes anything.
+  /// Returns the rule for a table; nil if no rule changes it. An exact name has precedence over a pattern.
   package func rule(for schema: TableSchema) -> TableRule? {
     let found = first { !$0.isPattern && $0.matches(schema) } ?? first { $0.matches(schema) }
     return found.flatMap { $0.isTrivial ? nil : $0 }

@@ -1,16 +1,16 @@
 import Changes
 
 extension TableSchema {
-  /// Returns a CREATE TABLE statement for this table, written from its columns, key and unique keys. It is for tables
-  /// whose original statement is not known or may not be used.
+  /// Returns a CREATE TABLE statement for this table, written from its columns and keys, if the original statement is
+  /// unknown or forbidden.
   ///
   /// - Parameter source: The table whose types the columns have.
-  /// - Parameter isWhole: Whether foreign keys and the kind of an SQLite table are included.
+  /// - Parameter isWhole: Whether to include foreign keys and the options of an SQLite table.
   package func ownText(typesOf source: TableSchema, isWhole: Bool = false) -> String {
     engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)
   }
 
-  /// Returns the CREATE TABLE statement on one line. So the text is the same if SQLite adds a column by ALTER TABLE.
+  /// Returns the CREATE TABLE statement on one line, as after ALTER TABLE ADD COLUMN.
   private func ownSQLiteText(_ isWhole: Bool) -> String {
     let key = key
     let rowid = key.count == 1 && columns[key[0]].declaredType.asciiUppercased == "INTEGER" ? key.first : nil
@@ -42,8 +42,7 @@ extension TableSchema {
       + (kinds.isEmpty ? "" : " " + kinds.joined(separator: ", "))
   }
 
-  /// Returns a default in parentheses if it is an expression: SQLite reports defaults without the parentheses that an
-  /// expression needs.
+  /// Returns a default, in parentheses if it is an expression. SQLite reports defaults without their parentheses.
   private static func sqliteDefault(_ text: String) -> String {
     let tokens = (try? DDLTokenizer.tokens(text, .sqlite)) ?? []
     let isSigned = tokens.count == 2 && [.symbol("-"), .symbol("+")].contains(tokens[0].kind)

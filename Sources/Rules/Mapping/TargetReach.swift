@@ -2,9 +2,8 @@ import Changes
 
 /// The objects other than the table itself that the definition of a table may use at a target.
 ///
-/// A definition comes from a trail. It may reference the tables that its apply may write, and take numbers from the
-/// sequences of these tables, and from new ones. It may call the functions that the target's server has. Every other
-/// name is left out and reported.
+/// A definition may reference the tables that apply may write, their sequences, new sequences, and functions of the
+/// target's server. Other names are left out and reported.
 ///
 /// ```
 /// let reach = TargetReach(TargetScope(["sales.*"]), closedSequences: ["\"hr\".\"badge_seq\""])
@@ -19,7 +18,7 @@ package struct TargetReach: Sendable {
   /// Whether a definition may use every table, type and sequence that is not reserved.
   package var isOpen: Bool { scope.isOpen }
 
-  /// Creates the reach of an apply at a target.
+  /// Creates the set of usable objects of a target.
   ///
   /// - Parameters:
   ///   - closedSequences: The sequences of the target that belong to other tables, each as `"schema"."name"`.
@@ -33,26 +32,23 @@ package struct TargetReach: Sendable {
     self.extensions = extensions
   }
 
-  /// Returns whether the target's server is without a built-in function of PostgreSQL.
   func lacks(_ function: String) -> Bool { lackingFunctions.contains(function) }
 
-  /// Returns whether the target has an extension.
   func has(extension name: String) -> Bool { extensions.contains(name) }
 
   /// Returns whether a foreign key may reference a table.
-  /// - Parameter namespace: the schema (namespace) in PostgreSQL; empty in SQLite.
+  /// - Parameter namespace: The schema in PostgreSQL; empty in SQLite.
   package func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     scope.verdict(namespace, name, in: engine) == .allowed
   }
 
-  /// Returns whether the definition of a table may create types and sequences in a schema of PostgreSQL. Allowed are
-  /// the table's own schema, and the schemas of tables that the apply may write.
+  /// Returns whether the definition of a table may create types and sequences in a schema: the table's own, or that of
+  /// a table that apply may write.
   func includes(schema: String, of table: TableSchema) -> Bool {
     isOpen || schema.isEmpty || schema == table.namespace || scope.includes(schema: schema)
   }
 
-  /// Returns whether a column's default may take numbers from a sequence, and whether the column's table may own the
-  /// sequence.
+  /// Returns whether a column's default may use a sequence.
   package func includes(sequence: (namespace: String, name: String)) -> Bool {
     if closedSequences.isEmpty { return true }
     return !closedSequences.contains("\(sequence.namespace.quotedName).\(sequence.name.quotedName)")

@@ -2,8 +2,7 @@ import Changes
 
 /// The tables of a target that one apply may write.
 ///
-/// The operator lists them (`tables` in `[apply.NAME]`). Tables of Cairn and of the engine are reserved: no list admits
-/// them.
+/// The operator lists the tables (`tables` in `[apply.NAME]`). Tables of Cairn and of the engine are reserved.
 ///
 /// ```
 /// let scope = TargetScope(["sales.*", "!sales.secret"])
@@ -14,9 +13,9 @@ import Changes
 package struct TargetScope: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     case allowed
-    /// The list does not include the table: apply leaves its records out, and reports that.
+    /// The list does not include the table, so that apply skips its records.
     case leftOut
-    /// The table belongs to Cairn or to the engine: apply refuses the transaction.
+    /// The table belongs to Cairn or to the engine, so that apply refuses the transaction.
     case reserved
   }
 
@@ -29,8 +28,8 @@ package struct TargetScope: Equatable, Sendable {
     isOpen = patterns == TablePatterns()
   }
 
-  /// Returns what an apply may do to a table of the target.
-  /// - Parameter namespace: the schema (namespace) in PostgreSQL; empty in SQLite.
+  /// Returns what apply may do to a table of the target.
+  /// - Parameter namespace: The schema in PostgreSQL; empty in SQLite.
   package func verdict(_ namespace: String, _ name: String, in engine: Engine) -> Verdict {
     if Self.isReserved(namespace, name, in: engine) { return .reserved }
     return isOpen || includes(namespace, name, in: engine) ? .allowed : .leftOut
@@ -43,19 +42,14 @@ package struct TargetScope: Equatable, Sendable {
     isOpen || patterns.includesTables(of: schema) || (schema == "public" && patterns.includesPlainTables)
   }
 
-  /// Returns whether the list names a table. In PostgreSQL, `public.orders` and `orders` name the same table. A dot may
-  /// be part of a schema's or a table's name: table `hr.staff` of schema `public` is not table `staff` of schema `hr`.
+  /// Returns whether the list names a table. `public.orders` and `orders` name the same table of PostgreSQL.
   private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     guard engine == .postgres else { return patterns.includes(name) }
     if namespace.utf8.contains(UInt8(ascii: ".")) { return false }
     return patterns.admits(namespace: namespace, name: name)
   }
 
-  /// Returns whether a name is reserved for Cairn or an engine, or cannot be a name there: it is empty, contains a NUL,
-  /// or is too long for PostgreSQL.
-  ///
-  /// ASCII letters are compared without regard to case, as in SQLite. So tables of PostgreSQL whose names differ from
-  /// reserved ones only in case are reserved too.
+  /// Returns whether a name is reserved for Cairn or an engine, or is no valid name. Case does not matter.
   package static func isReserved(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     let (space, table) = (namespace.asciiLowercased, name.asciiLowercased)
     if table.isEmpty || table.utf8.contains(0) || space.utf8.contains(0) { return true }
@@ -65,7 +59,7 @@ package struct TargetScope: Equatable, Sendable {
       || ["cairn_", "sqlite_"].contains { table.utf8.starts(with: $0.utf8) }
   }
 
-  /// Returns the error for a trail's record that must not be applied to a table.
+  /// Returns the error for a record of a trail that apply must not write to a table.
   package static func refusal(_ table: String, by trail: String, at position: String) -> CairnError {
     CairnError(
       .tableForbidden,

@@ -1,21 +1,19 @@
 import Changes
 
-/// Dates and times in the formats of PostgreSQL and SQLite, checked so strictly that PostgreSQL reads each as exactly
-/// the same time. A date such as February 30, or a fraction that PostgreSQL would round, is refused.
+/// Checks dates and times in the formats of PostgreSQL and SQLite. A text is valid only if PostgreSQL reads it without
+/// rounding or other changes.
 enum TimeText {
   enum Zone {
     case none
-    /// Accepts a text without a time zone, or with `Z`.
+    /// No time zone, or `Z`.
     case utc
-    /// Accepts a text without a time zone, with `Z`, or with an offset.
+    /// No time zone, `Z`, or an offset.
     case any
   }
 
-  /// The largest year of PostgreSQL's type `date`.
   private static let dateYearMax = 5_874_897
-  /// The largest year of PostgreSQL's types `timestamp` and `timestamptz`.
   private static let timestampYearMax = 294_276
-  /// The largest year BC of all these types.
+  /// The largest year BC of the types `date`, `timestamp` and `timestamptz`.
   private static let yearMaxBC = 4714
 
   static func isDate(_ bytes: UnsafeRawBufferPointer) -> Bool {
@@ -29,7 +27,7 @@ enum TimeText {
     return cursor.time(digits: digits, allowsMidnight: true) && cursor.zone(zone) && cursor.isAtEnd
   }
 
-  /// Returns whether the text is a timestamp. A date alone means its midnight.
+  /// Returns whether the text is a timestamp. A date alone means midnight.
   static func isTimestamp(_ bytes: UnsafeRawBufferPointer, digits: Int, zone: Zone) -> Bool {
     if isInfinity(bytes) { return true }
     var cursor = Cursor(bytes)
@@ -46,7 +44,7 @@ enum TimeText {
   private struct Cursor {
     let bytes: UnsafeRawBufferPointer
     var at = 0
-    /// The offset at which the date and time end. A ` BC` at the end of the text is not included.
+    /// The offset after the date and time, before a ` BC`.
     let end: Int
 
     init(_ bytes: UnsafeRawBufferPointer) {
@@ -63,7 +61,7 @@ enum TimeText {
       return true
     }
 
-    /// Reads a number; nil if the count of its digits is not in the range.
+    /// Reads a number; nil if it has too few digits.
     mutating func number(_ digits: ClosedRange<Int>) -> Int? {
       let start = at
       var value = 0
@@ -88,8 +86,7 @@ enum TimeText {
 
     /// Reads a time of day.
     ///
-    /// - Parameter allowsMidnight: Whether 24:00:00 is accepted. A column of type `time` can store it, but in a
-    ///   timestamp it means the next day.
+    /// - Parameter allowsMidnight: Whether 24:00:00 is accepted. In a timestamp it means the next day.
     mutating func time(digits: Int, allowsMidnight: Bool) -> Bool {
       guard let hour = number(2...2), hour <= (allowsMidnight ? 24 : 23), skip(":"), let minute = number(2...2),
         minute < 60

@@ -1,16 +1,15 @@
 import Changes
 
-/// An expression of a rule over the columns of a table: its text, and which columns it may name.
+/// An expression of a rule: its text, and the columns of the table that it may name.
 struct Expression {
   enum Fault: Error { case notOne }
 
   let text: String
-  /// The indexes of the table's columns whose names occur in the text, ascending, even if the name means something else
-  /// there.
+  /// The indexes of the columns whose names occur in the text, ascending.
   let references: [Int]
-  /// The column, if the expression is just the name of a column; else nil.
+  /// The column, if the expression is only a column name; otherwise nil.
   let column: Int?
-  /// The result type as declared in SQLite; empty if the text does not determine it.
+  /// The result type, as declared in SQLite; empty if unknown.
   let type: String
 
   /// Whether the expression uses `typeof()`, so that a text and an equal number can give different results.
@@ -18,8 +17,7 @@ struct Expression {
 
   var isConstant: Bool { references.isEmpty }
 
-  /// Reads an expression. A bare TRUE or FALSE means the number 1 or 0, even if the table has a column of that name. So
-  /// the table's author cannot change whether an expression is constant. In quotes, the word names the column.
+  /// Parses an expression. A bare TRUE or FALSE is the number 1 or 0, even if the table has a column of that name.
   init(_ text: String, of schema: TableSchema) throws(Fault) {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -40,8 +38,7 @@ struct Expression {
     type = Self.type(words[...], of: schema)
   }
 
-  /// Returns the indexes of the words TRUE and FALSE that mean numbers. Not included are `x IS TRUE`, `x IS NOT TRUE`
-  /// and parts of a name with a dot, such as `t.true`.
+  /// Returns the indexes of the words TRUE and FALSE that mean numbers, unlike those in `x IS TRUE` and `t.true`.
   private static func truths(_ tokens: [SQLText.Token]) -> Set<Int> {
     let point = UInt8(ascii: ".")
     func symbol(_ index: Int) -> UInt8? { tokens.indices.contains(index) ? tokens[index].symbol : nil }
@@ -54,7 +51,6 @@ struct Expression {
       })
   }
 
-  /// Returns the text with 1 and 0 for TRUE and FALSE.
   private static func text(_ bytes: [UInt8], _ tokens: [SQLText.Token], _ truths: Set<Int>) -> String {
     var bytes = bytes
     for index in truths.sorted(by: >) {
@@ -63,7 +59,7 @@ struct Expression {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// Returns whether the tokens form a single expression: all parentheses are balanced, and no statement ends within.
+  /// Returns whether the tokens form a single expression.
   private static func isOne(_ tokens: [SQLText.Token]) -> Bool {
     var depth = 0
     for token in tokens {
@@ -79,7 +75,7 @@ struct Expression {
     return depth == 0 && !tokens.isEmpty
   }
 
-  /// Returns whether no text literal, name or comment is left open at the end.
+  /// Returns whether all text literals, names and comments are closed.
   private static func isClosed(_ tokens: [SQLText.Token], _ bytes: [UInt8]) -> Bool {
     var end = 0
     for token in tokens {
@@ -93,7 +89,7 @@ struct Expression {
     return !bytes[end...].contains(UInt8(ascii: "*"))
   }
 
-  /// Returns the column with exactly this name, else one that matches without regard to case.
+  /// Returns the column with exactly this name, or else with this name in another case.
   static func column(_ name: String, of schema: TableSchema) -> Int? {
     schema.columns.firstIndex { $0.name.hasSameBytes(as: name) }
       ?? schema.columns.firstIndex { $0.name.sqliteKey == name.sqliteKey }
@@ -102,10 +98,8 @@ struct Expression {
   // MARK: Its type
 
   private struct Word {
-    /// The word in upper case; empty for other tokens.
     let word: String
     let symbol: UInt8
-    /// The token as a name, without its quotes.
     let name: String?
     let isNumber: Bool
     let isReal: Bool
@@ -167,7 +161,7 @@ struct Expression {
     return ""
   }
 
-  /// Returns the result type of the operators that are outside of all parentheses; nil if there are none.
+  /// Returns the result type of the operators outside of all parentheses; nil if there are none.
   private static func operators(_ words: ArraySlice<Word>) -> String? {
     var depth = 0
     var isCondition = false
@@ -191,7 +185,6 @@ struct Expression {
     return hasPoint && words.allSatisfy { $0.isNumber || $0.is(".") } ? "REAL" : nil
   }
 
-  /// Returns the place of the parenthesis that closes the first one.
   private static func closes(_ words: ArraySlice<Word>) -> Int? {
     var depth = 0
     for (index, word) in zip(words.indices, words) {

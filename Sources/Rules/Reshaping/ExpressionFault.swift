@@ -1,16 +1,15 @@
 import Changes
 import SQLiteKit
 
-/// Finds those errors in the text of an expression that do not depend on the columns of its table.
+/// Finds errors in the text of an expression that do not depend on its table.
 package enum ExpressionFault {
   private static let noColumn = "no such column: "
-  /// The largest number of columns in the table with which an expression is tested. The table has one column for each
-  /// name in the expression.
+  /// The maximum number of different names in a tested expression.
   private static let columnsMax = 1_900
 
-  /// Returns the error; nil if some table may exist for which the expression is valid.
-  /// - Parameter isColumn: whether the expression is the value of a column. Then a lone name is copied, not evaluated.
-  /// - Parameter isName: returns whether a column may have a given name.
+  /// Returns the error of an expression; nil if the expression may be valid for some table.
+  /// - Parameter isColumn: Whether the expression is the value of a column. A column name is then not evaluated.
+  /// - Parameter isName: Returns whether a column may have a given name.
   package static func reason(
     of text: String, isColumn: Bool, isName: (String) -> Bool = { _ in true }
   ) -> String? {
@@ -40,8 +39,8 @@ package enum ExpressionFault {
     } catch { return nil }
   }
 
-  /// Returns the error of an expression whose result depends on chance or on the time of day; nil if there is none.
-  /// Only an evaluation shows that. Other failures of the evaluation depend on the row, and are ignored.
+  /// Returns the error of an expression whose result depends on chance or time, by a test evaluation; nil if there is
+  /// none.
   private static func chance(_ calculator: Calculator?, _ count: Int) -> String? {
     do {
       try calculator?.set(Array(repeating: .null, count: count))

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Builds the plan by which a rule reshapes a table: ``ReshapePlan``.
+/// Builds the ``ReshapePlan`` by which a rule changes a table.
 struct ReshapeDraft {
   let rule: TableRule
   let source: TableSchema
@@ -243,7 +243,7 @@ struct ReshapeDraft {
     }
   }
 
-  /// Keeps the original types of the columns that are copied, if the source table came from the other engine.
+  /// Keeps the original types of copied columns, if the source table came from the other engine.
   private mutating func makeOriginal() {
     guard var original = source.original else { return }
     let was = original.columns
@@ -319,8 +319,7 @@ struct ReshapeDraft {
 
   // MARK: Values that PostgreSQL logs
 
-  /// The reason why the rule needs old values that PostgreSQL may leave out of the log of an update; nil if it needs
-  /// none.
+  /// The reason why the rule needs old values that PostgreSQL may not log; nil if there is none.
   var whyFullIdentity: String? {
     let key = Set(source.key)
     func isLong(_ column: Int) -> Bool { !key.contains(column) && source.columns[column].mayBeLeftOut }
@@ -352,7 +351,7 @@ struct ReshapeDraft {
 }
 
 extension TableSchema.Column {
-  /// The affinity that values of a PostgreSQL column have when SQLite evaluates the expressions of a rule.
+  /// The affinity of a PostgreSQL column's values in the expressions of a rule.
   fileprivate var calculatedAffinity: String {
     switch SQLiteValue(from: self).storage {
     case .integer, .boolean: "INTEGER"
@@ -362,8 +361,7 @@ extension TableSchema.Column {
     }
   }
 
-  /// Whether PostgreSQL may store a long value of the column out of line (TOAST) and not log it for an update that
-  /// leaves it unchanged.
+  /// Whether PostgreSQL may store the column out of line (TOAST), and not log an unchanged value.
   fileprivate var mayBeLeftOut: Bool {
     switch PostgresType(self).kind {
     case .bool, .int2, .int4, .int8, .oid, .float4, .float8, .date, .time, .timetz, .timestamp, .timestamptz,

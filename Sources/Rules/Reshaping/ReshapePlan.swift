@@ -2,37 +2,35 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The result of a rule for one shape of a table: the table at the target, and the source of each of its columns.
-///
-/// A pure function, except that SQLite in memory checks the expressions.
+/// The result of a rule for one shape of a table: the target's table, and the source of each column.
 package struct ReshapePlan {
   /// The source of a column's value.
   enum Output: Equatable {
-    /// A column of the source, byte for byte.
+    /// A source column, by index, copied byte for byte.
     case plain(Int)
     /// A computed column, by its index among the computed columns.
     case computed(Int)
-    /// A constant for all rows, in the encoding of images.
+    /// A constant, encoded as in an image.
     case constant([UInt8])
-    /// The time of the commit that removed the row; NULL while the row exists.
+    /// The time of the commit that deleted the row at the source, or moved the row out of the filter; NULL while the
+    /// row exists.
     case removed
     case history(HistoryColumn)
   }
 
   let rule: TableRule
   package let source: TableSchema
-  /// The table in the shape that apply receives.
+  /// The table with the shape that apply receives.
   package let schema: TableSchema
-  /// The properties of the source's table that the target's lacks, or has in another form, for messages.
+  /// Messages about properties of the source's table that the target's table lacks, or has in another form.
   package let notices: [String]
-  /// The reason why the rule needs complete old rows from PostgreSQL (REPLICA IDENTITY FULL). Nil if the rule needs
-  /// none, and for SQLite.
+  /// The reason why the rule needs REPLICA IDENTITY FULL; nil if there is none.
   package let fullIdentity: String?
 
   let outputs: [Output]
   let filter: Expression?
   let computed: [Expression]
-  /// The source columns that the filter and computed columns use, in the order of the calculator's columns.
+  /// The source columns that the filter and the computed columns use.
   let inputs: [Int]
   let calculator: Calculator?
 
@@ -40,7 +38,7 @@ package struct ReshapePlan {
   static let computedGroup = 1
 
   /// Applies a rule to a table.
-  /// - Parameter target: the engine of the target.
+  /// - Parameter target: The engine of the target.
   /// - Throws: `rule-refused`, with the part of the rule that is impossible.
   package init(_ rule: TableRule, _ source: TableSchema, to target: Engine) throws {
     var draft = ReshapeDraft(rule, source, target)
@@ -51,8 +49,8 @@ package struct ReshapePlan {
     fullIdentity = source.engine == .postgres ? draft.whyFullIdentity : nil
   }
 
-  /// Returns the shape of a table under a rule, or without one; nil if the rule is impossible. The list `columns` has
-  /// the index of the source column for each column of the shape; nil if the column is not a copy of one.
+  /// Returns the shape of a table under a rule; nil if the rule is impossible. In `columns`, each entry is the index of
+  /// the copied source column, or nil.
   package static func shape(
     of source: TableSchema, under rule: TableRule?, to target: Engine
   ) -> (schema: TableSchema, columns: [Int?])? {
@@ -61,7 +59,7 @@ package struct ReshapePlan {
     return (plan.schema, plan.outputs.map { if case .plain(let column) = $0 { column } else { nil } })
   }
 
-  /// Returns a schema for a table whose rule is impossible. It makes apply write nothing to the table.
+  /// Returns a schema for a table whose rule is impossible. Apply writes nothing to such a table.
   static func refused(_ rule: TableRule, _ source: TableSchema, _ error: CairnError, to target: Engine)
     -> TableSchema
   {

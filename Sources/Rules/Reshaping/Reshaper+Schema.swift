@@ -52,9 +52,8 @@ extension Reshaper {
     return .ddl(derived)
   }
 
-  /// Handles the rename of a table to a name that has a rule. The existing rows were written without the rule, so apply
-  /// writes no more changes to the table. If a refresh follows, the table is instead dropped and created under the
-  /// rule.
+  /// Handles the rename of a table to a name that has a rule. Apply writes no more changes to the table, because its
+  /// rows were written without the rule. If a refresh follows, the table is created again.
   private func enter(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> Record {
     guard ddl.isRefreshed else {
       refuse(

@@ -1,11 +1,10 @@
 import Changes
 import Mapping
 
-/// Converts the records of a trail to the records that apply receives under its rules. Tables get other names and
-/// shapes, rows that leave or enter a filter become deletes and inserts, and histories become inserts.
+/// Converts the records of a trail by the rules of an apply. Tables get other names and shapes, rows that leave or
+/// enter a filter become deletes and inserts, and changes of a history become inserts.
 ///
-/// It is between the reader of the trail and apply. It takes and returns records in the same order, at the same
-/// positions. Its only state is the shapes of tables. Views in the results are valid until the next call.
+/// Records keep their order and positions. Views in a result are valid until the next call.
 package final class Reshaper {
   enum Entry {
     case untouched
@@ -15,35 +14,35 @@ package final class Reshaper {
 
   private let rules: [TableRule]
   let target: Engine
-  /// The encoded name of the trail, which each row of a history has in column `cairn_origin`.
+  /// The encoded name of the trail, for column `cairn_origin` of a history.
   private let origin: [UInt8]
   private let epoch: String
 
   private var segment: UInt64 = 0
   private var entries: [UInt64: Entry] = [:]
-  /// The plans of tables in earlier segments, by the source's name of the table.
+  /// The effect of the rules on tables of earlier segments, by the table's name at the source.
   private var plans: [NameKey: ReshapePlan] = [:]
-  /// The commit time of the current transaction, in the form that a delete mark stores.
+  /// The commit time of the current transaction, as a delete mark stores it.
   package private(set) var commitTime = ""
   private var encodedTime: [UInt8] = []
   private var row = SourceRow()
   private var old = ByteWriter(capacity: 256)
   private var new = ByteWriter(capacity: 256)
   private var following: Record?
-  /// The reason why the record that was returned last cannot be applied (flag ``ChangeTreatment/refused``). With the
-  /// flag ``ChangeTreatment/incomplete``, it cannot be applied if its row is missing at the target. Nil if the record
-  /// can always be applied.
+  /// The reason why apply cannot write the last returned record; nil if there is none. For a record with the flag
+  /// ``ChangeTreatment/incomplete``, the reason applies only if the target lacks the row.
   package private(set) var refusal: CairnError?
 
   /// Creates a reshaper for one apply.
-  /// - Parameter trail: the name of the trail, which each row of a history has in column `cairn_origin`.
-  /// - Parameter epoch: the text after the `@` in column `cairn_position` of a history.
+  /// - Parameter trail: The name of the trail, for column `cairn_origin` of a history.
+  /// - Parameter epoch: The text after the `@` in column `cairn_position` of a history.
   package init(_ rules: [TableRule], to target: Engine, trail: String, epoch: String) {
     (self.rules, self.target, self.epoch) = (rules, target, epoch)
     origin = Self.encoded(trail)
   }
 
-  /// Returns the table in the shape that apply receives. `id` is valid within a segment.
+  /// Returns the table in the shape that apply receives.
+  /// - Parameter id: The id of the schema in the current segment.
   package func schema(_ id: UInt64, _ given: TableSchema) -> TableSchema {
     switch entry(id, given) {
     case .untouched: given
@@ -52,8 +51,8 @@ package final class Reshaper {
     }
   }
 
-  /// Returns the converted record; nil if the rules leave out the whole record.
-  /// - Parameter given: returns the trail's schema with an id.
+  /// Returns the converted record; nil if the rules leave out the record.
+  /// - Parameter given: Returns the trail's schema with an id.
   package func reshape(_ record: Record, at position: Position, _ given: (UInt64) -> TableSchema?) throws -> Record? {
     refusal = nil
     if position.segment != segment {
@@ -85,7 +84,7 @@ package final class Reshaper {
     return record
   }
 
-  /// Returns the second record, if the record that was converted last became two records; otherwise nil.
+  /// Returns the second record, if the last conversion gave two records; otherwise nil.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following
@@ -118,7 +117,7 @@ package final class Reshaper {
     }
   }
 
-  /// Refuses a table: apply writes none of its later changes, and reports the message and the hint.
+  /// Makes apply write no more changes of a table, and report the message and the hint.
   func refuse(_ id: UInt64, _ given: TableSchema, _ message: String, hint: String) {
     var schema = given
     var treatment = TableTreatment()
@@ -166,7 +165,7 @@ package final class Reshaper {
       treatment: table.removal == .applied ? [] : .tolerant)
   }
 
-  /// Returns the change for a row that disappears at the source: the row is deleted, marked or kept.
+  /// Returns the change for a row that was deleted at the source or left the filter: a delete, a mark, or none.
   private func removed(_ change: ChangeView, _ table: ShapedTable, isTolerant: Bool) throws -> ChangeView? {
     let isImplied = change.flags.contains(.implied)
     switch table.removal {
@@ -210,8 +209,8 @@ package final class Reshaper {
     }
   }
 
-  /// Returns a delete of the row with the old key. The next record inserts the row with the new key. This is for tables
-  /// that keep or mark deleted rows: such a row with the new key is replaced by the insert.
+  /// Returns a delete of the row with the old key. The next record inserts the row with the new key. Necessary if the
+  /// target keeps or marks deleted rows.
   private func moved(_ change: ChangeView, _ table: ShapedTable) throws -> ChangeView {
     follow(with: .change(try inserted(change, table)))
     _ = try table.append(.old, of: row, removed: Self.unchanged, to: &old)

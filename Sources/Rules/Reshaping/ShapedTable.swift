@@ -1,27 +1,26 @@
 import Changes
 
-/// A table with its rule. It converts the images of the source's changes into images of the target's table.
+/// A table with its rule, which converts the source's images into images of the target's table.
 final class ShapedTable {
-  /// The result of the rule's filter for a row: `inside` if the row passes the filter, `outside` if not.
+  /// Whether a row passes the rule's filter.
   enum Side {
     case inside, outside
     /// The source did not provide enough values to decide.
     case unknown
   }
 
-  /// A value that the rule needs and the source did not provide.
+  /// The error for a value that the rule needs and the source did not provide.
   struct Missing: Error {
     let column: String
   }
 
   enum Image {
-    /// The old row, as far as it is known.
+    /// The old row, as far as known.
     case old
-    /// The changed values; nothing else is written.
+    /// Only the changed values.
     case changes
-    /// The whole row as it is now.
     case new
-    /// The whole new row, like ``new``, but values that the source did not provide stay unchanged at the target.
+    /// The whole new row. Values that the source did not provide stay unchanged at the target.
     case known
   }
 
@@ -42,8 +41,8 @@ final class ShapedTable {
   /// Whether other trails may have rows in the target's table.
   var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
 
-  /// Returns the old value of a column. If PostgreSQL did not log the old row, its key did not change, so the new value
-  /// of a key column is returned.
+  /// Returns the old value of a column. If PostgreSQL did not log the old row, the key is unchanged, and its new value
+  /// is returned.
   func old(_ column: Int, _ row: SourceRow) -> UnsafeRawBufferPointer? {
     row.old(column)
       ?? (row.before.isEmpty && key.contains(column) && row.givesAfter(column) ? row.after[column] : nil)
@@ -64,8 +63,8 @@ final class ShapedTable {
   // MARK: Images
 
   /// Appends the image of the target's row.
-  /// - Parameter removed: the bytes for the column that marks removed rows.
-  /// - Returns: whether the image has every column.
+  /// - Parameter removed: The bytes for the column that marks deleted rows.
+  /// - Returns: Whether the image has every column.
   /// - Throws: ``Missing`` if a column of a new row is unknown.
   func append(
     _ image: Image, of row: SourceRow, removed: [UInt8], to writer: inout ByteWriter,
@@ -133,7 +132,7 @@ final class ShapedTable {
     }
   }
 
-  /// Returns whether an update changes none of the columns that the target gets.
+  /// Returns whether an update changes none of the target's columns.
   func isUntouched(by row: SourceRow) -> Bool {
     guard !row.before.isEmpty else { return false }
     return plan.outputs.allSatisfy { output in
@@ -149,7 +148,7 @@ final class ShapedTable {
 
   // MARK: Keys of chunks
 
-  /// Returns the key at the bound of a refresh chunk, converted to the columns of the target's table.
+  /// Returns the key at the bound of a chunk, in the columns of the target's table.
   func bound(_ values: [Value?]) throws -> [Value?] {
     try plan.outputs.enumerated().map { index, output in
       guard plan.schema.columns[index].keyOrdinal > 0 else { return nil }
@@ -167,7 +166,6 @@ final class ShapedTable {
 }
 
 extension ByteWriter {
-  /// Appends a value in the encoding of images.
   mutating func append(_ view: ColumnView) {
     switch view {
     case .unchanged: appendUnchanged()

@@ -2,9 +2,9 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The images of one change, split into columns: the old and new value of each, as far as the source provides them.
+/// The old and new values of one change, as far as the source provides them.
 struct SourceRow {
-  /// The encoded old value of each column; valid only as long as the bytes of the record.
+  /// The encoded old value of each column. Valid only while the bytes of the record are valid.
   private(set) var before: [UnsafeRawBufferPointer] = []
   private(set) var after: [UnsafeRawBufferPointer] = []
 
@@ -32,13 +32,11 @@ struct SourceRow {
   func givesBefore(_ column: Int) -> Bool { column < before.count && Self.isGiven(before[column]) }
   func givesAfter(_ column: Int) -> Bool { column < after.count && Self.isGiven(after[column]) }
 
-  /// Returns the old value of a column; nil if the source does not provide it.
   func old(_ column: Int) -> UnsafeRawBufferPointer? { givesBefore(column) ? before[column] : nil }
 
-  /// Returns the new value of a column, also if the column did not change.
+  /// Returns the new value of a column, or the old one if it is unchanged.
   func new(_ column: Int) -> UnsafeRawBufferPointer? { givesAfter(column) ? after[column] : old(column) }
 
-  /// Returns whether an update changes the value of the column.
   func isChanged(_ column: Int) -> Bool {
     guard givesAfter(column) else { return false }
     return old(column).map { !$0.isSame(as: after[column]) } ?? true
@@ -54,8 +52,7 @@ final class RowCalculator {
 
   private let plan: ReshapePlan
   private let converters: [SQLiteValue]?
-  /// For each input column, whether a row is refused that has NaN or an infinity in it, because SQLite would calculate
-  /// with 0 instead.
+  /// For each input column, whether NaN and infinities are refused, because SQLite would calculate with 0 instead.
   private let mustBeNumbers: [Bool]
   private var views: [ColumnView] = []
   private var scratch = ByteWriter(capacity: 256)
@@ -75,8 +72,8 @@ final class RowCalculator {
     }
   }
 
-  /// Loads the row to evaluate. `value` returns the encoded value of a column; nil if the value is unknown. Do not
-  /// evaluate an expression that uses an unknown value.
+  /// Loads the row to evaluate. Do not evaluate an expression with an unknown value.
+  /// - Parameter value: Returns the encoded value of a column; nil if unknown.
   func set(_ value: (Int) -> UnsafeRawBufferPointer?) throws {
     guard let calculator = plan.calculator else { return }
     views.removeAll(keepingCapacity: true)
@@ -117,7 +114,6 @@ final class RowCalculator {
     return try evaluating { try calculator.isTrue(ReshapePlan.filterGroup) }
   }
 
-  /// Calls `body` with the value of each computed column.
   func computed(_ body: (Int, ColumnView) throws -> Void) throws {
     guard let calculator = plan.calculator, !plan.computed.isEmpty else { return }
     try evaluating { try calculator.values(ReshapePlan.computedGroup, body) }

@@ -3,7 +3,6 @@ import Mapping
 
 // Statements that write.
 extension Checker {
-  /// Checks a statement that writes `table`.
   mutating func check(_ statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) {
     try check(statement.common)
     if names.common[statement.table.asciiLowercased] != nil {
@@ -27,8 +26,8 @@ extension Checker {
     }
   }
 
-  /// Throws if a query of the statement reads a column that the statement sets. Such a query would see some rows before
-  /// the change and some after it.
+  /// Throws if a query of the statement reads a column that the statement sets. The query would see some rows before
+  /// and some after the change.
   private mutating func check(_ assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {
@@ -130,7 +129,7 @@ extension Checker {
     return columns
   }
 
-  /// Returns the value that a column gets if a row is inserted without one; nil if that value is not constant.
+  /// Returns the default value of a column; nil if it is not constant.
   static func constantDefault(_ column: TableSchema.Column) -> Value? {
     guard let text = column.defaultText, !text.isEmpty else { return .null }
     guard let tokens = try? Tokenizer.tokens(text) else { return nil }

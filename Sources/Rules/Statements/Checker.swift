@@ -1,10 +1,10 @@
 import Changes
 import Mapping
 
-/// Checks that a statement has the same effect wherever the tables are the same. The effect must depend only on the
-/// rows, not on time, chance or the order of rows. Everything that is not known to be safe is refused.
+/// Checks that a statement has the same effect on equal tables, without regard to time, chance or the order of rows.
+/// Throws for everything that is not known to be safe.
 struct Checker {
-  /// A replacement in the statement's text: a constant instead of the current time, the same for each execution.
+  /// A replacement in the statement's text: a constant instead of the current time.
   struct Edit: Equatable {
     var range: Range<Int>
     @ByBytes var text: String
@@ -12,22 +12,21 @@ struct Checker {
 
   let tables: (String) -> StatementTable?
   let parameters: [Value]
-  /// The time at which the source executed the statement, in µs since 1970 UTC; nil if the source did not record it.
+  /// The time at which the source executed the statement, in µs since 1970 UTC; nil if unknown.
   let now: Int64?
   private(set) var edits: [Edit] = []
   var names = Names()
-  /// The GROUP BY of one query. Outside of aggregate functions, the query's expressions may name only grouped columns.
+  /// The GROUP BY of one query. Outside of aggregate functions, expressions may name only grouped columns.
   private struct Grouping {
-    /// The GROUP BY expressions; nil if rows are not grouped.
+    /// The GROUP BY expressions; nil if there is no GROUP BY.
     var groups: [Expression]?
-    /// Whether an aggregate is being checked, within which columns need not be grouped.
+    /// Whether the checked expression is inside an aggregate function.
     var isWithin = false
     var isBare: Bool { groups != nil && !isWithin }
   }
   private var groupings: [Grouping] = []
-  /// The names of all tables that the statement reads, in lower case.
   private var reads: Set<NameKey> = []
-  /// Whether a name that two columns have means the column of the first source.
+  /// Whether an ambiguous column name means the column of the first source.
   var preferFirst: Bool {
     get { names.prefersFirst }
     set { names.prefersFirst = newValue }
@@ -39,7 +38,7 @@ struct Checker {
 
   // MARK: Expressions
 
-  /// Checks an expression. Returns the kind of its value, if that is certain.
+  /// Checks an expression. Returns the storage class of its value, as far as known.
   @discardableResult mutating func check(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
     guard let grouping = groupings.last, grouping.isBare, grouping.groups?.contains(expression) ?? false else {
       return try value(expression)
@@ -50,7 +49,7 @@ struct Checker {
     return try value(expression)
   }
 
-  /// Runs `body` on an inner query level, where the columns of `sources` can be named too.
+  /// Runs `body` on an inner query level, whose expressions may name the columns of `sources`.
   mutating func onLevel(_ sources: [NamedSource], _ body: (inout Checker) throws(Unreplayable) -> Void)
     throws(Unreplayable)
   {
@@ -63,7 +62,7 @@ struct Checker {
     try body(&self)
   }
 
-  /// Runs `body`, and returns the names of the tables that the checked expressions and queries read.
+  /// Runs `body`, and returns the names of the tables that the checked queries read.
   mutating func reading(_ body: (inout Checker) throws(Unreplayable) -> Void) throws(Unreplayable) -> Set<NameKey> {
     let before = reads
     reads = []
@@ -133,7 +132,7 @@ struct Checker {
     return .init(name: "", storage: .integer)
   }
 
-  /// Returns the storage class that all expressions share.
+  /// Returns the storage class that all expressions have in common.
   private mutating func same(_ all: [Expression]) throws(Unreplayable) -> NamedColumn {
     var common: NamedColumn?
     for part in all where part != .literal(.null) {

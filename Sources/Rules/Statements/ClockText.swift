@@ -2,7 +2,6 @@
 struct ClockText {
   let date: String
   let time: String
-  /// The milliseconds, as three digits.
   let milliseconds: String
 
   /// Creates the texts for a time in µs since 1970 UTC.

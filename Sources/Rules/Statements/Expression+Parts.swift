@@ -2,7 +2,7 @@ import Changes
 import Mapping
 
 extension Expression {
-  /// The direct subexpressions, except for queries.
+  /// The direct subexpressions, without queries.
   var parts: [Expression] {
     switch self {
     case .literal, .parameter, .column, .exists, .scalar, .clock: []
@@ -17,7 +17,7 @@ extension Expression {
     }
   }
 
-  /// Whether the expression aggregates rows of the query that contains it.
+  /// Whether the expression contains an aggregate function.
   var hasAggregate: Bool {
     if case .function(let call) = self {
       let isOne =
@@ -34,7 +34,7 @@ extension Expression {
     }
   }
 
-  /// Returns whether the expression may name a column of a source. A subquery may name anything.
+  /// Returns whether the expression may name a column of a source. True for any subquery.
   func mayName(_ source: NamedSource) -> Bool {
     if case .column(let table, let name) = self {
       if let table { return table.text.asciiLowercased == source.name }
@@ -43,7 +43,7 @@ extension Expression {
     return hasQuery || parts.contains { $0.mayName(source) }
   }
 
-  /// The conditions that this condition combines with AND; only this condition if there is no AND.
+  /// The conditions that are combined with AND.
   var terms: [Expression] {
     if case .binary(.and, let a, let b) = self { return a.terms + b.terms }
     return [self]

@@ -1,9 +1,8 @@
 import Changes
 
-/// A parsed expression of SQLite. Forms without a case here are refused.
+/// A parsed expression of SQLite. Unsupported forms have no case.
 indirect enum Expression: Equatable, Sendable {
   case literal(Value)
-  /// A parameter by its number, from 1.
   case parameter(Int)
   case column(table: NameKey?, name: NameKey)
   case function(Call)
@@ -21,7 +20,7 @@ indirect enum Expression: Equatable, Sendable {
   case exists(Select)
   /// A subquery whose value is the first column of its first row.
   case scalar(Select)
-  /// CURRENT_TIMESTAMP, CURRENT_DATE or CURRENT_TIME in upper case, and its range in the text.
+  /// CURRENT_TIMESTAMP, CURRENT_DATE or CURRENT_TIME in upper case, and its range in the statement's text.
   case clock(String, Range<Int>)
 
   enum Unary: String, Sendable { case minus = "-", plus = "+", complement = "~", not = "NOT" }
@@ -42,20 +41,18 @@ indirect enum Expression: Equatable, Sendable {
   }
 
   struct Call: Equatable, Sendable {
-    /// The name of the function in lower case.
     @ByBytes var name: String
     var arguments: [Expression]
     var isDistinct = false
-    /// Whether the call is `count(*)`.
     var isStar = false
-    /// The range of each argument in the text.
+    /// The range of each argument in the statement's text.
     var ranges: [Range<Int>] = []
-    /// The range from the name to the closing parenthesis.
+    /// The range of the call in the statement's text, up to the closing parenthesis.
     var range = 0..<0
   }
 }
 
-/// A query: one SELECT or VALUES, or several that are combined by UNION, INTERSECT or EXCEPT.
+/// A query: one SELECT or VALUES, or several combined by UNION, INTERSECT or EXCEPT.
 struct Select: Equatable, Sendable {
   struct Core: Equatable, Sendable {
     var isDistinct = false
@@ -64,17 +61,15 @@ struct Select: Equatable, Sendable {
     var condition: Expression?
     var groups: [Expression] = []
     var having: Expression?
-    /// The rows of VALUES; all other properties are then empty.
+    /// The rows of VALUES. If there are any, all other properties are empty.
     var rows: [[Expression]] = []
   }
 
   enum Result: Equatable, Sendable {
     case expression(Expression, name: NameKey?)
-    /// All columns: `*`, or `table.*`.
     case all(of: NameKey?)
   }
 
-  /// A source in FROM, with the type of its join to the preceding source.
   struct Source: Equatable, Sendable {
     enum Join: String, Sendable { case cross = "CROSS JOIN", inner = "JOIN", left = "LEFT JOIN" }
     enum Content: Equatable, Sendable {
@@ -131,9 +126,8 @@ struct WritingStatement: Equatable, Sendable {
   }
 
   struct Upsert: Equatable, Sendable {
-    /// The columns in ON CONFLICT (columns); empty if the clause names none, and so holds for each unique key.
+    /// The columns in ON CONFLICT (columns). Empty if the clause names none, so that it applies to each unique key.
     @ByBytes var columns: [String] = []
-    /// The assignments of DO UPDATE; empty for DO NOTHING.
     var assignments: [Assignment] = []
     var condition: Expression?
   }
@@ -142,20 +136,17 @@ struct WritingStatement: Equatable, Sendable {
   var resolution = Resolution.abort
   @ByBytes var table: String
   @ByBytes var alias: String? = nil
-  /// The range of the table's name in the text of the statement.
+  /// The range of the table's name in the statement's text.
   var tableRange = 0..<0
-  /// The range of the RETURNING clause in the text of the statement; nil if there is none.
+  /// The range of the RETURNING clause in the statement's text; nil if there is none.
   var returning: Range<Int>?
   var common: [CommonTable] = []
-  /// INSERT: the named columns; nil if it names none.
+  /// The column list of an INSERT; nil if there is none.
   @ByBytes var columns: [String]? = nil
   var rows = Select()
   var upsert: Upsert?
-  /// UPDATE: the assignments after SET.
   var assignments: [Assignment] = []
-  /// UPDATE: the sources of its FROM clause.
   var sources: [Select.Source] = []
   var condition: Expression?
-  /// The offset in the text at which the statement ends.
   var end = 0
 }

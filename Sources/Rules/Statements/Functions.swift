@@ -1,12 +1,12 @@
 import Changes
 
-/// The functions of SQLite that are known to depend on their arguments alone.
+/// The functions of SQLite whose value depends only on their arguments.
 ///
 /// Source: https://sqlite.org/lang_corefunc.html
 enum Functions {
   enum Result {
     case storage(Storage?)
-    /// The value is one of the arguments, but none of the first `besides` arguments.
+    /// The value is one of the arguments after the first `besides` ones.
     case ofArguments(besides: Int)
   }
 
@@ -23,7 +23,7 @@ enum Functions {
 
   static let dates: Set<NameKey> = ["date", "time", "datetime", "julianday", "unixepoch", "strftime"]
 
-  /// Returns the reason why a function that is not listed is refused.
+  /// Returns the reason why an unknown function is refused.
   static func reason(_ name: String) -> String {
     switch name {
     case "random", "randomblob": "\(name)() gives another value each time"

@@ -1,47 +1,43 @@
 import Changes
 import Mapping
 
-/// The storage class of an expression's values, if it is certain. NULL is always possible.
+/// The storage class of an expression's values. NULL is always possible.
 enum Storage: Equatable, Sendable {
   case integer, real, text, blob
-  /// An integer or a real, depending on the value alone.
+  /// An integer or a real, depending on the value.
   case number
 }
 
-/// A column that expressions can name at one place of a statement.
+/// A column that expressions may name at one place of a statement.
 struct NamedColumn: Equatable, Sendable {
-  /// The name of the column in lower case.
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
-  /// The SQL for the column at the target.
   var sql = ""
   var value: PostgresValue?
 }
 
-/// A table, or a query used as a table, whose columns can be named.
+/// A table, or a query used as a table, whose columns expressions may name.
 struct NamedSource: Equatable, Sendable {
-  /// The name or alias of the source in lower case.
   @ByBytes var name: String
   var columns: [NamedColumn]
-  /// The keys in which no two rows are equal and no value is NULL, as indexes of their columns.
+  /// The keys, by column indexes, in which no two rows are equal and no value is NULL.
   var keys: [[Int]] = []
-  /// The name of the table; nil for a query.
   @ByBytes var table: String? = nil
 }
 
 /// The names that are visible at one place of a statement.
 struct Names {
-  /// The sources of each enclosing query; those of the innermost query are last.
+  /// The sources of each enclosing query, with the innermost query last.
   var levels: [[NamedSource]] = []
-  /// The tables that WITH defines, by their names in lower case.
+  /// The tables that WITH defines, by lower-case name.
   var common: [NameKey: NamedSource] = [:]
-  /// Whether a column name that several tables in the innermost query's FROM have means the column of the first one.
+  /// Whether an ambiguous column name means the column of the first source.
   var prefersFirst = false
 
   private static let rowids: Set<NameKey> = ["rowid", "_rowid_", "oid"]
 
-  /// Resolves a column's name to its level, its source on that level, and its index.
+  /// Returns the query level, the source on that level, and the index of a named column.
   func find(_ table: String?, _ name: String) throws(Unreplayable) -> (level: Int, source: Int, column: Int) {
     let (wanted, table) = (name.asciiLowercased, table?.asciiLowercased)
     for level in levels.indices.reversed() {

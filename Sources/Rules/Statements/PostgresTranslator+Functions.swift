@@ -66,7 +66,7 @@ extension PostgresTranslator {
     throw Unreplayable("\(call.name)() with these arguments may be another value in PostgreSQL")
   }
 
-  /// Translates substr() whose numbers are constants and count from the start of the text.
+  /// Translates substr() with constant numbers that count from the start of the text.
   private mutating func part(_ arguments: [Expression]) throws(Unreplayable) -> PostgresPiece {
     var numbers: [Int64] = []
     for argument in arguments.dropFirst() {
@@ -93,7 +93,7 @@ extension PostgresTranslator {
     return PostgresPiece("(CASE WHEN \(value.sql) IS NULL THEN 'null' ELSE '\(name)' END)", .text)
   }
 
-  /// Translates a call such as `date('now')`: its result is the time at which the source executed the statement.
+  /// Translates a call such as `date('now')`. The result is the time at which the source executed the statement.
   private func clock(_ call: Expression.Call) throws(Unreplayable) -> PostgresPiece {
     guard case .text(let bytes)? = try checker.constant(call.arguments[0]),
       String(decoding: bytes, as: UTF8.self).asciiLowercased == "now"

@@ -3,15 +3,15 @@ import Mapping
 
 // Queries.
 extension PostgresTranslator {
-  /// The destination of a query's results: columns of the table that is written.
+  /// The columns of the written table that get a query's results.
   struct Places {
     let table: StatementTable
     let columns: [Int]
   }
 
-  /// Translates a query. Returns it with the types of its columns.
+  /// Translates a query. Returns the SQL and the types of its columns.
   ///
-  /// - Parameter places: The columns of an INSERT, which determine the forms of the values.
+  /// - Parameter places: The columns that get the results of an INSERT's query.
   mutating func query(_ select: Select, as places: Places?) throws(Unreplayable) -> (
     sql: String, columns: [NamedColumn]
   ) {
@@ -37,7 +37,7 @@ extension PostgresTranslator {
     return (sql, first.columns)
   }
 
-  /// Returns WITH and its queries, followed by a space; empty if there are none.
+  /// Translates WITH and its queries; empty if there are none.
   mutating func common(_ tables: [CommonTable]) throws(Unreplayable) -> String {
     guard !tables.isEmpty else { return "" }
     var parts: [String] = []
@@ -100,7 +100,7 @@ extension PostgresTranslator {
     return all
   }
 
-  /// Returns a result of a query as SQL, in the form that its destination column stores.
+  /// Returns a result of a query as SQL, in the form of its column in the written table.
   private func place(_ piece: PostgresPiece, _ places: Places?, _ index: Int, isCompared: Bool)
     throws(Unreplayable) -> (sql: String, value: PostgresValue?)
   {
@@ -173,7 +173,7 @@ extension PostgresTranslator {
     return sql
   }
 
-  /// Returns the sources of an UPDATE's FROM clause as a list, with the conditions of their joins.
+  /// Translates the FROM clause of an UPDATE to a list of sources, with the conditions of their joins.
   mutating func besides(_ sources: [Select.Source]) throws(Unreplayable) -> (sql: String, conditions: [String]) {
     guard !sources.contains(where: { $0.join == .left }) else { throw refused("LEFT JOIN in an UPDATE") }
     var (texts, conditions): ([String], [String]) = ([], [])

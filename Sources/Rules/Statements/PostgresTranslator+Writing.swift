@@ -106,7 +106,7 @@ extension PostgresTranslator {
 
   // MARK: Values on their way into columns
 
-  /// Returns a value in the form of its column: the value that SQLite would store under the column's affinity.
+  /// Returns a value in the form that its column stores under SQLite's affinity rules.
   func assigned(_ piece: PostgresPiece, to index: Int, of table: StatementTable) throws(Unreplayable) -> String {
     guard let side = table.postgres else { throw refused("a column") }
     let (source, type) = (table.schema.columns[index], side.columns[index].type)
@@ -134,7 +134,7 @@ extension PostgresTranslator {
     }
   }
 
-  /// Returns a constant as SQL in the form that apply writes to the column; nil if the column may change the value.
+  /// Returns a constant as SQL, in the form that apply writes to the column; nil if the column may change the value.
   private static func form(
     _ constant: Value, _ kind: PostgresValue, _ source: TableSchema.Column, _ type: PostgresType
   ) throws(Unreplayable) -> String? {
@@ -149,7 +149,7 @@ extension PostgresTranslator {
     return "\(try PostgresPiece.literal(Array(form.bytes)))::\(type.name)"
   }
 
-  /// Returns the value that SQLite stores for a constant in a column of this affinity.
+  /// Returns the value that SQLite stores in a column of this affinity.
   ///
   /// Source: https://sqlite.org/datatype3.html, section 3
   static func underAffinity(_ constant: Value, _ affinity: String) -> Value {

@@ -1,11 +1,8 @@
 import Changes
 import Mapping
 
-/// Translates a statement that a ``Checker`` has accepted into PostgreSQL's language with the same meaning. An
-/// expression without a certain equivalent is refused.
-///
-/// The translation follows SQLite's rules. It compares text by bytes and numbers by value, and gives an operand the
-/// affinity of the column in the comparison. Integer division gives an integer, and a condition is an integer.
+/// Translates a statement that a ``Checker`` has accepted into SQL of PostgreSQL. Throws for an expression without a
+/// certain equivalent.
 struct PostgresTranslator {
   let tables: (String) -> StatementTable?
   let checker: Checker
@@ -67,7 +64,6 @@ struct PostgresTranslator {
     }
   }
 
-  /// Returns the expression as a condition for WHERE.
   mutating func condition(_ expression: Expression) throws(Unreplayable) -> String {
     try truth(try piece(expression))
   }
@@ -82,7 +78,7 @@ struct PostgresTranslator {
     }
   }
 
-  /// Returns a condition or a boolean as the number that it is in SQLite.
+  /// Returns a condition or a boolean as SQLite's number 0 or 1.
   func number(_ piece: PostgresPiece) -> PostgresPiece {
     piece.value == .logic ? PostgresPiece("(\(piece.sql))::int::bigint", .integer) : piece
   }
@@ -143,7 +139,8 @@ struct PostgresTranslator {
     }
   }
 
-  /// Returns the expression converted to text, for use with `||`.
+  /// Returns the expression converted to text, for use with `
+  /// `.
   mutating func text(_ expression: Expression) throws(Unreplayable) -> String {
     let value = number(try piece(expression))
     if value.isNull { return "NULL::text" }
@@ -193,7 +190,6 @@ struct PostgresTranslator {
     return try comparison(sign, number(a), number(b))
   }
 
-  /// Returns a constant in the form in which it is compared with another value.
   private func adapted(_ piece: PostgresPiece, to other: PostgresPiece) throws(Unreplayable) -> PostgresPiece {
     guard let constant = piece.constant, other.constant == nil, let kind = other.value else { return piece }
     switch (kind, constant) {
@@ -227,14 +223,14 @@ struct PostgresTranslator {
     return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(mark.postgresLiteral))", .logic)
   }
 
-  /// Returns lower() restricted to ASCII letters, as in SQLite.
+  /// Returns SQL for lower() of ASCII letters only, as in SQLite.
   static func lower(_ sql: String) -> String {
     "translate(\(sql), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
   }
 
   // MARK: Choices
 
-  /// Returns the alternative results of one expression, such as the branches of a CASE, all converted to one type.
+  /// Returns the alternative results of an expression, such as the branches of a CASE, converted to one type.
   mutating func alike(_ all: [Expression]) throws(Unreplayable) -> (sql: [String], value: PostgresValue) {
     var pieces: [PostgresPiece] = []
     for part in all { pieces.append(number(try piece(part))) }

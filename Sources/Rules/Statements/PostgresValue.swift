@@ -1,17 +1,17 @@
 import Changes
 import Mapping
 
-/// The type of an expression's values, if they are known to be the same in both engines. NULL is always possible.
+/// A type whose values are equal in both engines. NULL is always possible.
 enum PostgresValue: Equatable, Sendable {
   case integer, real, text, blob
-  /// A `numeric` whose values SQLite has as integers or reals.
+  /// A `numeric` that SQLite stores as integer or real.
   case number
-  /// A boolean of PostgreSQL, 0 or 1 in SQLite.
+  /// A boolean of PostgreSQL, which is 0 or 1 in SQLite.
   case logic
-  /// Values of this type, which may be copied, but not used in other expressions.
+  /// Values of another type, which may be copied, but not used in expressions.
   case closed(PostgresType)
 
-  /// Determines the type of a column's values from its affinity at the source and its type at the target.
+  /// Chooses the type of a column's values, from the affinity at the source and the type at the target.
   init(_ source: TableSchema.Column, _ target: (name: String, type: PostgresType)) {
     self =
       switch (target.type.kind, source.affinity) {
@@ -28,13 +28,13 @@ enum PostgresValue: Equatable, Sendable {
   }
 }
 
-/// A piece of a statement in PostgreSQL's language.
+/// A translated expression in SQL of PostgreSQL.
 struct PostgresPiece {
   var sql: String
   var value: PostgresValue?
-  /// The value of a literal or parameter, whose SQL form depends on its use; nil for all other expressions.
+  /// The value of a literal or parameter, whose SQL depends on its use; nil for other expressions.
   var constant: Value?
-  /// Whether the expression is a column, whose affinity applies to the value that it is compared with.
+  /// Whether the expression is a column, whose affinity applies in comparisons.
   var isColumn = false
 
   init(_ sql: String, _ value: PostgresValue, isColumn: Bool = false) {
@@ -63,6 +63,6 @@ struct PostgresPiece {
 
   var isNull: Bool { constant == .null }
 
-  /// The expression as a 64-bit integer: narrower types would overflow earlier.
+  /// The expression as a 64-bit integer, so that it does not overflow earlier than in SQLite.
   var wide: String { constant == nil ? "(\(sql))::bigint" : sql }
 }

@@ -2,10 +2,9 @@ import Changes
 import Mapping
 
 extension Replayable {
-  /// Returns whether the target can execute a statement of SQLite again, and the form of the statement for the target.
+  /// Returns whether the target can execute a statement of SQLite again, and the statement for the target.
   ///
-  /// - Parameter tables: Returns a table by its lower-case name; nil unless the target has the same table as the
-  ///   source.
+  /// - Parameter tables: Returns a table by its lower-case name; nil unless source and target have the same table.
   package static func judge(
     _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
   ) -> Replayable {
@@ -42,8 +41,7 @@ extension Replayable {
   }
 }
 
-/// A statement of SQLite in the form in which SQLite executes it again: its current time is a constant, and it has no
-/// RETURNING clause.
+/// A statement that SQLite can execute again, with a constant instead of the current time, and without RETURNING.
 struct SQLiteRewriting {
   private let text: [UInt8]
   private let statement: WritingStatement

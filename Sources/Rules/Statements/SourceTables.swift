@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// The tables of a source as its trail describes them, updated while the trail is read.
+/// The tables of a source, as the trail describes them so far.
 package struct SourceTables {
   private var schemas: [NameKey: TableSchema] = [:]
   private var segment: UInt64 = 0
@@ -9,9 +9,9 @@ package struct SourceTables {
 
   package init() {}
 
-  /// Adds those tables of a segment that were not added before. If `isAsItIs` is false, the table is removed instead,
-  /// because a rule changes it.
-  /// - Parameter schema: returns the table with an id. The ids count from 1 without gaps.
+  /// Adds the tables of a segment that were not added before. A table is removed if a rule changes it (`isAsItIs` is
+  /// false).
+  /// - Parameter schema: Returns the table with an id. The ids count from 1 without gaps.
   package mutating func note(segment: UInt64, _ schema: (UInt64) -> (table: TableSchema, isAsItIs: Bool)?) {
     if segment != self.segment { (self.segment, lastSchema) = (segment, 0) }
     while let found = schema(lastSchema + 1) {
@@ -20,13 +20,13 @@ package struct SourceTables {
     }
   }
 
-  /// Forgets which schemas were added already, because the reader begins its segment again.
+  /// Makes ``note(segment:_:)`` start again with the first table of a segment.
   package mutating func begin() { (segment, lastSchema) = (0, 0) }
 
   /// The table with this lower-case name; nil if there is none.
   package subscript(name: String) -> TableSchema? { schemas[name] }
 
-  /// Returns the table as Cairn would create it in the other engine; nil if there is no table of that name.
+  /// Returns the table at the source, and as Cairn would create it in PostgreSQL; nil if there is no such table.
   package func table(_ name: String) -> StatementTable? {
     guard let schema = schemas[name] else { return nil }
     guard let mapped = try? TableMapping(schema, to: .postgres).target else { return StatementTable(schema) }

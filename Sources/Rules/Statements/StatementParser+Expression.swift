@@ -151,7 +151,7 @@ extension StatementParser {
     return try primary()
   }
 
-  /// Returns whether a token with the number 2^63 has 19 digits, and so no point and no exponent.
+  /// Returns whether a token with the number 2^63 has neither point nor exponent.
   private func isWholeInteger(_ index: Int) -> Bool { tokens[index].range.count == 19 }
 
   private mutating func primary() throws(Unreplayable) -> Expression {

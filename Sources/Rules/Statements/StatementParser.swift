@@ -1,13 +1,11 @@
 import Changes
 
-/// Parses one statement of SQLite that writes rows. Anything that the parser does not understand is refused, never
-/// skipped.
+/// Parses one statement of SQLite that writes rows. Throws for all text that is not understood.
 ///
 /// Source: https://sqlite.org/lang.html
 struct StatementParser {
   let tokens: [Token]
   var at = 0
-  /// The current nesting depth of queries and expressions.
   var depth = 0
   static let depthMax = 100
 
@@ -19,7 +17,7 @@ struct StatementParser {
   // MARK: Tokens
 
   var kind: Token.Kind? { at < tokens.count ? tokens[at].kind : nil }
-  /// Returns the bare word that is `ahead` tokens after the current token; empty if that token is no bare word.
+  /// Returns the bare word that is `ahead` tokens after the current token; empty for any other token.
   func word(_ ahead: Int = 0) -> String {
     guard at + ahead < tokens.count, case .word(let word, _) = tokens[at + ahead].kind else { return "" }
     return word
@@ -52,7 +50,7 @@ struct StatementParser {
     }
   }
 
-  /// Reads a name, quoted or bare, that is none of the keywords that may follow a name.
+  /// Reads a quoted or bare name. Throws for a reserved word.
   mutating func name() throws(Unreplayable) -> String {
     guard let name = nameIfAny() else { throw misunderstood }
     return name
@@ -69,8 +67,7 @@ struct StatementParser {
     }
   }
 
-  /// Words that are never read as a name. The list is longer than SQLite's. If a statement uses such a word as a name,
-  /// its rows are applied instead, which is only slower.
+  /// Words that are never read as a name. If a statement uses such a name, apply writes its rows instead.
   static let reserved: Set<NameKey> = [
     "ABORT", "ADD", "ALL", "ALTER", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CHECK", "COLLATE", "COMMIT",
     "CONSTRAINT", "CREATE", "CROSS", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "DEFAULT", "DEFERRABLE",

@@ -3,10 +3,10 @@ import Mapping
 
 /// A table that a statement may read or write, at the source and at the target.
 package struct StatementTable: Sendable {
-  /// The table at a PostgreSQL target. The columns are in the source's order.
+  /// The table at a PostgreSQL target, with the columns in the source's order.
   package struct PostgresSide: Sendable {
     package var name: String
-    /// The name in SQL that excludes rows of inheriting tables, such as `ONLY t`.
+    /// The name in SQL, without the rows of inheriting tables, such as `ONLY t`.
     package var rowsName: String
     package var columns: [(name: String, type: PostgresType)]
     package init(name: String, rowsName: String, columns: [(name: String, type: PostgresType)]) {
@@ -21,15 +21,14 @@ package struct StatementTable: Sendable {
     (self.schema, self.postgres) = (schema, postgres)
   }
 
-  /// The keys in which no two rows are equal and no value is NULL, by the indexes of their columns.
+  /// The keys, by column indexes, in which no two rows are equal and no value is NULL.
   var wholeKeys: [[Int]] {
     let key = schema.flags.contains(.wholeRow) || schema.flags.contains(.nullableKey) ? [] : [schema.key]
     return (key + schema.uniques.filter { $0.allSatisfy { schema.columns[$0].isNotNull } })
       .filter { $0.allSatisfy { schema.columns[$0].isBinary } }
   }
 
-  /// The only unique key of the table; nil if there are several, or if a unique index has an expression or a WHERE
-  /// clause.
+  /// The only unique key of the table; nil if there are several, or a unique index.
   var onlyKey: [Int]? {
     let isUnique = schema.objects.contains { object in
       SQLText.tokens(Array(object.text.utf8)).contains { $0.word == "UNIQUE" }
@@ -40,7 +39,7 @@ package struct StatementTable: Sendable {
     return schema.key
   }
 
-  /// The column that SQLite fills with a generated number if an inserted row has no value for it.
+  /// The column that SQLite fills with a generated number; nil if there is none.
   var drawnColumn: Int? {
     guard schema.key.count == 1, let column = schema.key.first, !schema.flags.contains(.withoutRowid),
       !schema.flags.contains(.wholeRow), schema.columns[column].declaredType.asciiUppercased == "INTEGER"
@@ -55,27 +54,24 @@ package struct StatementTable: Sendable {
 }
 
 extension TableSchema.Column {
-  /// Whether the column's collation compares texts by their bytes.
   var isBinary: Bool { ["", "BINARY"].contains(collation.asciiUppercased) }
 }
 
-/// The answer to whether the target can execute a statement instead of applying its rows.
+/// Whether the target can execute a statement, instead of writing its rows.
 package enum Replayable: Sendable {
   case yes(ReplayPlan)
-  /// The target cannot execute the statement; the reason is a short sentence for messages.
+  /// The target cannot execute the statement, for this reason.
   case no(reason: String)
 }
 
-/// A statement for the target. It returns the rows that it writes or deletes, with all columns of the table in the
-/// source's order.
+/// A statement for the target, which returns all columns of the rows that it writes or deletes, in the source's order.
 package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
   /// The RETURNING clause to append to the statement in SQLite.
   package var returning = ""
   package var parameters: [Value]
-  /// The table that the statement writes, by its name at the source.
   @ByBytes package var table: String
-  /// Whether the rows that the statement returns are rows that it deletes.
+  /// Whether the statement deletes the rows that it returns.
   package var deletes: Bool
   /// Whether the statement may replace rows that it does not return.
   package var replaces: Bool

@@ -1,17 +1,16 @@
-/// A token of a statement, as SQLite's own tokenizer reads it.
+/// A token of a statement, as SQLite's tokenizer reads it.
 ///
 /// Source: https://sqlite.org/lang.html, https://sqlite.org/c3ref/bind_blob.html
 struct Token: Sendable {
   enum Kind: Equatable, Sendable {
-    /// A bare word, a keyword or a name: in upper case, and as it is written.
+    /// A bare word, in upper case and as written.
     case word(String, written: String)
-    /// A name in quotes of any kind.
     case name(String)
     case string(String)
     case blob([UInt8])
     case integer(Int64)
     case real(Double)
-    /// A parameter, by its number from 1, as `sqlite3_bind_…` counts.
+    /// A parameter, by its number from 1, as in `sqlite3_bind_…`.
     case parameter(Int)
     case symbol(String)
 
@@ -30,6 +29,5 @@ struct Token: Sendable {
   }
 
   let kind: Kind
-  /// The range of the token in the bytes of the statement.
   let range: Range<Int>
 }

@@ -1,11 +1,11 @@
 import Changes
 
-/// Splits a statement into tokens. Text that SQLite would not read is refused, and so is syntax of its Tcl interface.
+/// Splits a statement into tokens. Throws for text that SQLite would not accept, and for syntax of its Tcl interface.
 struct Tokenizer {
   private let bytes: [UInt8]
   private var at = 0
   private var tokens: [Token] = []
-  /// The numbers of named parameters, by the name with its leading character.
+  /// The numbers of named parameters, by name with leading character.
   private var parameters: [NameKey: Int] = [:]
   private var lastParameter = 0
 
@@ -25,7 +25,6 @@ struct Tokenizer {
     tokens.append(Token(kind: kind, range: start..<at))
   }
 
-  /// Reads the next token. Returns false at the end.
   private mutating func readToken() throws(Unreplayable) -> Bool {
     skipSpaces()
     guard at < bytes.count else { return false }
@@ -56,7 +55,7 @@ struct Tokenizer {
     return true
   }
 
-  /// The operators and marks of SQLite. Longer ones come first, so that `<<` is not read as two `<`.
+  /// The operators and punctuation marks of SQLite, longer ones first.
   private static let symbols = [
     "->>", "->", "||", "<<", ">>", "<=", ">=", "<>", "!=", "==", "(", ")", ",", ";", ".", "+", "-", "*", "/", "%", "&",
     "|", "~", "=", "<", ">",
@@ -82,8 +81,7 @@ struct Tokenizer {
     }
   }
 
-  /// Reads the text up to the closing quote. A doubled quote means one quote in the text, except `]`, which always ends
-  /// it.
+  /// Reads the text up to the closing quote. A doubled quote is one quote, except `]`.
   private mutating func readQuoted(_ close: UInt8) throws(Unreplayable) -> String {
     at += 1
     var content: [UInt8] = []

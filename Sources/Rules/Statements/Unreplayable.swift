@@ -1,10 +1,9 @@
-/// The reason why a statement cannot be replayed: a short sentence that continues "not as a statement:".
+/// The reason why a statement cannot be executed at the target, as the continuation of "not as a statement:".
 package struct Unreplayable: Error, Equatable, Sendable {
   package let reason: String
   package init(_ reason: String) { self.reason = reason }
 
-  /// The reason why a schema change is not replayed as a statement. The trail has a separate record for it, with types
-  /// and names for both engines.
+  /// The reason why a schema change is not executed as a statement: the trail has a separate record for it.
   package static let schemaChange = Unreplayable("it changes the schema, which goes by its own record")
 
   /// Returns whether the first word of a statement is CREATE, ALTER or DROP.

@@ -10,11 +10,10 @@ extension DDLParser {
   private static let likeBytesMax = 1024
   private static let wildcardsMax = 8
   private static let regularBytesMax = 256
-  /// The maximum number of automaton states that PostgreSQL may need for the repetitions in a regular expression, such
-  /// as `{1,100}`.
+  /// The maximum number of automaton states for the repetitions in a regular expression, such as `{1,100}`.
   private static let regularStatesMax = 4096
 
-  /// Parses a pattern: `'x%'::text`, or in PostgreSQL `ARRAY['x%', 'y%']`.
+  /// Reads a pattern: `'x%'::text`, or in PostgreSQL `ARRAY['x%', 'y%']`.
   mutating func pattern(_ kind: PatternKind) throws(Unparsed) {
     try innerPattern(kind)
     // An operator that binds more tightly would change the pattern.
@@ -47,7 +46,7 @@ extension DDLParser {
     while engine == .postgres, take(symbol: "::") { try castType() }
   }
 
-  /// Throws if it may take too long to match a value against the pattern.
+  /// Throws if matching a value against the pattern may take too long.
   static func check(_ kind: PatternKind, _ text: String) throws(Unparsed) {
     let isBounded =
       switch kind {
@@ -62,9 +61,9 @@ extension DDLParser {
     text.utf8.count <= likeBytesMax && text.utf8.count { $0 == wildcard } <= wildcardsMax
   }
 
-  /// Returns whether a regular expression has no back reference, no look-around, and few repetitions.
+  /// Returns whether a regular expression has no back reference, no look-around, and few repetitions. PostgreSQL
+  /// matches such expressions in linear time.
   ///
-  /// PostgreSQL matches such expressions with a finite automaton, in time that grows with the value.
   /// Source: https://www.postgresql.org/docs/15/functions-matching.html#POSIX-SYNTAX-DETAILS
   private static func isBounded(regular text: [UInt8]) -> Bool {
     func byte(_ index: Int) -> UInt8 { text.indices.contains(index) ? text[index] : 0 }
@@ -93,8 +92,7 @@ extension DDLParser {
 
   // MARK: substring()
 
-  /// Throws unless all arguments of `substring` after the first are numbers, or the second and last one is a literal
-  /// pattern that ``check(_:_:)`` accepts.
+  /// Throws if the pattern of `substring` is no literal, or may take too long to match.
   func checkSubstring(_ arguments: [Range<Int>]) throws(Unparsed) {
     if arguments.count == 2, case .string(let text)? = literal(arguments[1]) { return try Self.check(.regular, text) }
     guard arguments.dropFirst().allSatisfy(isNumber) else { throw Unparsed("its pattern is no literal") }
@@ -104,7 +102,7 @@ extension DDLParser {
     "char_length", "character_length", "length", "octet_length", "position", "strpos",
   ]
 
-  /// Returns whether an expression of PostgreSQL is certainly no text: a number, arithmetic, or a length.
+  /// Returns whether a PostgreSQL expression is a number, arithmetic, or a length.
   private func isNumber(_ range: Range<Int>) -> Bool {
     var range = range
     while isEnclosed(range) { range = range.dropFirst().dropLast() }
@@ -127,7 +125,6 @@ extension DDLParser {
       && isEnclosed(name + 1..<range.upperBound)
   }
 
-  /// Returns whether one pair of parentheses is around all of the tokens.
   private func isEnclosed(_ range: Range<Int>) -> Bool {
     guard range.count > 2, tokens[range.lowerBound].kind == .symbol("(") else { return false }
     var open = 0

@@ -4,8 +4,8 @@ import Changes
 //
 // Source: https://www.postgresql.org/docs/15/sql-expressions.html, https://www.postgresql.org/docs/15/datatype.html
 extension DDLParser {
-  /// Reads an operator and its right operand; returns false if no operator follows. Only operators of `pg_catalog` are
-  /// accepted, because Cairn's sessions find no others.
+  /// Reads an operator and its right operand. Returns false if no operator follows. Only operators of `pg_catalog` are
+  /// accepted.
   mutating func postgresOperator() throws(Unparsed) -> Bool {
     guard at < tokens.count else { return false }
     if case .symbol(let symbol) = tokens[at].kind {
@@ -71,8 +71,8 @@ extension DDLParser {
     return true
   }
 
-  /// Operators that take time in proportion to their operands. `@?` and `@@` are excluded, because a jsonpath can visit
-  /// each value of a document many times.
+  /// Operators whose time grows linearly with their operands. `@?` and `@@` are excluded, because a jsonpath can take
+  /// longer.
   ///
   /// Source: https://www.postgresql.org/docs/15/functions.html
   private static let linear: Set<NameKey> = [
@@ -82,7 +82,6 @@ extension DDLParser {
   /// Operators that compare every part of one operand with every part of the other.
   private static let pairwise: Set<NameKey> = ["@>", "<@", "&&", "?|", "?&"]
 
-  /// Reads the right operand of an operator.
   private mutating func operation(_ symbol: String) throws(Unparsed) {
     switch symbol {
     case "~~", "!~~", "~~*", "!~~*": return try quantified(.like)
@@ -123,8 +122,8 @@ extension DDLParser {
     at += 2
   }
 
-  /// Parses an expression with a special syntax, such as `ARRAY[…]`, `ROW(…)` or `EXTRACT(… FROM …)`. Returns false if
-  /// the text is a plain name or function call.
+  /// Reads an expression with a special syntax, such as `ARRAY[…]`, `ROW(…)` or `EXTRACT(… FROM …)`. Returns false for
+  /// a plain name or function call.
   mutating func postgresSyntax(_ word: String) throws(Unparsed) -> Bool {
     switch word {
     case "ARRAY" where isSymbol("[", 1):
@@ -206,8 +205,7 @@ extension DDLParser {
 
   // MARK: Types
 
-  /// Reads the type after CAST. Types such as `regclass` are refused: a literal of such a type names another object of
-  /// the database.
+  /// Reads the type after CAST. Throws for types such as `regclass`, whose literals name other objects of the database.
   mutating func castType() throws(Unparsed) {
     let start = at
     try type()
@@ -221,7 +219,6 @@ extension DDLParser {
     }
   }
 
-  /// Reads a type of either engine.
   mutating func type() throws(Unparsed) {
     if engine == .postgres { return try postgresType() }
     let start = at
@@ -229,8 +226,7 @@ extension DDLParser {
     if at == start { throw misunderstood }
   }
 
-  /// Reads a built-in type, or a type that is named with its schema: `numeric(10,2)`, `timestamp(3) without time zone`,
-  /// `sales.mood[]`.
+  /// Reads a built-in type, or a type with a schema: `numeric(10,2)`, `timestamp(3) without time zone`, `sales.mood[]`.
   mutating func postgresType() throws(Unparsed) {
     let start = at
     if isSymbol(".", 1) {
@@ -273,10 +269,9 @@ extension DDLParser {
     }
   }
 
-  /// The largest n that is accepted in `character(n)` and `bit(n)`: PostgreSQL stores n characters or bits in each row.
+  /// The largest n in `character(n)` and `bit(n)`. PostgreSQL stores n characters or bits in each row.
   private static let paddedMax = 65_536
 
-  /// Reads the numbers of a type, such as `(10,2)`, if there are any.
   private mutating func typeNumbers(isPadded: Bool = false) throws(Unparsed) {
     guard take(symbol: "(") else { return }
     if isPadded, at < tokens.count, case .number(let text) = tokens[at].kind,
@@ -303,14 +298,14 @@ extension DDLParser {
 
   // MARK: Names
 
-  /// Returns whether a schema (namespace) belongs to the server or to Cairn. Nothing from a trail is created there.
+  /// Returns whether a schema belongs to PostgreSQL or to Cairn, so that replicated DDL may create nothing in it.
   static func isReserved(_ namespace: String) -> Bool {
     let name = namespace.asciiLowercased
     return name == "cairn" || name == "information_schema" || name.utf8.starts(with: "pg_".utf8)
       || name.utf8.starts(with: "cairn_".utf8)
   }
 
-  /// Reads the name of a type, sequence or table that a script creates.
+  /// Reads the name of a type, sequence or table that a script creates. Throws for a reserved schema.
   mutating func ownName() throws(Unparsed) -> (namespace: String, name: String) {
     let name = try qualifiedName()
     guard !Self.isReserved(name.namespace) else { throw Unparsed("the schema \(name.namespace) is reserved") }

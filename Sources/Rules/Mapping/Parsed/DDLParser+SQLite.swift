@@ -8,7 +8,7 @@ extension DDLParser {
     "->>", "->", "||", "<<", ">>", "<=", ">=", "<>", "!=", "==", "+", "-", "*", "/", "%", "&", "|", "=", "<", ">",
   ]
 
-  /// Reads an operator and its right operand; returns false if no operator follows.
+  /// Reads an operator and its right operand. Returns false if no operator follows.
   mutating func sqliteOperator() throws(Unparsed) -> Bool {
     guard at < tokens.count else { return false }
     if case .symbol(let symbol) = tokens[at].kind {
@@ -54,8 +54,7 @@ extension DDLParser {
     return true
   }
 
-  /// Reads a type: words or quoted names with up to two numbers, such as `DECIMAL(10, 2)` or `"my type"`. It may be
-  /// empty.
+  /// Reads a type, such as `DECIMAL(10, 2)` or `"my type"`. The type may be empty.
   mutating func sqliteType() throws(Unparsed) {
     var count = 0
     while at < tokens.count {

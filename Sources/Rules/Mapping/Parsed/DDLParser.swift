@@ -1,48 +1,40 @@
 import Changes
 
-/// Reads pieces of DDL by Cairn's own grammar: names, types, expressions. Throws if the grammar does not know the text.
+/// Parses names, types and expressions of DDL, and throws for all other text.
 ///
-/// The parser consumes tokens and keeps none of the text: a caller prints the tokens that were consumed
-/// (``printed(_:)``). In PostgreSQL, functions are printed with `pg_catalog.` before them.
+/// The caller prints the parsed tokens (``printed(_:)``). For PostgreSQL, functions are printed with `pg_catalog.`
+/// before them.
 struct DDLParser {
   let engine: Engine
   let tokens: [DDLToken]
   var at = 0
   var depth = 0
-  /// The indexes of the tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
-  /// The text to print for a token, by its index; empty if the text of an earlier token replaces this token too.
+  /// The text to print instead of a token, by index; empty for a token that is not printed.
   private var replaced: [Int: String] = [:]
-  /// The columns that the parsed expressions name, folded to lower case in SQLite.
+  /// The columns that the parsed expressions name; for SQLite in lower case.
   private(set) var columns: Set<NameKey> = []
 
-  /// The greatest size that the value of an expression can have, counted in column values: 3 for `a || b || a`.
-  ///
-  /// A column counts each time that it is named, and twice in a function or cast that can double it. A generated column
-  /// counts as much as its own expression (``weights``).
+  /// The maximum size of the parsed expression's value, counted in column values: 3 for `a || b || a`.
   private(set) var weight = 0
-  /// The value of ``weight`` at the start of the operand that was read last.
   private var operandWeight = 0
-  /// The value of ``weight`` at the start of the current expression.
   private(set) var expressionWeight = 0
-  /// The value of ``weight`` when the current expression reached an operator such as `@>`, which compares every part of
-  /// two values. Nil if the expression has no such operator.
+  /// The value of ``weight`` at the first operator such as `@>`, which compares every part of two values; nil if there
+  /// is none.
   private var pairWeight: Int?
-  /// The ``weight`` of each generated column's expression, by the column's name.
+  /// The ``weight`` of each generated column's expression, by column name.
   var weights: [NameKey: Int] = [:]
 
-  /// The sum of the ``weight`` of all CHECKs that were read.
+  /// The sum of the ``weight`` of all parsed CHECKs.
   var checkWeight = 0
 
   /// The objects of the target that the DDL may name.
   var reach = TargetReach()
 
-  /// The deepest nesting of expressions that the parser accepts.
   static let depthMax = 200
-  /// The largest ``weight`` of an accepted expression. With large column values, a greater weight could need gigabytes
-  /// for one row.
+  /// The maximum ``weight`` of an expression. Larger values could take gigabytes for one row.
   static let weightMax = 64
-  /// The largest sum of the ``weight`` of kept CHECKs. With more, each row would be slow to check.
+  /// The maximum sum of the ``weight`` of all CHECKs. More would make each row slow to check.
   static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
@@ -57,10 +49,10 @@ struct DDLParser {
     }
   }
 
-  /// Counts twice what ``weight`` has gained since `start`: a function can return a value of double size.
+  /// Adds to ``weight`` again what was added since `start`, for a function that can double the size of a value.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Counts twice what the last operand added to ``weight``: a cast makes a second value of the operand.
+  /// Adds to ``weight`` again what the last operand added, because a cast makes a second value.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
@@ -72,8 +64,8 @@ struct DDLParser {
 
   // MARK: Expressions that may be left out
 
-  /// Consumes `(expression)`. If the grammar does not know the expression, skips it, adds a notice
-  /// that `what` is left out, and returns false.
+  /// Reads `(expression)`. If the expression is not understood, skips it, adds a notice that `what` is left out, and
+  /// returns false.
   mutating func parenthesized(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     let open = self
     do throws(Unparsed) {
@@ -89,8 +81,8 @@ struct DDLParser {
     }
   }
 
-  /// Reads the expression of a CHECK, like ``parenthesized(_:_:)``. Also returns false, with a notice, if all CHECKs
-  /// together exceed ``checkWeightMax``.
+  /// Reads the expression of a CHECK, like ``parenthesized(_:_:)``. Also returns false if all CHECKs together exceed
+  /// ``checkWeightMax``.
   mutating func check(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     guard try parenthesized(what, &notices) else { return false }
     let sum = checkWeight + max(1, weight)
@@ -144,7 +136,7 @@ struct DDLParser {
     for index in range { replaced[index] = index == range.lowerBound ? name : "" }
   }
 
-  /// Runs `body`, and returns the printed text of the tokens that `body` consumed.
+  /// Runs `body`, and returns the printed text of the tokens that `body` has read.
   mutating func text(_ body: (inout DDLParser) throws(Unparsed) -> Void) throws(Unparsed) -> String {
     let start = at
     try body(&self)
@@ -153,7 +145,7 @@ struct DDLParser {
 
   // MARK: Names
 
-  /// Reads a name, quoted or bare; SQLite also accepts a text literal (`nm` of its grammar).
+  /// Reads a name, quoted or bare. SQLite also accepts a text literal (`nm` of its grammar).
   @discardableResult mutating func name() throws(Unparsed) -> String {
     if engine == .sqlite, at < tokens.count, case .string(let text) = tokens[at].kind {
       at += 1
@@ -191,7 +183,6 @@ struct DDLParser {
     at += 1
   }
 
-  /// Consumes a pair of parentheses and everything between them.
   mutating func skipParentheses() throws(Unparsed) {
     try expect(symbol: "(")
     var open = 1
@@ -205,8 +196,7 @@ struct DDLParser {
 
   // MARK: Expressions
 
-  /// Reads an expression: operands with operators between them. Precedence does not matter, because the expression is
-  /// printed in the order in which it was read.
+  /// Reads an expression: operands with operators between them, without regard to precedence.
   mutating func expression() throws(Unparsed) {
     if depth == 0 { weight = 0 }
     depth += 1
@@ -222,8 +212,7 @@ struct DDLParser {
 
   static let comparesAll = Unparsed("it compares every part of one value with every part of another")
 
-  /// Stores that an operator of the current expression compares every part of one operand with every part of the other.
-  /// The parser then throws if both operands name columns.
+  /// Stores that the current expression compares every part of one operand with every part of the other.
   mutating func notePairs() { if weight > expressionWeight, pairWeight == nil { pairWeight = weight } }
 
   mutating func expressions() throws(Unparsed) {
@@ -301,8 +290,8 @@ struct DDLParser {
     if isSymbol("(") { throw Unparsed("\(printed(first..<at))() is not a known function") }
   }
 
-  /// Reads the call of a function.
-  /// - Parameter first: the token before which a schema is printed; nil if the call already has a schema.
+  /// Reads the arguments of a function call.
+  /// - Parameter first: The token before which `pg_catalog.` is printed; nil if the call has a schema.
   private mutating func call(_ name: String, _ first: Int?) throws(Unparsed) {
     let isKnown = engine == .sqlite ? KnownFunctions.sqlite.contains(name) : KnownFunctions.postgres.contains(name)
     guard isKnown else { throw Unparsed("\(name)() is not a known function") }
@@ -358,7 +347,7 @@ struct DDLParser {
       "the sequence \(sequence.namespace).\(sequence.name) belongs to no table that 'tables' of the apply includes")
   }
 
-  /// Returns false if a function can make a value far larger than its arguments, and the arguments do not limit it.
+  /// Returns whether the arguments of a call limit the size of the value.
   private func isBounded(_ name: String, _ arguments: [Range<Int>]) -> Bool {
     if let place = KnownFunctions.counted[name] {
       guard arguments.count > place, case .number(let text)? = literal(arguments[place]) else { return false }
@@ -384,7 +373,7 @@ struct DDLParser {
     }
   }
 
-  /// Words that cannot begin an operand; a name that equals one of them must be quoted.
+  /// The words that cannot begin an operand without quotes.
   private var refused: Set<NameKey> { engine == .sqlite ? Self.refusedBySQLite : Self.refusedByPostgres }
 
   private static let refusedBySQLite: Set<NameKey> = [

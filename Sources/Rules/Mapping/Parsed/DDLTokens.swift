@@ -6,22 +6,21 @@ struct Unparsed: Error, Equatable {
   init(_ reason: String) { self.reason = reason }
 }
 
-/// A token of DDL, decoded, with the spaces and comments before it.
-///
-/// A token is printed from its decoded content, so no byte of the source text reaches a database uninspected.
+/// A token of DDL, with the white space before it. Tokens are printed from their decoded content, so that no unchecked
+/// text reaches a database.
 struct DDLToken {
   enum Kind: Equatable {
-    /// A bare word: in upper case, and as it is written.
+    /// A bare word, in upper case and as written.
     case word(String, written: String)
-    /// A quoted name, and the quote that opens it: `"`, or in SQLite also a back quote or `[`.
+    /// A quoted name, and its opening quote: `"`, or in SQLite also a back quote or `[`.
     case name(String, quote: UInt8)
     case string(String)
-    /// PostgreSQL: the content of `E'…'`, its escapes not decoded.
+    /// The content of PostgreSQL's `E'…'`, with its escapes.
     case escaped(String)
     /// The digits of `x'…'` or `B'…'`, and the letter.
     case digits(String, letter: String)
     case number(String)
-    /// PostgreSQL: the text between dollar quotes.
+    /// The text between PostgreSQL's dollar quotes.
     case dollars(String)
     case symbol(String)
 
@@ -38,13 +37,12 @@ struct DDLToken {
   }
 
   let kind: Kind
-  /// The white space before the token, and in SQLite the comments too.
+  /// The white space before the token, in SQLite with comments.
   @ByBytes var space: String
 
-  /// The bare word in upper case; empty for every other token.
   var word: String { if case .word(let word, _) = kind { word } else { "" } }
 
-  /// The name in the token: a bare word as it is written, or a quoted name without its quotes.
+  /// The name: a bare word as written, or a quoted name without quotes; nil for other tokens.
   var name: String? {
     switch kind {
     case .word(_, let written): written
@@ -53,7 +51,6 @@ struct DDLToken {
     }
   }
 
-  /// The text of the token, without the space before it.
   var printed: String {
     switch kind {
     case .word(_, let written): return written
@@ -69,7 +66,7 @@ struct DDLToken {
   }
 }
 
-/// Reads DDL of one engine into tokens. Throws for every byte that is not part of a known token.
+/// Splits DDL of one engine into tokens. Throws for text that is no known token.
 ///
 /// Source: https://sqlite.org/lang.html, https://www.postgresql.org/docs/15/sql-syntax-lexical.html
 struct DDLTokenizer {
@@ -78,7 +75,7 @@ struct DDLTokenizer {
   private var at = 0
   private var tokens: [DDLToken] = []
 
-  /// The largest text that is read, in bytes.
+  /// The maximum size of a text, in bytes.
   static let bytesMax = 1 << 20
 
   static func tokens(_ text: String, _ engine: Engine) throws(Unparsed) -> [DDLToken] {
@@ -196,8 +193,7 @@ struct DDLTokenizer {
     throw Unparsed("a quote in it is not closed")
   }
 
-  /// Reads the text up to the closing quote. A doubled quote means one quote in the text, except `]`, which always ends
-  /// it.
+  /// Reads the text up to the closing quote. A doubled quote is one quote, except `]`.
   private mutating func readQuoted(_ close: UInt8) throws(Unparsed) -> String {
     at += 1
     var content: [UInt8] = []
@@ -255,8 +251,7 @@ struct DDLTokenizer {
     return text(start..<at)
   }
 
-  /// Reads an operator or a punctuation mark. A PostgreSQL operator of several characters is one token, as in
-  /// PostgreSQL.
+  /// Reads an operator or a punctuation mark.
   private mutating func readSymbol() throws(Unparsed) -> String {
     let start = at
     if engine == .postgres, Self.operators.contains(bytes[at]) {
@@ -282,7 +277,7 @@ struct DDLTokenizer {
 
   private static let operators = Array("+-*/<>=~!@#%^&|`?".utf8)
   private static let postgresSymbols = ["::", "(", ")", "[", "]", ",", ";", ".", ":"]
-  /// The operators and marks of SQLite. Longer ones come first, so that `<<` is not read as two `<`.
+  /// The operators and punctuation marks of SQLite, longer ones first.
   private static let sqliteSymbols = [
     "->>", "->", "||", "<<", ">>", "<=", ">=", "<>", "!=", "==", "(", ")", ",", ";", ".", "+", "-", "*", "/", "%", "&",
     "|", "~", "=", "<", ">",

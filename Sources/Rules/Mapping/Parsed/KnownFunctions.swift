@@ -1,11 +1,9 @@
 import Changes
 
-/// The functions that a table definition from a trail may call at a target. They compute a value, and read and change
-/// nothing else.
+/// The functions that a replicated table definition may call at a target. Each function computes a value, and reads and
+/// changes nothing else.
 ///
-/// Functions whose value can be far larger than their arguments are excluded, such as `repeat` and `format`: one row
-/// could take gigabytes. Some functions can enlarge a value only within limits; special checks apply to these
-/// (``enlarging``, ``counted``, ``replacing``).
+/// Functions whose value can be far larger than their arguments are excluded, such as `repeat` and `format`.
 enum KnownFunctions {
   private static func words(_ text: String) -> Set<NameKey> {
     Set(text.split(whereSeparator: \.isWhitespace).map { NameKey($0) })
@@ -31,7 +29,7 @@ enum KnownFunctions {
   /// Functions of PostgreSQL's grammar, which take no schema before their names.
   static let postgresSyntax = words("coalesce greatest least nullif row xmlconcat")
 
-  /// Functions of `pg_catalog` that table definitions may call; a server of an earlier version lacks some of them.
+  /// Functions of `pg_catalog` that table definitions may call. An earlier server may lack some of them.
   static var inPostgresCatalog: Set<NameKey> { postgres.subtracting(postgresSyntax) }
 
   /// The functions of PostgreSQL that table definitions may call.
@@ -66,8 +64,8 @@ enum KnownFunctions {
       uuid_extract_version uuidv4 uuidv7 varbit varchar websearch_to_tsquery width width_bucket xml xmlcomment
       """))
 
-  /// Functions whose value can be twice as large as their arguments, or a constant factor larger: each call counts its
-  /// arguments twice (``DDLParser/weightMax``).
+  /// Functions whose value can be larger than their arguments by a constant factor. A call counts its arguments twice
+  /// (``DDLParser/weightMax``).
   static let enlarging = words(
     """
     hex json json_array json_array_insert json_insert json_object json_patch json_quote json_replace json_set jsonb
@@ -77,31 +75,30 @@ enum KnownFunctions {
     to_jsonb to_tsvector translate xml xmlcomment
     """)
 
-  /// Functions whose value is as large as one of their arguments says, each with the index of that argument. A call is
-  /// refused unless that argument is a number of at most ``bytesMax``.
+  /// Functions whose value is as large as an argument says, with the index of that argument. The argument must be a
+  /// number of at most ``bytesMax``.
   static let counted = ["randomblob": 0, "zeroblob": 0, "lpad": 1, "rpad": 1]
   static let bytesMax = 1024
 
-  /// Functions that make a value of many bytes from a number. Each call adds as much to ``DDLParser/weight`` as a
-  /// column.
+  /// Functions that make a large value from a number. Each call adds as much to ``DDLParser/weight`` as a column.
   static let making: Set<NameKey> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
-  /// Functions that match a pattern, each with the index of the argument that is the pattern. A call is refused unless
-  /// the pattern is a literal that can be matched in a short time (``DDLParser/check(_:_:)``).
+  /// Functions that match a pattern, with the index of the pattern's argument. The pattern must be a literal that is
+  /// fast to match (``DDLParser/check(_:_:)``).
   static let matching: [NameKey: (place: Int, kind: DDLParser.PatternKind)] = [
     "glob": (0, .glob), "like": (0, .like), "regexp_count": (1, .regular), "regexp_instr": (1, .regular),
     "regexp_like": (1, .regular), "regexp_match": (1, .regular), "regexp_replace": (1, .regular),
     "regexp_split_to_array": (1, .regular), "regexp_substr": (1, .regular),
   ]
 
-  /// Functions that compare every part of one argument with every part of another. Only one argument may name columns.
+  /// Functions that compare every part of one argument with every part of another.
   static let searching = words(
     """
     instr trim ltrim rtrim btrim position strpos split_part string_to_array translate ts_delete ts_filter
     jsonb_exists_all jsonb_exists_any jsonb_delete json_patch jsonb_patch
     """)
 
-  /// Functions that replace parts of one text by another text. A call is refused unless the other text is a literal
-  /// that is not longer than the parts.
+  /// Functions that replace parts of a text. The replacement must be a literal that is not longer than the replaced
+  /// parts.
   static let replacing: Set<NameKey> = ["replace", "regexp_replace"]
 }

@@ -1,27 +1,25 @@
 import Changes
 
-/// The script that creates a table of PostgreSQL, with the schemas, types and sequences that the table needs. The
-/// script was read statement by statement and is printed again from its parts.
+/// The script that creates a table of PostgreSQL with its schemas, types and sequences, parsed and printed again.
 ///
-/// Objects that the grammar does not know are left out of ``statements``; ``notices`` has the reasons.
+/// Objects that the parser does not know are left out of ``statements``; ``notices`` has the reasons.
 struct PostgresDDL {
   private(set) var statements: [String] = []
   private(set) var notices: [String] = []
-  /// Whether the script has a CREATE TABLE statement for the table.
   private(set) var hasTable = false
 
-  /// The generated columns that are left out of the script. Definitions that name one of them are left out, too.
+  /// The generated columns that are left out of the script, with all definitions that name them.
   private(set) var gone: Set<NameKey> = []
 
   private var parser: DDLParser
   private let table: TableSchema
   private let reach: TargetReach
-  /// The table's name in the script, which may be older than a rename.
+  /// The table's name in the script, which may be an earlier name.
   private var named: (namespace: String, name: String)?
   private var generatedWeight = 0
   private var counts = ScriptCounts()
 
-  /// Parses the script that creates a table. Throws if the script is not a list of statements.
+  /// Parses the script that creates a table. Throws if the script is no list of statements.
   init(_ table: TableSchema, _ reach: TargetReach) throws(Unparsed) {
     (self.table, self.reach) = (table, reach)
     parser = try DDLParser(table.createText, .postgres)
@@ -42,10 +40,10 @@ struct PostgresDDL {
     counts.reportRest(&notices)
   }
 
-  /// Returns the CREATE INDEX statement of `object`, parsed and printed with the current names of index and table.
-  /// Throws if the text is another statement, or contains an unknown expression.
+  /// Returns the CREATE INDEX statement of `object`, with the current names of index and table. Throws for another
+  /// statement, or an unknown expression.
   ///
-  /// - Parameter gone: the columns that are left out of the table's definition.
+  /// - Parameter gone: The columns that are left out of the table's definition.
   static func index(
     _ object: TableSchema.Object, on table: TableSchema, without gone: Set<NameKey> = [], _ reach: TargetReach
   ) throws(Unparsed) -> String {
@@ -67,7 +65,7 @@ struct PostgresDDL {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  /// Parses the expression of a domain, a column or an index, and returns it printed again.
+  /// Parses an expression, and returns it as printed from its tokens.
   static func expression(_ text: String, _ reach: TargetReach = TargetReach()) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
     parser.reach = reach
@@ -83,7 +81,7 @@ struct PostgresDDL {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  /// Returns a name that is given with or without a schema, printed again. Throws if the text is anything else.
+  /// Parses a name with or without a schema, and returns it as printed from its tokens. Throws for any other text.
   static func name(_ text: String) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
     _ = try parser.qualifiedName()
@@ -143,17 +141,14 @@ struct PostgresDDL {
     return [parser.printed(start..<parser.at)]
   }
 
-  /// The extensions that may be created: they add types and functions that reach nothing outside of the database.
+  /// The extensions that may be created, which reach nothing outside of the database.
   private static let extensions: Set<NameKey> = [
     "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
     "seg", "uuid-ossp", "vector",
   ]
 
-  /// Parses CREATE EXTENSION. Returns the statement if the apply may create the extension; an empty list if the target
-  /// has it. Throws otherwise.
-  ///
-  /// PostgreSQL installs trusted extensions with the rights of a superuser. So only an apply that may write all tables
-  /// creates one, and never in a schema of PostgreSQL or of Cairn.
+  /// Parses CREATE EXTENSION. Returns an empty list if the target has the extension. Throws unless the extension is
+  /// allowed and apply may write all tables, because PostgreSQL may install an extension with a superuser's rights.
   private mutating func readExtension() throws(Unparsed) -> [String] {
     let start = parser.at
     try parser.expect("CREATE", "EXTENSION", "IF", "NOT", "EXISTS")
@@ -169,7 +164,7 @@ struct PostgresDDL {
     return [text]
   }
 
-  /// Reads the table's name in the script and prints the current name, because a script may be older than a rename.
+  /// Reads the table's name in the script, and prints the current name instead.
   private mutating func readTable(isNew: Bool = false) throws(Unparsed) {
     let start = parser.at
     let name = try parser.qualifiedName()
@@ -179,7 +174,7 @@ struct PostgresDDL {
     parser.print(table.qualifiedForDDL, at: start..<parser.at, insteadOf: name != (table.namespace, table.name))
   }
 
-  /// Reads schema and table, followed by the name of a column.
+  /// Reads the name of a table, followed by the name of a column.
   private mutating func readColumnOfTable() throws(Unparsed) {
     let start = parser.at
     let first = try parser.name()
@@ -221,7 +216,7 @@ struct PostgresDDL {
     return "DO " + " BEGIN \(text); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }
 
-  /// Throws unless the apply may write a table of the schema in which the script creates a type or a sequence.
+  /// Throws unless apply may write to tables of the schema in which the script creates a type or a sequence.
   private func checkPlace(of name: (namespace: String, name: String)) throws(Unparsed) {
     guard !reach.includes(schema: name.namespace, of: table) else { return }
     throw Unparsed(
@@ -309,7 +304,8 @@ struct PostgresDDL {
 
   // MARK: Expressions
 
-  /// Reads an expression up to a comma or one of `words`. If it must be left out, adds a notice and returns false.
+  /// Reads an expression up to a comma or one of `words`. If the expression is not understood, adds a notice and
+  /// returns false.
   private mutating func readExpression(_ what: String, until words: Set<NameKey>) throws(Unparsed) -> Bool {
     let start = parser
     do throws(Unparsed) {
@@ -354,7 +350,7 @@ struct PostgresDDL {
     return head + parts.map(\.text).joined(separator: ",") + parser.tokens[close].space + ")"
   }
 
-  /// Reads a column or constraint, with the columns that a constraint names. Nil if the script must not have it.
+  /// Reads a column or constraint, with the columns that a constraint names; nil if the definition is left out.
   private mutating func tablePart() throws(Unparsed) -> (text: String, constraint: String?, columns: Set<NameKey>)? {
     let start = parser.at
     switch parser.word() {
@@ -368,7 +364,7 @@ struct PostgresDDL {
     }
   }
 
-  /// Reads a constraint. If the script must not have it, adds a notice and returns false.
+  /// Reads a constraint. If it must be left out, adds a notice and returns false.
   private mutating func constraint(_ name: String?) throws(Unparsed) -> Bool {
     let what = "the constraint \(name ?? "CHECK")"
     var isKept = true
@@ -412,8 +408,8 @@ struct PostgresDDL {
     return isKept
   }
 
-  /// Adds the weight of a generated column (``DDLParser/weight``) to the sum for the table. If the sum would exceed its
-  /// limit, adds a notice instead and returns false.
+  /// Adds the weight of a generated column (``DDLParser/weight``) to the table's sum. If the sum would exceed its
+  /// limit, adds a notice and returns false.
   private mutating func weigh(generated column: String) -> Bool {
     generatedWeight += max(1, parser.weight)
     guard generatedWeight > SQLiteDDL.generatedMax else { return true }
@@ -532,7 +528,7 @@ extension DDLParser {
     at += 1
   }
 
-  /// Parses the part of CREATE INDEX after the table's name.
+  /// Reads the part of CREATE INDEX after the table's name.
   mutating func indexTail() throws(Unparsed) {
     if take("USING") {
       guard Self.indexMethods.contains(try name()) else { throw Unparsed("its method is not known") }

@@ -1,8 +1,8 @@
 import Changes
 
-/// A CREATE TABLE or CREATE INDEX statement of SQLite that was read in full, printed again from its parts.
+/// A CREATE TABLE or CREATE INDEX statement of SQLite, parsed and printed again.
 ///
-/// Objects that the grammar does not know are left out of ``text``; ``notices`` has the reasons.
+/// Objects that the parser does not know are left out of ``text``; ``notices`` has the reasons.
 ///
 /// Source: https://sqlite.org/lang_createtable.html, https://sqlite.org/lang_createindex.html
 struct SQLiteDDL {
@@ -13,20 +13,19 @@ struct SQLiteDDL {
   private let table: String
   /// The columns that are left out of the printed statement, in lower case.
   private(set) var gone: Set<NameKey>
-  /// The ``DDLParser/weight`` of each generated column's expression, by the column's name in lower case.
+  /// The ``DDLParser/weight`` of each generated column's expression, by lower-case name.
   private(set) var generated: [NameKey: Int] = [:]
   private var uniqueCount = 0
 
-  /// The greatest sum of the weights of all generated columns of a table (``DDLParser/weight``).
+  /// The maximum sum of the weights of a table's generated columns (``DDLParser/weight``).
   static let generatedMax = 128
-  /// The largest number of UNIQUE constraints in a table. While SQLite writes a row, it holds a copy of the columns of
-  /// each constraint.
+  /// The maximum number of UNIQUE constraints of a table. SQLite copies the columns of each constraint to write a row.
   static let uniquesMax = 64
-  /// The maximum number of times that one statement is read. It is read again if a generated column names a later one,
-  /// because the ``DDLParser/weight`` of the later one was not known before.
+  /// The maximum number of times that a statement is parsed. Another pass is necessary if a generated column names a
+  /// later one.
   private static let passesMax = 8
 
-  /// Reads one CREATE TABLE statement, and prints it with `name` as the name of the table. Throws for any other
+  /// Parses one CREATE TABLE statement, and prints it with `name` as the name of the table. Throws for any other
   /// statement.
   static func table(_ text: String, named name: String, _ reach: TargetReach) throws(Unparsed) -> SQLiteDDL {
     var weights: [NameKey: Int] = [:]
@@ -41,8 +40,8 @@ struct SQLiteDDL {
     throw Unparsed("its generated columns name each other too often")
   }
 
-  /// Returns one CREATE INDEX statement on `table`, printed with `name` as the name of the index. Throws if the text is
-  /// anything else, or contains an unknown expression.
+  /// Returns one CREATE INDEX statement on `table`, with `name` as the name of the index. Throws for any other text, or
+  /// an unknown expression.
   static func index(
     _ text: String, named name: String, on table: String, beside read: SQLiteDDL?
   ) throws(Unparsed) -> String {
@@ -57,7 +56,7 @@ struct SQLiteDDL {
     (self.table, self.gone) = (table, gone)
   }
 
-  /// Reads the name of the table in the statement, and prints the table's present name in its place.
+  /// Reads the table's name in the statement, and prints the current name instead.
   private mutating func readTableName() throws(Unparsed) {
     let isOther = try !isSame(parser.name(), table)
     parser.print(table.quotedName, at: parser.at - 1..<parser.at, insteadOf: isOther)
@@ -94,14 +93,13 @@ struct SQLiteDDL {
 
   // MARK: Tables
 
-  /// The printed definition of one column, or one constraint of the table.
+  /// The printed definition of a column, or of a constraint of the table.
   private struct Part {
-    /// The white space and comments before the definition.
     let space: String
     var text = ""
-    /// The comma before the definition, with its space. SQLite does not require one before a constraint of the table.
+    /// The comma before the definition; nil if there is none. SQLite requires no comma before a constraint.
     let comma: String?
-    /// The column that the part defines; nil for a constraint of the table.
+    /// The column that the part defines; nil for a constraint.
     let column: String?
     var names: Set<NameKey> = []
   }
@@ -159,8 +157,7 @@ struct SQLiteDDL {
     try parser.expectEnd()
   }
 
-  /// Reads the definition of a column or constraint. Returns nil for a constraint that is left out of the printed
-  /// statement.
+  /// Reads the definition of a column or constraint; nil for a constraint that is left out.
   private mutating func readPart(_ comma: String?) throws(Unparsed) -> Part? {
     guard parser.at < parser.tokens.count else { throw parser.misunderstood }
     let space = parser.tokens[parser.at].space
@@ -197,9 +194,8 @@ struct SQLiteDDL {
     parser.at += 1
   }
 
-  /// Reads a reference: `REFERENCES t(a) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED`.
-  ///
-  /// If the apply may not write the other table, adds a notice and returns false.
+  /// Reads a reference: `REFERENCES t(a) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED`. If apply may not write to
+  /// the referenced table, adds a notice and returns false.
   private mutating func readReferences() throws(Unparsed) -> Bool {
     try parser.expect("REFERENCES")
     let other = try parser.name()
@@ -271,7 +267,7 @@ struct SQLiteDDL {
     var isKept = true
   }
 
-  /// Reads a constraint of a column; nil if the column has no further constraint.
+  /// Reads a constraint of a column; nil if there is none.
   private mutating func readColumnConstraint(_ column: String) throws(Unparsed) -> Constraint? {
     let start = parser.at
     if parser.isAtEnd || parser.isSymbol(",") || parser.isSymbol(")") { return nil }
@@ -323,14 +319,13 @@ struct SQLiteDDL {
     return Constraint(range: start..<parser.at)
   }
 
-  /// Reads `NOT DEFERRABLE`. In SQLite's grammar it is a separate constraint, so other constraints may stand between it
-  /// and REFERENCES.
+  /// Reads `NOT DEFERRABLE`, which SQLite's grammar accepts as a separate constraint.
   private mutating func readReferencesTail() throws(Unparsed) {
     try parser.expect("NOT", "DEFERRABLE")
     if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
   }
 
-  /// Reads a default. If the printed statement must not have it, adds a notice and returns false.
+  /// Reads a default. If it must be left out, adds a notice and returns false.
   private mutating func readDefault(_ column: String) throws(Unparsed) -> Bool {
     if parser.isSymbol("(") { return try parser.parenthesized("the default of column \(column)", &notices) }
     if !parser.take(symbol: "-") { _ = parser.take(symbol: "+") }

@@ -1,7 +1,6 @@
 /// The numbers of objects that the script of one table of PostgreSQL creates, with an upper bound for each.
 ///
-/// One script runs in one transaction, which holds a lock of the server for each object. Without bounds, a script from
-/// a trail could use up the locks of the whole server.
+/// Without bounds, a script could use up the locks of the whole server.
 ///
 /// ```
 /// var counts = ScriptCounts()
@@ -19,7 +18,7 @@ struct ScriptCounts {
   static let typesMax = 64
   static let checksMax = 256
   static let labelsMax = 1024
-  /// The number of notices that one script reports in full; further ones are only counted.
+  /// The maximum number of notices that are reported in full.
   static let noticesMax = 32
 
   private var counts: [Kind: Int] = [:]
@@ -32,7 +31,7 @@ struct ScriptCounts {
     counts[kind, default: 0] += 1
   }
 
-  /// Counts a schema that the script creates. Returns false, and does not count it, if the schema was counted before.
+  /// Counts a schema that the script creates. Returns false if the schema was counted before.
   mutating func isFirst(schema: String) throws(Unparsed) -> Bool {
     if schemas.contains(where: { $0.hasSameBytes(as: schema) }) { return false }
     try add(.schema, atMost: Self.schemasMax)
@@ -40,12 +39,12 @@ struct ScriptCounts {
     return true
   }
 
-  /// Adds a notice of an object that is left out. If there are ``noticesMax`` notices already, only counts it.
+  /// Adds a notice of an object that is left out. After ``noticesMax`` notices, objects are only counted.
   mutating func leaveOut(_ notice: String, _ notices: inout [String]) {
     if notices.count < Self.noticesMax { notices.append(notice) } else { unreported += 1 }
   }
 
-  /// Adds a notice with the number of notices that were only counted, if there are any.
+  /// Adds a notice with the number of objects that were only counted, if there are any.
   func reportRest(_ notices: inout [String]) {
     if unreported > 0 { notices.append("\(unreported) more objects are left out") }
   }

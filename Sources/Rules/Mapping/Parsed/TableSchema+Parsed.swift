@@ -1,21 +1,17 @@
 import Changes
 
 extension TableSchema {
-  /// The table with every text of DDL parsed by Cairn's grammar and printed again. With `--ddl follow`, these texts may
-  /// run at a target.
-  ///
-  /// The schema records of a trail are untrusted, and so are the shapes in table `cairn_origin` of an application's
-  /// file. Their original texts are never executed. Parts that the grammar does not know are left out and listed in
-  /// `notices`.
+  /// The table with all of its DDL parsed and printed again. The original texts are untrusted and never executed. Parts
+  /// that the parser does not know are left out and listed in `notices`.
   ///
   ///     let (safe, notices) = record.parsed
   ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
   package var parsed: (schema: TableSchema, notices: [String]) { parsed(within: TargetReach()) }
 
-  /// The functions that the definition of a table in PostgreSQL may call.
+  /// The functions of PostgreSQL that a table definition may call.
   package static var functionsOfPostgres: Set<NameKey> { KnownFunctions.inPostgresCatalog }
 
-  /// Returns ``parsed`` without the parts that use objects or functions of the target beyond `reach`.
+  /// Returns ``parsed`` without the parts that need objects or functions outside of `reach`.
   package func parsed(within reach: TargetReach) -> (schema: TableSchema, notices: [String]) {
     var safe = self
     var left: [String] = []
@@ -145,7 +141,6 @@ extension TableSchema.Column {
     }
   }
 
-  /// Returns the declared type as `PRAGMA table_xinfo` gives it, without quotes; empty for none.
   private static func sqliteType(_ text: String) throws(Unparsed) -> String {
     if text.isEmpty { return "" }
     var parser = try DDLParser(text, .sqlite)
