@@ -7,6 +7,10 @@ import SystemKit
 
 /// An HTTP/1.1 server on one address, with a thread for each connection, over libmicrohttpd(3). Slow and silent
 /// connections are ended (``HTTPLimits``).
+///
+///     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: desk)
+///     server.port   // the port that the system chose
+///     server.stop()
 package final class HTTPServer: Sendable {
   final class Core: Sendable {
     let handler: any HTTPHandler
