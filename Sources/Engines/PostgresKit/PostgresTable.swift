@@ -1,6 +1,9 @@
 import Changes
 
 /// A table of a PostgreSQL database: its definition, and the other facts that capture needs.
+///
+///     let table = try PostgresTable(CatalogDocument(text))
+///     table?.schema.columns.map(\.name)
 package struct PostgresTable: Sendable {
   package var oid: UInt32
   /// The definition of the table. Capture sets its `epoch`, which is 0 here.

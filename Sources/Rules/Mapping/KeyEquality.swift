@@ -1,6 +1,8 @@
 import Changes
 
 /// The type of a key column, or a type inside it, such as the element type of an array.
+///
+///     KeyPart("text", collation: "NOCASE")
 package struct KeyPart: Sendable {
   /// The name of the type in `pg_type`, such as `uuid`, or `ltree.ltree` for a type of an extension. For SQLite:
   /// `text`.
