@@ -11,6 +11,9 @@ package struct TableWait: Equatable, Sendable {
 }
 
 /// The progress of a running capture, for status and display. Other threads may read it.
+///
+///     let progress = CaptureProgress(notice: { print($0) })
+///     progress.snapshot   // from any thread
 package final class CaptureProgress: Sendable {
   package struct Snapshot: Sendable {
     package var tablesToCopy = 0

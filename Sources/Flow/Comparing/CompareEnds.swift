@@ -6,6 +6,8 @@ import Synchronization
 import SystemKit
 
 /// The addresses of the two compared databases. Each thread opens its own connections.
+///
+///     let ends = CompareEnds(source: source.comparePlace, target: target.comparePlace)
 package struct CompareEnds: Sendable {
   package enum Place: Sendable {
     case sqlite(path: String)
@@ -40,6 +42,8 @@ package struct CompareEnds: Sendable {
 }
 
 /// The progress of a comparison. Other threads may read it.
+///
+///     let watch = CompareWatch(stop: stop, rate: RateLimit(bytesPerSecond: 1 << 20))
 package final class CompareWatch: Sendable {
   package struct Snapshot: Sendable {
     package var table = ""

@@ -4,6 +4,9 @@ import SystemKit
 
 /// Reads single transactions of a trail by their positions, in any order. The first read of a segment checks all of it;
 /// later reads need only some blocks. One thread uses a lookup.
+///
+///     let lookup = TransactionLookup(folder: folder)
+///     try lookup.read(at: position) { record, schema in print(record) }
 package final class TransactionLookup {
   private struct Segment {
     var blocks: [(content: UInt64, file: UInt64)] = []
