@@ -26,6 +26,8 @@ package struct Configuration: Equatable, Sendable {
   package func trail(of capture: Capture) -> String { "\(node.name).\(capture.name)" }
 
   /// `[node]`: the name and the state folder of the node.
+  ///
+  ///     Configuration.Node(name: "till").state   // "/var/lib/cairn"
   package struct Node: Equatable, Sendable {
     /// The name of the node, which is part of the names of its trails.
     @ByBytes package var name: String

@@ -5,6 +5,9 @@ import SQLiteKit
 import SystemKit
 
 /// The open source database of a replication, with checks that write nothing.
+///
+///     let source = try SourceEnd(try DatabaseURL("sqlite:shop.db"))
+///     let tables = try source.tables(TablePatterns(["orders"]))
 package struct SourceEnd {
   package enum Handle {
     case sqlite(Database)

@@ -4,6 +4,9 @@ import Conflicts
 import Mapping
 
 /// Checks for problems that prevent two-way replication between two databases, or that cause conflicts.
+///
+///     let check = TwoWayCheck(here, tables, there, at: there.url)
+///     if let problem = try check.keysAlike() { throw problem }
 package struct TwoWayCheck {
   private let one: SourceEnd
   private let other: SourceEnd?
