@@ -35,6 +35,38 @@ import Testing
     for value in values { #expect(try roundTrip(value, type, through: database) == value, "\(name)") }
   }
 
+  /// PostgreSQL gives existing rows the default of a new column without writing them, so the target must do the same.
+  @Test(arguments: EdgeValues.postgresTypes)
+  func `a new column gives existing rows in SQLite what PostgreSQL gives them`(name: String) throws {
+    var before = TableSchema(
+      epoch: 1, engine: .postgres, name: "t", columns: [.init(name: "id", declaredType: "integer", keyOrdinal: 1)])
+    before.namespace = "public"
+    let type = PostgresType(name)
+    for value in EdgeValues.postgres(type) + (name.hasPrefix("double") ? ["5", "-3", "100000", "1e+15", "2.5"] : []) {
+      var after = before
+      let literal = "'\(value.replacing("'", with: "''"))'::\(name)"
+      let column = TableSchema.Column(name: "v", declaredType: name, defaultText: literal)
+      after.columns.append(column)
+      // Otherwise capture has the table copied.
+      guard DefaultText.means(literal, of: column, value: value) else { continue }
+      let (old, new) = (try TableMapping(before, to: .sqlite), try TableMapping(after, to: .sqlite))
+      let database = try database()
+      try database.execute(old.target.createText)
+      try database.execute("INSERT INTO t VALUES (1)")
+      let alteration = SQLiteAlteration(TableDifference(old.target, new.target))
+      for statement in alteration.statements { try database.execute(statement) }
+      try database.execute("INSERT INTO t(id) VALUES (2)")
+      var scratch = ByteWriter(capacity: 64)
+      let wanted = try Array(value.utf8).withUnsafeBytes {
+        try SQLiteValue(type).convert(.exact($0), scratch: &scratch).value
+      }
+      for id in 1...2 {
+        let found = try database.first("SELECT v FROM t WHERE id = ?", [.integer(Int64(id))])
+        #expect(found == wanted, "\(literal), row \(id)")
+      }
+    }
+  }
+
   @Test func `random values of PostgreSQL come back as they were`() throws {
     let seed = UInt64.random(in: 0...(.max))
     print("seed \(seed)")

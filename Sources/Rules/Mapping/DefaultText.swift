@@ -103,6 +103,9 @@ package enum DefaultText {
     }
   }
 
+  private static let realHead = "(CAST("
+  private static let realTail = " AS REAL))"
+
   private static func literalText(_ text: String, _ type: PostgresType) -> String? {
     var scratch = ByteWriter(capacity: 64)
     var value: Value?
@@ -112,8 +115,10 @@ package enum DefaultText {
     switch value {
     case .integer(let number): return String(number)
     case .real(let number):
-      // SQLite reads up to 15 digits exactly.
-      return number.isFinite && number.description.count <= 15 ? number.description : nil
+      // SQLite reads up to 15 digits exactly, and -0.0 as 0.0.
+      guard number.isFinite, number.description.count <= 15, number.sign == .plus || number != 0 else { return nil }
+      // In rows that ADD COLUMN finds, a column without a type would have the integer 5 for DEFAULT 5.0.
+      return number == number.rounded() ? realHead + number.description + realTail : number.description
     case .text(let bytes): return String(decoding: bytes, as: UTF8.self).quotedText
     case .blob(let bytes): return "x'\(bytes.hex)'"
     default: return nil
@@ -147,7 +152,10 @@ package enum DefaultText {
       guard type.kind == .bytea, digits.count % 2 == 0, digits.allSatisfy(\.isHexDigit) else { return nil }
       return "'\\x\(String(digits).asciiLowercased)'"
     }
-    let number = whole.hasPrefix("+") ? String(whole.dropFirst()) : whole
+    var number = whole.hasPrefix("+") ? String(whole.dropFirst()) : whole
+    if number.hasPrefix(realHead), number.hasSuffix(realTail) {
+      number = String(number.dropFirst(realHead.count).dropLast(realTail.count))
+    }
     guard number.utf8.allSatisfy({ "0123456789+-.eE".utf8.contains($0) }) else { return nil }
     if let integer = Int64(number) { return literal(.integer(integer), column, type) }
     return Double(number).flatMap { $0.isFinite ? literal(.real($0), column, type) : nil }
