@@ -21,7 +21,7 @@ import Testing
 
   // MARK: Pages
 
-  private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+  static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
 
   private static func pages() throws -> [String] {
@@ -33,7 +33,7 @@ import Testing
     return found.sorted()
   }
 
-  private static func lines(_ page: String) throws -> [String] {
+  static func lines(_ page: String) throws -> [String] {
     try String(contentsOf: root.appendingPathComponent(page), encoding: .utf8)
       .split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
   }
@@ -99,17 +99,19 @@ import Testing
     return all.map { $0.filter { $0.contains { $0.isLetter || $0.isNumber } } }
   }
 
+  static func bannedWords(_ line: String) -> [String] {
+    let words = plain(line).split { !$0.isLetter && $0 != "'" && $0 != "-" }.map { $0.lowercased() }
+    return zip(words, words.dropFirst() + [""]).flatMap { word, next in
+      // "Behind NAT" is what the field says.
+      let isBanned = banned.contains(word) && !(word == "behind" && next == "nat")
+      return (isBanned ? [word] : []) + (bannedPairs.contains("\(word) \(next)") ? ["\(word) \(next)"] : [])
+    }
+  }
+
   static func findings(_ lines: [String]) -> [Finding] {
     var found: [Finding] = []
     for (number, line) in prose(lines) {
-      let words = plain(line).split { !$0.isLetter && $0 != "'" && $0 != "-" }.map { $0.lowercased() }
-      for (word, next) in zip(words, words.dropFirst() + [""]) {
-        // "Behind NAT" is what the field says.
-        if banned.contains(word) && !(word == "behind" && next == "nat") {
-          found.append(.init(line: number, what: word))
-        }
-        if bannedPairs.contains("\(word) \(next)") { found.append(.init(line: number, what: "\(word) \(next)")) }
-      }
+      found += bannedWords(line).map { Finding(line: number, what: $0) }
     }
     for (number, text) in paragraphs(lines) {
       for (index, sentence) in sentences(text).enumerated() {

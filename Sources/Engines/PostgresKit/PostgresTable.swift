@@ -287,8 +287,8 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
-  /// Returns the full names of users' tables by their form in lower case. Of names that differ only in case, the oldest
-  /// table's is used.
+  /// Returns the full names of users' tables by their form in lower case. If names differ only in case, the
+  /// oldest table's name is used.
   package func oldestNames() throws -> [NameKey: String] {
     let rows = try query(
       """

@@ -17,7 +17,7 @@ package struct CompareEnds: Sendable {
 
   package let source: Place
   package let target: Place
-  /// The random seed of the hashes, so that nobody can prepare rows with equal hashes.
+  /// The random seed of the hashes, so that an attacker cannot prepare rows with equal hashes.
   let seed: UInt64
 
   package init(source: Place, target: Place, seed: UInt64 = .random(in: .min ... .max)) {

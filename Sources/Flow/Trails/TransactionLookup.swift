@@ -32,7 +32,7 @@ package final class TransactionLookup {
   /// Reads the transaction that begins at a position, and calls `body` with each of its records. A changed row comes
   /// with the table's schema.
   ///
-  /// - Throws: `checkpoint-foreign` if no transaction begins there or it was purged; errors of `body`, of which a
+  /// - Throws: `checkpoint-foreign` if no transaction begins there or it was purged; errors of `body`; a
   ///   ``DecodingError`` becomes `trail-damaged`.
   package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
     var failure: (any Error)?

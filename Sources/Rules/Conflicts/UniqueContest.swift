@@ -101,8 +101,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for a row in the table whose rank is no longer stored: above the ranks of all rows in `left` that
-  /// may not replace the row.
+  /// Returns a rank for a row in the table whose rank is no longer stored. It is above the ranks of all rows in `left`
+  /// that may not replace the row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least

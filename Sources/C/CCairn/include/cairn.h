@@ -5,10 +5,10 @@
  * Threads. Any thread may use any handle, and several threads may use one handle at once: calls for one database wait
  * for each other. If a synchronisation of the database is running, another one returns CAIRN_ALREADY_RUNNING. A
  * function that gets a closed handle returns CAIRN_MISUSE, or does nothing. Exceptions: only one thread at a time may
- * use a cairn_rows. While a thread is inside a transaction, all other threads wait for the database. cairn_sync_cancel
- * and cairn_sync_pending may be called while a synchronisation runs in another thread. The library starts threads of
- * its own only during a synchronisation; callbacks always run on the thread of the caller. After fork(), a child may
- * not use the handles of its parent; it may exec.
+ * use a cairn_rows. While a thread is inside a transaction, all other threads wait for the database. While a
+ * synchronisation runs in another thread, cairn_sync_cancel and cairn_sync_pending may be called. The library starts
+ * threads of its own only during a synchronisation; callbacks always run on the thread of the caller. After fork(), a
+ * child may not use the handles of its parent; it may exec.
  *
  * Errors. A function that can fail returns a cairn_code. The library keeps the last error of each thread:
  * cairn_error_message, cairn_error_hint and cairn_error_sqlite_code return it until the next failed call of the thread.

@@ -142,8 +142,8 @@ package final class TwoWay: Sendable {
       // The ids come first, as the versions that are read next name the trails that their authors knew.
       let ids = trailIDs()
       for (trail, id) in ids { try window.identify(trail, id) }
-      // What suspended tables lack must be known before the first trail is read, but not of a former trail of that
-      // name.
+      // The missing rows of suspended tables must be known before the first trail is read. Those of a former trail
+      // with that name do not count.
       let reached = try peers.map { trail in
         let reach = try reach(trail)
         let isOther = reach.id.flatMap { known in ids[trail].map { $0 != known } } ?? false
