@@ -8,7 +8,7 @@ import SystemKit
 /// Lets an apply wait until the trail of its own database has all earlier commits. The apply commits a logical message,
 /// and capture reports when the trail is durable up to it. Any thread may use a watch.
 package final class LocalWatch: Sendable {
-  /// A logical message that the watch committed.
+  /// A logical message that the apply committed.
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
     @ByBytes private(set) var token: String

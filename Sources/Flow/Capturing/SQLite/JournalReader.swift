@@ -65,7 +65,9 @@ struct JournalReader: ~Copyable {
     digest?.addGone(image, of: layout.digestTable)
   }
 
-  /// Ends a transaction of the journal. Rows that a REPLACE might have deleted count as existing.
+  /// Forgets the row values that were kept for one transaction of the journal.
+  ///
+  /// Must be called at the end of each transaction. A row that is still kept then was not deleted by a REPLACE.
   mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)

@@ -40,7 +40,7 @@ final class LookWriter {
   private var reader = JournalReader()
   private var refresher = TableRefresher()
   private var part: Part?
-  /// The layouts with a requested copy whose start record is in the trail.
+  /// The layouts whose requested copy has begun in the trail.
   private var awaited: Set<Int64> = []
   /// The commit time of the next end of a transaction in the journal, µs since 1970; nil if there is none. Earlier
   /// journal rows have no later commit time.
@@ -211,7 +211,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the start record of each requested copy that has not begun, for layouts that exist at journal row `seq`.
+  /// Appends the record that begins each requested copy, unless the copy has begun. Leaves out layouts that begin after
+  /// journal row `seq`.
   private func beginAwaitedCopies(through seq: Int64) throws {
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
       guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {
