@@ -6,7 +6,9 @@ extension OptionTable {
         "disk", .size, absence: "no limit", "space for all trails together",
         details: """
           When it is used up, the apply that lags most is given up first: its tables are copied again when it \
-          is back. Then captures pause, and the changes wait in the databases that they come from.
+          is back. Then captures pause, and the changes wait in the databases that they come from. Temporary files of \
+          applies may take a quarter of it in addition, and at most half of the free space. Their \
+          folder is SQLITE_TMPDIR, else /var/tmp. Above that, the apply waits.
           """, example: "\"20 GiB\""),
       Option(
         "retain", .duration(.seconds(60) ... .seconds(3_153_600_000)), absence: "forever",

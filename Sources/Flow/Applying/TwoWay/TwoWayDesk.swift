@@ -518,7 +518,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Rows that wait for a unique value
 
-  var candidatesLeft: [String: Int]?
+  var candidatesLeft: [NameKey: Int]?
 
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
