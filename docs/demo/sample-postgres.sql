@@ -4,12 +4,13 @@
 --
 --     psql -v ON_ERROR_STOP=1 -f sample-postgres.sql harbour
 --
--- The schema is deliberately varied, so that a copy of it proves something:
--- an enum, a domain, a composite type, arrays, ranges, jsonb, bytea, uuid,
--- exact numbers, instants with and without zone, identity columns of both
--- kinds, serial, generated columns, composite keys, a table without any key, a
--- constraint that is checked at commit, cascades, partial and expression
--- indexes, a second schema, a view, a trigger and non-ASCII text.
+-- The schema is deliberately varied, so that a copy of it proves something.
+-- Types: an enum, a domain, a composite type, arrays, ranges, jsonb, bytea,
+-- uuid, exact numbers, instants with and without zone.
+-- Columns: identity of both kinds, serial, generated. Keys: composite ones, a
+-- table without any key, a constraint that is checked at commit, cascades.
+-- Others: partial and expression indexes, a second schema, a view, a trigger
+-- and non-ASCII text.
 
 SET client_encoding = 'UTF8';
 SET client_min_messages = warning;

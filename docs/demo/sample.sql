@@ -3,10 +3,10 @@
 --
 --     sqlite3 harbour.db < sample.sql
 --
--- The schema is deliberately varied, so that a copy of it proves something:
--- composite keys, a table without any key, a key that is NULL, WITHOUT ROWID,
--- cascades, generated columns, partial and expression indexes, a view, a
--- trigger, blobs, non-ASCII text and a full-text index.
+-- The schema is deliberately varied, so that a copy of it proves something.
+-- It has composite keys, a table without any key, a key that is NULL, WITHOUT
+-- ROWID, cascades and generated columns. It also has partial and expression
+-- indexes, a view, a trigger, blobs, non-ASCII text and a full-text index.
 
 PRAGMA foreign_keys = ON;
 BEGIN;

@@ -1,4 +1,4 @@
-# What the demos stand on; sourced by run.sh, with the path of cairn as its first argument.
+# The common functions of the demos; sourced by run.sh, with the path of cairn as its first argument.
 #
 # The demo works in a temporary folder, which is removed at the end with all programs that were started.
 set -euo pipefail

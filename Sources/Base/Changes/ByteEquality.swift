@@ -3,8 +3,8 @@
 //
 // So every comparison of texts that is written out in Cairn's modules compares bytes. These declarations take
 // precedence over those of the standard library, except when an optional is compared with a literal. Comparisons that
-// Swift derives still use Swift's rules: sets and dictionaries of names are keyed by ``NameKey``, and the stored texts
-// of comparable types are marked with ``ByBytes``. Tests look for both.
+// Swift derives still use Swift's rules. So the keys of sets and dictionaries of names are ``NameKey``, and the stored
+// texts of comparable types are marked with ``ByBytes``. Tests look for both.
 
 extension String {
   /// Returns whether two texts have the same bytes. Swift's own `==` takes canonically equivalent texts as equal.

@@ -6,6 +6,12 @@
 ///
 /// Integers are little endian; `varint` and `zigzag` are as in `docs/trail-format.md`. The buffer keeps its
 /// memory when it is emptied, so reuse costs no allocation per row.
+///
+/// ```swift
+/// var writer = ByteWriter(capacity: 64)
+/// writer.append(1)
+/// writer.count   // 1
+/// ```
 public struct ByteWriter: ~Copyable {
   @usableFromInline var base: UnsafeMutableRawPointer
   @usableFromInline var capacity: Int
@@ -106,6 +112,10 @@ public struct ByteWriter: ~Copyable {
 }
 
 /// The error thrown if bytes are not a valid encoding of the expected record or value.
+///
+/// ```swift
+/// DecodingError(offset: 12, problem: "no commit").description   // "no commit at byte 12"
+/// ```
 public struct DecodingError: Error, CustomStringConvertible {
   /// The offset of the invalid byte, counted from the first byte that was being decoded.
   public let offset: Int
@@ -119,6 +129,11 @@ public struct DecodingError: Error, CustomStringConvertible {
 
 /// Reads the values that ``ByteWriter`` wrote, and checks every length. A reader is valid only as long as its bytes
 /// are.
+///
+/// ```swift
+/// var reader = ByteReader(writer.bytes)
+/// let number = try reader.readVarint()
+/// ```
 public struct ByteReader {
   @usableFromInline let bytes: UnsafeRawBufferPointer
   public private(set) var offset: Int {

@@ -1,5 +1,7 @@
 /// The order, by one key column, in which a refresh reads rows: the same in SQLite and PostgreSQL, whatever the
 /// column's collation.
+///
+///     ChunkOrder(.init(name: "name", declaredType: "TEXT"))
 package enum ChunkOrder: Equatable, Sendable {
   /// The order in which PostgreSQL sorts the column's type.
   case native

@@ -1,5 +1,11 @@
 /// The known values of a row by column name, in the order of the table's columns.
+///
+///     let row = ConflictRow(["id", "name"], [.integer(1), .text("tea")])
+///     row["name"]   // .text("tea")
 package struct ConflictRow: Equatable, Sendable {
+  /// The value of one column.
+  ///
+  ///     ConflictRow.Column("id", .integer(1))
   package struct Column: Equatable, Sendable {
     @ByBytes package var name: String
     package var value: Value

@@ -75,6 +75,8 @@ package struct StatementView {
 }
 
 /// The record after the last change that a statement caused.
+///
+///     StatementEnd(changes: 3, digest: StatementDigest())
 package struct StatementEnd: Equatable, Sendable {
   package var changes: UInt64
   package var digest: StatementDigest

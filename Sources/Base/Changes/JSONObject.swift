@@ -1,4 +1,6 @@
 /// One JSON object on one line, with its keys in the order in which they were set.
+///
+///     JSONObject([("name", .text("till")), ("rows", .integer(3))]).line   // {"name":"till","rows":3}
 package struct JSONObject: Sendable {
   package enum Value: Sendable {
     case null

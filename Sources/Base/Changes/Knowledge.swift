@@ -1,5 +1,9 @@
 /// The knowledge of a database: for each other trail, the last transaction whose effects the database contains. Capture
 /// reads the knowledge from the applied notes in the database.
+///
+///     var knowledge = Knowledge()
+///     knowledge.note("hq.erp", number: 12, clock: clock)
+///     knowledge.number(of: "hq.erp")   // 12
 package struct Knowledge: Equatable, Sendable {
   /// The last known transaction of one trail, with its clock.
   package struct Entry: Equatable, Sendable {
@@ -122,6 +126,9 @@ extension ByteReader {
 
 /// The note that apply writes into the commit of its rows: the last transaction of a trail that the database contains.
 /// The number 0 states no transaction.
+///
+///     let note = AppliedNote(trail: "hq.erp", number: 12, clock: clock, position: .start)
+///     AppliedNote(note.text)?.number   // 12
 package struct AppliedNote: Equatable, Sendable {
   private static func version(isRelayed: Bool, isNamed: Bool) -> String {
     isRelayed ? (isNamed ? "4" : "2") : (isNamed ? "3" : "1")

@@ -1,4 +1,8 @@
 /// A histogram of durations with fixed upper bounds, in µs.
+///
+///     var lags = LatencyHistogram()
+///     lags.add(microseconds: 1500)
+///     lags.count   // 1
 package struct LatencyHistogram: Equatable, Sendable {
   /// The upper bounds of the histogram's steps, in µs. Longer durations are counted in one last step.
   package static let boundsMicroseconds: [Int64] = [

@@ -1,4 +1,6 @@
 /// A place in a trail: the number of a segment, and a byte in its uncompressed content. Printed `00000003:0001a2c0`.
+///
+///     Position(segment: 3, offset: 0x1a2c0).description   // "00000003:0001a2c0"
 package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible {
   package var segment: UInt64
   package var offset: UInt64
@@ -35,6 +37,8 @@ package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible
 }
 
 /// The random identity of one trail, drawn when it is created: 16 bytes.
+///
+///     TrailID(hex: "00112233445566778899aabbccddeeff")?.bytes.count   // 16
 package struct TrailID: Hashable, Sendable, CustomStringConvertible {
   package let bytes: [UInt8]
   package init?(_ bytes: some Collection<UInt8>) {
@@ -50,6 +54,9 @@ package struct TrailID: Hashable, Sendable, CustomStringConvertible {
 }
 
 /// The SHA-256 hash of a trail's content before a position (`docs/trail-format.md`, Chain hash): 32 bytes.
+///
+///     ChainHash(Array(repeating: 0, count: 32)) == .zero   // true
+///     ChainHash([1])   // nil: not 32 bytes
 package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
   package let bytes: [UInt8]
   package init?(_ bytes: some Collection<UInt8>) {
@@ -67,6 +74,8 @@ package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
 
 /// The place up to which a reader has durably processed a trail, always after a commit, with the trail's chain hash
 /// there.
+///
+///     Checkpoint(trail: id, position: Position(segment: 3, offset: 64), chain: chain)
 package struct Checkpoint: Hashable, Sendable {
   package var trail: TrailID
   package var position: Position
@@ -79,6 +88,9 @@ package struct Checkpoint: Hashable, Sendable {
 }
 
 /// The name of a trail: the node, and the name of the capture that writes it. Printed `NODE.NAME`.
+///
+///     TrailName("till.pos")?.origin   // "till"
+///     TrailName(origin: "till", name: "pos").description   // "till.pos"
 package struct TrailName: Hashable, Sendable, CustomStringConvertible {
   package let origin: String
   package let name: String

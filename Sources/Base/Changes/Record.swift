@@ -22,6 +22,8 @@ package enum RecordKind {
 }
 
 /// The content of a transaction's begin record.
+///
+///     TransactionHeader(number: 7, commitTime: Clock.system.microseconds(), flags: [.group])
 package struct TransactionHeader: Equatable, Sendable {
   package struct Flags: OptionSet, Sendable {
     package let rawValue: UInt8
@@ -97,6 +99,10 @@ package struct Version: Equatable, Sendable {
 }
 
 /// One row change of a record, read without a copy. The view is valid only as long as the record's bytes.
+///
+/// ```swift
+/// ChangeView(.insert, schemaID: 1, after: ImageView(bytes: writer.bytes))
+/// ```
 public struct ChangeView {
   public var operation: Operation
   public var flags: ChangeFlags
@@ -129,6 +135,7 @@ public struct ChangeView {
   }
 }
 
+/// A record of a table's copy. Example: `Refresh(schemaID: 1, event: .end(rows: 98))`.
 package struct Refresh: Equatable, Sendable {
   package enum Phase: UInt8, Sendable {
     case start = 1
@@ -179,6 +186,7 @@ package struct Refresh: Equatable, Sendable {
   }
 }
 
+/// A schema change. Example: `DDL(action: .create, before: 0, after: 1)`.
 package struct DDL: Equatable, Sendable {
   package enum Action: UInt8, Sendable {
     case create = 1

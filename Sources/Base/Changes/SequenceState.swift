@@ -1,4 +1,6 @@
 /// The state of a sequence at the source. `last` is the last value that the sequence has given out.
+///
+///     SequenceState(namespace: "public", name: "orders_id_seq", last: 41, increment: 1)
 package struct SequenceState: Equatable, Sendable {
   @ByBytes package var namespace: String
   @ByBytes package var name: String

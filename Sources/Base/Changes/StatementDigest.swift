@@ -1,5 +1,9 @@
 /// A digest of the rows that a statement wrote and deleted: their number, and the sum of their hashes, whatever their
 /// order.
+///
+///     var digest = StatementDigest()
+///     digest.addWritten(image, of: .init(name: "item"))
+///     digest.written   // 1
 package struct StatementDigest: Equatable, Sendable {
   /// The number of rows that the statement inserted or updated, with rows that an update left unchanged.
   package private(set) var written: UInt64 = 0
@@ -14,6 +18,8 @@ package struct StatementDigest: Equatable, Sendable {
   }
 
   /// The seed with which the rows of one table are hashed.
+  ///
+  ///     let table = StatementDigest.Table(name: "item")
   package struct Table: Sendable {
     fileprivate let seed: UInt64
     /// Creates the seed of a table from the name that the table had before the statement.

@@ -1,4 +1,6 @@
 /// The rows of a target's table that belong to one trail. The claims of two trails must not overlap.
+///
+///     TableClaim(text: "shop=7").isApart(from: TableClaim(text: "shop=8"))   // true
 package struct TableClaim: Equatable, Sendable {
   private static let history = "history"
 

@@ -1,4 +1,7 @@
 /// The changes that turn one shape of a table into another one. Column indexes are those of `before` and `after`.
+///
+///     let difference = TableDifference(before, after)
+///     difference.renamedColumns   // [("name", "title")]
 package struct TableDifference: Equatable, Sendable {
   package enum Change: Equatable, Sendable {
     case renameTable

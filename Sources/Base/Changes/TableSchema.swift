@@ -4,7 +4,12 @@ package enum Engine: UInt8, Sendable {
 }
 
 /// The shape of a table between two schema changes: the names, order and types of the values in its images.
+///
+///     TableSchema(epoch: 1, engine: .sqlite, name: "item", columns: [.init(name: "id", keyOrdinal: 1)])
 package struct TableSchema: Equatable, Sendable {
+  /// One column of a table.
+  ///
+  ///     TableSchema.Column(name: "id", declaredType: "INTEGER", isNotNull: true, keyOrdinal: 1)
   package struct Column: Equatable, Sendable {
     package var name: String
     /// The type of the column as declared; may be empty in SQLite.

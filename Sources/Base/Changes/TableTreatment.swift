@@ -1,5 +1,8 @@
 /// The parts of a target's rule that do not concern the shape of a table, for example whether deletes are applied. A
 /// trail does not contain them.
+///
+///     var treatment = TableTreatment()
+///     treatment.removal = .kept   // deletes are not applied
 package struct TableTreatment: Equatable, Sendable {
   /// The effect at the target of a delete at the source.
   package enum Removal: Equatable, Sendable {

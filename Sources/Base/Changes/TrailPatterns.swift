@@ -1,5 +1,8 @@
 /// A list of trails: patterns of `NODE.NAME` with `*` and `?`, and `!` before a pattern that excludes. The last pattern
 /// that matches a trail decides whether the list includes it.
+///
+///     let stores = TrailPatterns(["store-*.pos", "!store-007.*"])
+///     stores.includes("store-001.pos")   // true
 package struct TrailPatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
 

@@ -30,8 +30,9 @@ package enum URLPassword {
     return !name.isEmpty && !name.has("/")
   }
 
-  /// Returns the error in the user, password or port of a URI; nil if there is none. libpq would take part of such a
-  /// password as the host.
+  /// Returns the error in the user, password or port of a URI; nil if there is none.
+  ///
+  /// The library libpq would take part of such a password as the host.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
     guard let start = end(of: "://", in: bytes) else { return nil }

@@ -1,4 +1,6 @@
 /// A time that is printed in the form `2026-03-01T12:30:00.000123Z`.
+///
+///     UTCTime(0).description   // "1970-01-01T00:00:00.000000Z"
 package struct UTCTime: CustomStringConvertible {
   private let microseconds: Int64
 

@@ -113,6 +113,10 @@ extension ByteReader {
 }
 
 /// The encoded values of one row, in the order of the schema's columns, valid only as long as the record's bytes.
+///
+/// ```swift
+/// let values = try ImageView(bytes: writer.bytes).values()
+/// ```
 @frozen public struct ImageView {
   public let bytes: UnsafeRawBufferPointer
   @inlinable public init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }

@@ -1,4 +1,4 @@
-/// A matcher of patterns, in which `*` stands for any characters and `?` for one.
+/// A matcher of patterns, in which `*` matches any characters and `?` matches one.
 enum Wildcard {
   static func matches(_ pattern: String, _ name: String) -> Bool {
     let (pattern, name) = (Array(pattern.unicodeScalars), Array(name.unicodeScalars))

@@ -2,6 +2,10 @@ import CCrypto
 import Changes
 
 /// A reusable SHA-256 hasher over libcrypto, for one thread.
+///
+///     let hash = try SHA256()
+///     hash.update([0x61])
+///     hash.finalize().count   // 32
 package final class SHA256 {
   private let context: OpaquePointer
   private let copy: OpaquePointer

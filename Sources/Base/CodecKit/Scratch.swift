@@ -1,6 +1,9 @@
 import Glibc
 
 /// Reusable memory for one value at a time, which grows as needed.
+///
+///     var scratch = Scratch(capacity: 64)
+///     let buffer = scratch.bytes(1000)   // grows
 package struct Scratch: ~Copyable {
   // Memory above this size is mapped, because malloc(3) might keep what is released.
   private static let mappedAbove = 1 << 20

@@ -1,6 +1,8 @@
 import CZstd
 
 /// zstd compression with reused contexts, for one thread.
+///
+///     let count = Zstd().compress(bytes, into: buffer)   // nil if the buffer is too small
 package final class Zstd {
   private var compressor: OpaquePointer?
   private var decompressor: OpaquePointer?

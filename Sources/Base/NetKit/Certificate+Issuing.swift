@@ -3,6 +3,9 @@ import Glibc
 import SystemKit
 
 /// The content of a new certificate.
+///
+///     let year: Int64 = 365 * 86_400_000_000
+///     let terms = CertificateTerms(commonName: "till", purpose: .client, notBefore: now, notAfter: now + year)
 package struct CertificateTerms: Sendable {
   package enum Purpose: Sendable {
     case authority

@@ -2,6 +2,9 @@ import CTLS
 import Glibc
 
 /// An X.509 certificate, for use by one thread.
+///
+///     let certificate = try Certificate(pem: try File.text("ca.crt"))
+///     certificate.isFor("hq.example")   // true if the certificate names this host
 package final class Certificate {
   let handle: gnutls_x509_crt_t
 

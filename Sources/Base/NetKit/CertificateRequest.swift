@@ -1,6 +1,9 @@
 import CTLS
 
 /// A request for a certificate: a name and a public key, signed with the private key (RFC 2986).
+///
+///     let key = try PrivateKey()
+///     let pem = try CertificateRequest(commonName: "till", key: key).pem
 package final class CertificateRequest {
   let handle: gnutls_x509_crq_t
 

@@ -120,7 +120,7 @@ final class CurlHandle {
 final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 
-  /// Creates the list. Of two headers with the same name, the first is sent. An empty value suppresses a header.
+  /// Creates the list. If two headers have the same name, the first is sent. An empty value suppresses a header.
   init(_ headers: [(String, String)], unless given: [String]) {
     var names: Set<String> = []
     for (name, value) in headers where names.insert(name.asciiLowercased).inserted {

@@ -1,4 +1,7 @@
 /// The address of a listener: scheme, host and port of a URL.
+///
+///     HTTPBase("https://[::1]:7420")?.port   // 7420
+///     HTTPBase("https://hq.example/path")    // nil
 package struct HTTPBase: Equatable, Sendable {
   package let isTLS: Bool
   /// A host name, an IPv4 address, or an IPv6 address without brackets.

@@ -18,7 +18,13 @@ package struct HTTPReply: Sendable {
 
 /// A client of one HTTP server, over one connection that stays open between requests. Only one thread may use the
 /// client.
+///
+///     let client = try HTTPClient(base: "https://hq.example:7420", tls: tls, stop: StopSignal())
+///     let reply = try client.perform("GET", "/trails")
 package final class HTTPClient {
+  /// The timeouts and limits of a client.
+  ///
+  ///     HTTPClient.Options(connectSeconds: 5, silenceSeconds: 20)
   package struct Options: Sendable {
     package var connectSeconds: Int
     /// The number of seconds without a byte in either direction after which a request fails.
@@ -40,6 +46,8 @@ package final class HTTPClient {
   }
 
   /// The error of a request that the stop signal interrupted.
+  ///
+  ///     if stop.isSet { throw HTTPClient.Stopped() }
   package struct Stopped: Error {
     package init() {}
   }

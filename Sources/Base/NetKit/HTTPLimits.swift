@@ -1,4 +1,6 @@
 /// The limits of a listener on connections, waits and bytes.
+///
+///     let limits = HTTPLimits(connections: 32, idleSeconds: 10)
 package struct HTTPLimits: Sendable {
   /// The seconds without a sign from the peer's kernel after which a connection counts as dead.
   static let linkSeconds = 10

@@ -34,6 +34,8 @@ package struct HTTPRequest: Sendable {
 }
 
 /// The answer of this server to one HTTP request.
+///
+///     HTTPResponse(status: 200, type: "text/plain", text: "ok\n")
 package struct HTTPResponse {
   package enum Body {
     case none

@@ -7,6 +7,10 @@ import SystemKit
 
 /// An HTTP/1.1 server on one address, with a thread for each connection, over libmicrohttpd(3). Slow and silent
 /// connections are ended (``HTTPLimits``).
+///
+///     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: desk)
+///     server.port   // the port that the system chose
+///     server.stop()
 package final class HTTPServer: Sendable {
   final class Core: Sendable {
     let handler: any HTTPHandler
@@ -39,8 +43,8 @@ package final class HTTPServer: Sendable {
 
   /// Creates a server, which accepts connections when the call returns.
   ///
-  /// - Throws: `io-failed` if the address cannot be bound or no thread can be started, `usage` if it is not an address,
-  ///   `conf-value` if the certificate and the key cannot be used.
+  /// - Throws: `usage` if the text is not an address; `io-failed` if it cannot be bound or no thread can be started.
+  ///   If the certificate and the key cannot be used: `conf-value`.
   package init(
     host: String, port: UInt16, tls: ServerTLS? = nil, limits: HTTPLimits = HTTPLimits(), handler: any HTTPHandler
   ) throws {

@@ -1,6 +1,9 @@
 import CTLS
 
 /// A private key, for use by one thread.
+///
+///     let key = try PrivateKey()
+///     try PrivateKey(pem: key.pem).digest == key.digest   // true
 package final class PrivateKey {
   let handle: gnutls_x509_privkey_t
 

@@ -1,5 +1,7 @@
 /// The certificate that a listener shows, and the authorities that it trusts. The files are read when the listener
 /// starts.
+///
+///     let tls = ServerTLS(certificate: "node.crt", key: "node.key", authorities: "ca.crt")
 package struct ServerTLS: Sendable {
   /// The path of the file with the certificate, in PEM.
   package var certificate: String

@@ -2,6 +2,9 @@ import CShims
 import Glibc
 
 /// A user of this system with the user's groups, to find out which files the user may read and write.
+///
+///     Account(named: "cairn")?.user
+///     Account(user: Account.current)?.name
 package struct Account: Equatable, Sendable {
   package let name: String
   package let user: UInt32
@@ -46,6 +49,8 @@ package struct Account: Equatable, Sendable {
 }
 
 /// The rights on a file: the bits of one octal digit of a mode.
+///
+///     FileRights([.read, .write]).obstacle(at: path, for: account)   // nil: the user may
 package struct FileRights: OptionSet, Sendable {
   package let rawValue: UInt32
   package init(rawValue: UInt32) { self.rawValue = rawValue }

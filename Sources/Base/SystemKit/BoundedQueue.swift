@@ -1,6 +1,9 @@
 import Glibc
 
 /// A queue of limited length between threads: a thread that appends to a full queue waits.
+///
+///     let ranges = BoundedQueue<Int>(capacity: 8)
+///     ranges.append(1)   // waits while the queue is full
 package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
   private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)

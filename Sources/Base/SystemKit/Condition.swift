@@ -1,6 +1,10 @@
 import Glibc
 
 /// A lock with a condition variable, on which threads wait for a change: pthread_mutex_lock(3), pthread_cond_wait(3).
+///
+///     condition.lock()
+///     while !isReady { condition.wait() }
+///     condition.unlock()
 package final class Condition: @unchecked Sendable {
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)

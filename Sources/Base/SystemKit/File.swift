@@ -3,6 +3,9 @@ import Glibc
 
 /// An open file that is read and written at offsets, by one thread. This object owns the descriptor; `deinit` closes
 /// it.
+///
+///     let file = try File("/var/lib/cairn/mark", .read)
+///     try file.read(into: buffer, at: 0)
 package final class File {
   package enum Mode: Sendable {
     case read

@@ -2,6 +2,8 @@ import Changes
 import Glibc
 
 /// The error of a system call on a file or folder.
+///
+///     FileError(code: ENOENT, operation: "open", path: "a").description   // "open a: No such file …"
 package struct FileError: Error, Sendable, CustomStringConvertible {
   package let code: Int32
   /// The system call, for example `pwrite`.

@@ -1,6 +1,8 @@
 import Glibc
 
 /// The identity of the file at a path. Two paths of one file have equal identities.
+///
+///     FileIdentity(path: "shop.db") == FileIdentity(path: "./shop.db")   // true
 package struct FileIdentity: Hashable, Sendable {
   let device: UInt64
   let inode: UInt64

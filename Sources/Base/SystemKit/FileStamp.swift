@@ -1,6 +1,9 @@
 import Glibc
 
 /// The device, inode, size and modification time of a file, which differ after the file was replaced or written.
+///
+///     let before = FileStamp(path: "cairn.toml")
+///     FileStamp(path: "cairn.toml") == before   // true until the file is written or replaced
 package struct FileStamp: Equatable, Sendable {
   private let device: UInt64
   private let inode: UInt64

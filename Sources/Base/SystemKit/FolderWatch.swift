@@ -1,6 +1,9 @@
 import Glibc
 
 /// Reports changes of a file, or of anything in a folder: inotify(7). Changes from other hosts are not seen.
+///
+///     let watch = try FolderWatch(folder)
+///     watch.drain()   // true: something in the folder changed
 package final class FolderWatch {
   package let path: String
   /// The descriptor for poll(2), readable if something changed since the last ``drain()``. The watch owns it.

@@ -1,6 +1,9 @@
 import Glibc
 
 /// A listening Unix socket in the file system.
+///
+///     let listener = try LocalListener("/run/cairn/control.sock", group: "cairn")
+///     let socket = listener.accept(seconds: 10)
 package final class LocalListener {
   package let path: String
   /// The descriptor for poll(2), readable when a client connects.

@@ -2,6 +2,9 @@ import Glibc
 import Synchronization
 
 /// The sign of life of one thread: a number that grows when the thread makes progress or starts to wait.
+///
+///     let pulse = Pulse()
+///     try pulse.attached { try apply.run(stop: stop, drain: drain) }   // the thread calls Pulse.beat()
 package final class Pulse: Sendable {
   private let count = Atomic<UInt64>(0)
   private let inStatement = Atomic<Bool>(false)

@@ -1,6 +1,9 @@
 import Synchronization
 
 /// Limits reading or sending to a number of bytes per second, by pauses. Several threads may share one limit.
+///
+///     let rate = RateLimit(bytesPerSecond: 1 << 20)
+///     rate.spend(65_536, stop)   // pauses for 1/16 s
 package final class RateLimit: Sendable {
   private struct State {
     var bytes = 0

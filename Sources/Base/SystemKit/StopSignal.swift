@@ -2,6 +2,10 @@ import Glibc
 import Synchronization
 
 /// A request to stop, for any number of threads. The descriptor stays readable after the signal was set.
+///
+///     let stop = StopSignal()
+///     stop.set()
+///     stop.isSet   // true, for every thread
 package final class StopSignal: Sendable {
   private let flag = Atomic<Bool>(false)
   package let descriptor: Int32

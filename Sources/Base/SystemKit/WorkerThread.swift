@@ -3,6 +3,9 @@ import Glibc
 import Synchronization
 
 /// A thread of its own for a worker that blocks.
+///
+///     let thread = try WorkerThread { Result { try apply.run(stop: stop, drain: drain) } }
+///     let outcome = thread.join()
 package final class WorkerThread<Outcome: Sendable>: Sendable {
   fileprivate final class Box: Sendable {
     let body: @Sendable () -> Outcome

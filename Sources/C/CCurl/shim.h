@@ -1,4 +1,4 @@
-// libcurl's setters and getters are variadic functions behind macros, which Swift cannot call.
+// libcurl's setters and getters are variadic functions in macros, which Swift cannot call.
 #pragma once
 #include <curl/curl.h>
 

@@ -18,7 +18,7 @@ enum { CONNECTIONS = 16384, REGIONS = 65536 };
 struct region {
   _Atomic uintptr_t start;  // 0: free. Written last, and erased first.
   _Atomic size_t length;
-  atomic_int number;  // Of the connection.
+  atomic_int number;  // The number of the connection.
   atomic_int is_cut;
 };
 

@@ -1,4 +1,6 @@
 /// A rate in bytes per second, as in the conf: `500KiB`, `10MiB/s`, `1.5 GB`.
+///
+///     ByteRate("500KiB")?.bytesPerSecond   // 512000
 package struct ByteRate: Equatable, Sendable {
   package let bytesPerSecond: Int
 

@@ -59,7 +59,7 @@ package enum ConfDocument {
   package static var reference: String {
     var text = """
       # The conf of cairnd: every section and option, with its default or an example.
-      # 'cairn check --config DIR' lists what is wrong, 'cairn config show' prints what is in force.
+      # Run 'cairn check --config DIR' to list what is wrong, 'cairn config show' to print what is in force.
       # In texts ${NAME} is an environment variable, and $$ a dollar.
 
       """

@@ -77,6 +77,8 @@ extension Configuration {
 }
 
 /// The address of another node's listener: `https://hq.example:7420`.
+///
+///     PeerURL("https://hq.example")?.port   // 7420
 package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
   package var isTLS: Bool
   /// A name, or an IP address without brackets.

@@ -26,6 +26,8 @@ package struct Configuration: Equatable, Sendable {
   package func trail(of capture: Capture) -> String { "\(node.name).\(capture.name)" }
 
   /// `[node]`: the name and the state folder of the node.
+  ///
+  ///     Configuration.Node(name: "till").state   // "/var/lib/cairn"
   package struct Node: Equatable, Sendable {
     /// The name of the node, which is part of the names of its trails.
     @ByBytes package var name: String
@@ -90,7 +92,7 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var database: String
     /// The tables of the target to which the apply may write, as patterns.
     package var tables = ["*"]
-    /// Patterns of the triggers of a PostgreSQL target that may fire, whoever owns their code.
+    /// Patterns of the triggers of a PostgreSQL target that may fire, even if another role owns their code.
     @ByBytes package var fireTriggers: [String] = []
     /// The conflict rules for tables without rules of their own.
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)

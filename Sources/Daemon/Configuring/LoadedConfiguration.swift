@@ -1,6 +1,8 @@
 import Changes
 
 /// A configuration file with its content.
+///
+///     ConfFile(path: "/etc/cairn/cairn.toml", text: "[node]\nname = \"till\"\n")
 package struct ConfFile: Sendable {
   package var path: String
   package var text: String

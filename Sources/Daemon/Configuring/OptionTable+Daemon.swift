@@ -1,6 +1,6 @@
 extension OptionTable {
   static let limits = Section(
-    key: "limits", form: .single, help: "what the trails may take",
+    key: "limits", form: .single, help: "the limits of the space for trails",
     options: [
       Option(
         "disk", .size, absence: "no limit", "space for all trails together",
@@ -54,7 +54,7 @@ extension OptionTable {
     ])
 
   static let log = Section(
-    key: "log", form: .single, help: "what the daemon logs",
+    key: "log", form: .single, help: "the messages that the daemon logs",
     options: [
       Option(
         "level", .choice(["error", "warning", "notice", "info", "debug"], later: []), default: "\"info\"",

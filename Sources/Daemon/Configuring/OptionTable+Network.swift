@@ -38,7 +38,7 @@ extension OptionTable {
     ])
 
   static let receive = Section(
-    key: "receive", form: .single, help: "where other nodes push trails to and pull them from",
+    key: "receive", form: .single, help: "the listener: other nodes push trails to it and pull trails from it",
     details: "Without this section no node is let in. [peer.NAME] says what each node may do.",
     options: [
       Option(
@@ -48,7 +48,7 @@ extension OptionTable {
       Option(
         "tls", .files,
         absence:
-          "what `cairn peer invite` made in the state folder; without it the listener refuses every peer, unless `insecure` is set",
+          "the files of `cairn peer invite` in the state folder; without them the listener refuses every peer, unless `insecure` is set",
         "certificate and key of this node, and the authorities trusted for peers",
         details:
           "PEM files; relative paths are below the folder of the conf file. They are read again when they change.",
@@ -68,7 +68,7 @@ extension OptionTable {
     ])
 
   static let peer = Section(
-    key: "peer", form: .named, help: "what a node that dials may do; the name is that in its certificate",
+    key: "peer", form: .named, help: "the rights of another node; NAME is the name in its certificate",
     details: """
       Trails without a grant are neither shown nor taken. Trails that a peer may pull, or that are pushed to it, are \
       kept until it has them, as long as [limits] allows. A peer that lags further is refreshed.

@@ -5,6 +5,8 @@ import SystemKit
 
 /// The invitations that this node has issued, each for the name of one node. In the folder `invites`, each has a file
 /// named by the hash of its token.
+///
+///     let token = try Invitations(peers).make("till", expires: now + hour)
 package struct Invitations: Sendable {
   package struct Invitation: Equatable, Sendable {
     package let name: String

@@ -4,6 +4,8 @@ import SystemKit
 
 /// The certificates that this node has signed for peers, one file each in the folder `issued`. A renewed certificate
 /// replaces the older one when the peer first uses it.
+///
+///     let current = IssuedCertificates(peers).all().filter { !$0.isRevoked }
 package struct IssuedCertificates: Sendable {
   package struct Entry: Equatable, Sendable {
     package let certificate: PeerCertificate

@@ -5,6 +5,9 @@ import SystemKit
 
 /// The request handler that issues certificates to nodes: `POST join` with an invitation, `POST renew` with a valid
 /// certificate.
+///
+///     let join = JoinDesk(peers, node: "hq")
+///     let action = join.begin(request)
 package final class JoinDesk: Sendable {
   private static let bytesMax = 16384
   // The limit for each peer in a minute.

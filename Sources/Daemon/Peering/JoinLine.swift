@@ -2,6 +2,9 @@ import Changes
 
 /// The line that an operator pastes to join a node, with the node's address, a token, and the hash of the node's public
 /// key.
+///
+///     let line = JoinLine(address: "hq.example:7420", token: token, key: key)
+///     JoinLine(line.description) == line   // true
 package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// The address of the listener, `HOST:PORT`.
   package let address: String

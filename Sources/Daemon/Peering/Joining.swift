@@ -3,6 +3,8 @@ import NetKit
 import SystemKit
 
 /// Gets a certificate from another node by an invitation, and renews it before it expires.
+///
+///     let outcome = try Joining(peers, node: "till").join(line)
 package struct Joining {
   /// The result of joining.
   package struct Outcome: Equatable, Sendable {

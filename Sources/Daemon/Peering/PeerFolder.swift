@@ -5,6 +5,9 @@ import SystemKit
 
 /// The certificates of a node, in the folder `peers` of its state folder. The folder `joined/NAME` has those for a node
 /// that this node has joined.
+///
+///     let peers = PeerFolder(state: "/var/lib/cairn")
+///     peers.joinedNames   // the nodes that this node has joined
 package struct PeerFolder: Sendable {
   package let path: String
 

@@ -2,6 +2,8 @@ import Changes
 import NetKit
 
 /// A listener for HTTP GET requests on one address, such as `/metrics`, for at most 32 clients at a time.
+///
+///     let listener = try HTTPListener(host: "127.0.0.1", port: 9464) { path in answer(path) }
 package final class HTTPListener {
   package struct Response: Sendable {
     package var status: UInt32

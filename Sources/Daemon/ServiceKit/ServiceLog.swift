@@ -5,8 +5,12 @@ import Glibc
 import Synchronization
 
 /// An entry of the log, with its fields.
+///
+///     LogEntry(.warning, "the slot was lost", worker: "capture.pos", hint: "copy the tables again")
 package struct LogEntry: Equatable, Sendable {
   /// The level of an entry, as in syslog(3).
+  ///
+  ///     LogEntry.Level(name: "warning")   // .warning
   package enum Level: Int32, Comparable, Sendable, CaseIterable {
     case error = 3
     case warning = 4
@@ -79,6 +83,9 @@ extension ErrorCode {
 }
 
 /// The log of a service, to systemd's journal or to standard error. Any thread may write entries.
+///
+///     let log = ServiceLog(level: .notice)
+///     log.write(LogEntry(.notice, "all is ready"))
 package final class ServiceLog: Sendable {
   private let isJournal: Bool
   private let isTerminal: Bool

@@ -3,6 +3,8 @@ import Glibc
 import SystemKit
 
 /// A client of a daemon's control socket.
+///
+///     let answer = try ControlClient("/run/cairn/control.sock").ask(ControlRequest(.status))
 package struct ControlClient: Sendable {
   package let path: String
   private static let replyBytesMax = 16 << 20

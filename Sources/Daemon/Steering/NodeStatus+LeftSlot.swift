@@ -2,6 +2,8 @@ import Changes
 
 extension NodeStatus {
   /// A slot at a PostgreSQL server whose capture was removed from the conf.
+  ///
+  ///     NodeStatus.LeftSlot(capture: "pos", slot: "cairn_1a2b", place: "db.example/shop", command: command)
   package struct LeftSlot: Equatable, Sendable {
     package var capture: String
     package var slot: String

@@ -2,6 +2,8 @@ import Changes
 
 extension NodeStatus {
   /// The transfer of a trail between this node and a peer, in one direction.
+  ///
+  ///     NodeStatus.Path("till.pos", "hq", .push, .waiting)
   package struct Path: Sendable {
     package enum Way: String, CaseIterable, Sendable {
       /// This node connects, and sends the trail.

@@ -1,6 +1,8 @@
 import Changes
 
 /// The state of a daemon at one moment. Times of day are µs since 1970 UTC.
+///
+///     NodeStatus(node: "till", version: "1.0.0", process: 7, now: now, startedAt: now, loadedAt: now)
 package struct NodeStatus: Sendable {
   package enum WorkerState: String, CaseIterable, Sendable {
     case running
@@ -16,6 +18,9 @@ package struct NodeStatus: Sendable {
     case paused
   }
 
+  /// The last error of a worker.
+  ///
+  ///     NodeStatus.Problem(code: "database-busy", message: message, hint: hint, times: 1)
   package struct Problem: Equatable, Sendable {
     package var code: String
     package var message: String
@@ -34,6 +39,8 @@ package struct NodeStatus: Sendable {
   }
 
   /// A suspended table of an apply, with the reason.
+  ///
+  ///     NodeStatus.Wait(table: "orders", code: "row-missing", message: message, hint: hint)
   package struct Wait: Equatable, Sendable {
     @ByBytes package var table: String
     @ByBytes package var code: String
@@ -51,6 +58,9 @@ package struct NodeStatus: Sendable {
     package var reason: String { "[\(code)] \(message.prefix { $0 != "\n" })" }
   }
 
+  /// The state of one worker.
+  ///
+  ///     NodeStatus.Worker(WorkerName(.capture, "pos"), .running)
   package struct Worker: Sendable {
     package var name: WorkerName
     package var state: WorkerState
@@ -133,6 +143,9 @@ package struct NodeStatus: Sendable {
     }
   }
 
+  /// The size and the end of one trail.
+  ///
+  ///     NodeStatus.Trail(name: "till.pos", bytes: 65_536, segments: 1, end: "00000001:00000040", oldest: now)
   package struct Trail: Sendable {
     package var name: String
     package var bytes: UInt64
@@ -146,6 +159,9 @@ package struct NodeStatus: Sendable {
   }
 
   /// The state of a source: of its slot or its journal.
+  ///
+  ///     var source = NodeStatus.Source(capture: "pos")
+  ///     source.journalRows = 12
   package struct Source: Sendable {
     package var capture: String
     /// The bytes of log that the server keeps for the slot; PostgreSQL only.
@@ -163,6 +179,9 @@ package struct NodeStatus: Sendable {
     package init(capture: String) { self.capture = capture }
   }
 
+  /// The use of the disk that has the trails.
+  ///
+  ///     NodeStatus.Disk(bytes: 65_536, limitBytes: nil, freeBytes: 1 << 30, secondsUntilFull: nil)
   package struct Disk: Sendable {
     package var bytes: UInt64
     package var limitBytes: Int64?

@@ -1,4 +1,7 @@
 /// The name of a worker, such as `capture.pos`, `pump.pos-to-hq` or `receive`.
+///
+///     WorkerName("capture.pos")   // kind .capture, name "pos"
+///     WorkerName(.pump, "pos-to-hq").description   // "pump.pos-to-hq"
 package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertible {
   package enum Kind: String, CaseIterable, Sendable {
     case capture

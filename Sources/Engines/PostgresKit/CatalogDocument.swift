@@ -4,6 +4,8 @@ import Changes
 /// write the same text into the log.
 ///
 /// Source: https://www.postgresql.org/docs/15/catalogs.html
+///
+///     let table = try PostgresTable(CatalogDocument(text))
 package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
     /// The row of the table, from pg_class, and the rights of the session's role on it.
@@ -54,6 +56,9 @@ package struct CatalogDocument: Sendable {
 }
 
 /// Reads the rows of a ``CatalogDocument``, and checks every length.
+///
+///     var reader = CatalogReader(bytes)
+///     while let (letter, fields) = try reader.row() { print(letter, fields) }
 package struct CatalogReader {
   private var reader: ByteReader
 

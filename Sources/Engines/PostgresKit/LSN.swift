@@ -1,6 +1,8 @@
 import Changes
 
 /// A position in PostgreSQL's write-ahead log. Printed `16/B374D848`.
+///
+///     LSN("16/B374D848")?.value   // 0x16_b374_d848
 package struct LSN: Comparable, Hashable, Sendable, CustomStringConvertible {
   package let value: UInt64
   package init(_ value: UInt64) { self.value = value }

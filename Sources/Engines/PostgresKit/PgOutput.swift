@@ -3,6 +3,8 @@ import Changes
 /// A message of the output plugin `pgoutput`, protocol version 1, valid only as long as its bytes.
 ///
 /// Source: https://www.postgresql.org/docs/15/protocol-logicalrep-message-formats.html
+///
+///     if case .insert(let relation, let new) = try PgOutput(bytes) { print(relation, new) }
 package enum PgOutput {
   /// The begin of a transaction. `commit` is the LSN of its commit record; `time` is in µs since 1970 UTC.
   case begin(commit: LSN, time: Int64, xid: UInt32)

@@ -3,6 +3,10 @@ import Changes
 /// The array parameters of one statement, in the binary form of `text[]`.
 ///
 /// Source: `array_send` and `array_recv` of PostgreSQL 15, src/backend/utils/adt/arrayfuncs.c
+///
+///     var arrays = PostgresArrays()
+///     arrays.begin(count: 1)
+///     arrays.appendNull()   // {NULL}
 package struct PostgresArrays: ~Copyable {
   static let textType: UInt32 = 25
   static let textArrayType: UInt32 = 1009

@@ -7,6 +7,9 @@ import SystemKit
 /// such as dates in UTC.
 ///
 /// Source: https://www.postgresql.org/docs/15/libpq.html
+///
+///     let connection = try PostgresConnection("postgresql://db.example/shop")
+///     let rows = try connection.query("SELECT id FROM item WHERE name = $1", ["tea"])
 package final class PostgresConnection {
   package enum Purpose: Sendable {
     case sql

@@ -3,6 +3,8 @@ import Changes
 /// An error of the server or of libpq, with its SQLSTATE and its statement, but without values.
 ///
 /// Source: https://www.postgresql.org/docs/15/errcodes-appendix.html
+///
+///     PostgresError(sqlState: "55P03", message: "lock timeout", place: "shop", isConnectionLost: false)
 package struct PostgresError: Error, CustomStringConvertible {
   /// The SQLSTATE, five characters; empty if no server answered.
   package var sqlState: String

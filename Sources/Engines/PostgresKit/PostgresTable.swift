@@ -1,6 +1,9 @@
 import Changes
 
 /// A table of a PostgreSQL database: its definition, and the other facts that capture needs.
+///
+///     let table = try PostgresTable(CatalogDocument(text))
+///     table?.schema.columns.map(\.name)
 package struct PostgresTable: Sendable {
   package var oid: UInt32
   /// The definition of the table. Capture sets its `epoch`, which is 0 here.
@@ -326,8 +329,8 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
-  /// Returns the full names of users' tables by their form in lower case. Of names that differ only in case, the oldest
-  /// table's is used.
+  /// Returns the full names of users' tables by their form in lower case. If names differ only in case, the
+  /// oldest table's name is used.
   package func oldestNames() throws -> [NameKey: String] {
     let rows = try query(
       """

@@ -6,6 +6,9 @@ import SystemKit
 /// A stream of the replication protocol from one logical slot.
 ///
 /// Source: https://www.postgresql.org/docs/15/protocol-replication.html
+///
+///     let stream = try ReplicationStream(connection, slot: "cairn_1a2b", publication: "cairn_1a2b")
+///     if case .data(let bytes) = try stream.next(milliseconds: 1000) { print(try PgOutput(bytes)) }
 package final class ReplicationStream {
   package enum Event {
     /// A message of the output plugin, valid until the next call.

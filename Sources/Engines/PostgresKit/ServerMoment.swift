@@ -1,4 +1,7 @@
 /// The transactions of a PostgreSQL server that had ended at one moment, from `pg_current_snapshot()`.
+///
+///     let (before, now) = (ServerMoment("8:12:10")!, ServerMoment("8:13:")!)
+///     now.ended(since: before)   // [10, 12]
 package struct ServerMoment: Equatable, Sendable {
   private static let newMax: UInt64 = 10_000
   /// The number of the first transaction that had not begun.

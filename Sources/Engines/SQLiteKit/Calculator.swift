@@ -6,7 +6,14 @@ import Changes
 /// generated columns are allowed.
 ///
 /// Source: https://sqlite.org/gencol.html
+///
+///     let sum = try Calculator(columns: [.init(name: "a", type: "INTEGER")], groups: [[("a + 1", false)]])
+///     try sum.set([.integer(2)])
+///     try sum.values(0) { index, value in print(value) }   // .integer(3)
 package final class Calculator {
+  /// A column that the expressions may use.
+  ///
+  ///     Calculator.Column(name: "price", type: "NUMERIC")
   package struct Column {
     package var name: String
     /// The declared type of the column, which determines its affinity.

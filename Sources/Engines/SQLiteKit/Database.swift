@@ -7,6 +7,9 @@ import SystemKit
 /// A connection to one SQLite file, for use on one thread.
 ///
 /// Source: https://sqlite.org/c3ref/intro.html
+///
+///     let database = try Database(path: "shop.db", mode: .readOnly)
+///     let rows = try database.query("SELECT id FROM item WHERE name = ?", [.text("tea")])
 package final class Database {
   package enum Mode: Sendable {
     case readOnly

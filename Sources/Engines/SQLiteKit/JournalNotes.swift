@@ -2,6 +2,8 @@ import Changes
 
 /// Writes an ``AppliedNote`` into the journal of a captured SQLite file, in apply's transaction. Does nothing if the
 /// file is not captured.
+///
+///     try JournalNotes(database).write(note)   // false if the file is not captured
 package final class JournalNotes {
   /// The `code` of a journal row with an ``AppliedNote``, in its column `v0`.
   package static let code: Int64 = 1

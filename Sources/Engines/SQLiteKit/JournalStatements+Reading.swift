@@ -1,6 +1,9 @@
 import Changes
 
 /// A decoded row of the journal with the statements that an application executed.
+///
+///     let row = try JournalStatementRow(bytes, isEnd: true)
+///     row.statements.count
 package struct JournalStatementRow {
   /// The head of a journal row that ends a transaction.
   package struct End: Equatable {

@@ -5,6 +5,9 @@ import Changes
 ///
 /// The statements are gathered in memory and written as one row before the commit. If they grow too large, a part is
 /// written earlier.
+///
+///     var log = JournalStatements()
+///     log.isEmpty   // true
 package struct JournalStatements: ~Copyable {
   /// The `code` of a journal row that ends a transaction.
   package static let endCode: Int64 = 2
@@ -18,6 +21,8 @@ package struct JournalStatements: ~Copyable {
   static let statementTag: UInt8 = 1
 
   /// The text of a statement that can be executed repeatedly.
+  ///
+  ///     let text = JournalStatements.Text("DELETE FROM item WHERE id = ?", tables: ["item"])
   package final class Text {
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0

@@ -6,6 +6,9 @@ import Changes
 /// rows of each statement.
 ///
 /// If the application opened the connection itself, nothing is recorded, because the application owns the hooks.
+///
+///     let program = try ProgramDatabase(path: "shop.db", busyTimeoutMilliseconds: 5000)
+///     try program.database.execute("DELETE FROM item")
 package final class ProgramDatabase {
   package let database: Database
   /// Whether this object opened the connection, so that its hooks can be used.

@@ -1,6 +1,9 @@
 import Changes
 import Mapping
 
+/// The tables of a trail that an apply includes, by the names at both ends.
+///
+///     let admitted = AdmittedTables(TargetScope(), names: .fold)
 package struct AdmittedTables: Equatable, Sendable {
   private let scope: TargetScope
   private let sourceTables: TablePatterns

@@ -5,6 +5,10 @@ import Reshaping
 import SQLiteKit
 
 /// The settings of one apply, for either target engine.
+///
+///     var options = ApplyOptions()
+///     options.existing = .keep
+///     let apply = try SQLiteApply(path: "copy.db", trail: folder, name: trail, options: options)
 package struct ApplyOptions: Sendable {
   package var existing = ExistingRows.overwrite
   /// Whether the policy ``existing`` is also used for later copies of a table. If not, later copies overwrite the rows.
@@ -80,6 +84,11 @@ package struct ApplyOptions: Sendable {
   package init() {}
 }
 
+/// The functions by which an apply to a captured SQLite file keeps capture in step with schema changes.
+///
+///     options.schemaFollower = SchemaFollower(
+///       release: { try AppliedSchema.release($0, in: $1, since: $2) },
+///       adopt: { try AppliedSchema.adopt(in: $0, since: $1, of: trail) })
 package struct SchemaFollower: Sendable {
   /// Drops capture's triggers on a table before apply alters the table.
   ///
@@ -117,6 +126,8 @@ extension ApplyOptions {
 }
 
 /// A table of a trail that the setting `tables` of the trail's apply does not include.
+///
+///     LeftOutTable(source: "items", namespace: "public", name: "items")
 package struct LeftOutTable: Hashable, Sendable {
   package var source: String
   /// The schema (namespace) that the table would have at the target; empty in SQLite.

@@ -2,6 +2,10 @@ import Changes
 import Synchronization
 
 /// The state of a running apply that it reports to operators; read from other threads.
+///
+///     let progress = ApplyProgress()
+///     let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: .init(), progress: progress)
+///     progress.snapshot   // from any thread
 package final class ApplyProgress: Sendable {
   package struct Snapshot: Sendable {
     package var rows: UInt64 = 0

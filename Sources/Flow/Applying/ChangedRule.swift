@@ -5,6 +5,8 @@ import Reshaping
 /// A table whose rule in the conf has changed since its rows were applied.
 ///
 /// If ``isCopied``, apply skips the table's changes until a copy of the table begins.
+///
+///     options.changedRules = [ChangedRule("orders", before: [nil], isCopied: true)]   // a new rule
 package struct ChangedRule: Equatable, Sendable {
   @ByBytes package var table: String
   /// The former rules of the target table, the oldest first; nil for a time without a rule. Empty if the setting

@@ -1,6 +1,8 @@
 import SystemKit
 
 /// The objects that the capture of a database shares with the two-way apply workers of the same database.
+///
+///     let link = CaptureLink(try DatabaseURL("sqlite:shop.db"))
 package struct CaptureLink: Sendable {
   /// Lets an apply wait until the trail has all commits of a PostgreSQL database. Nil for SQLite.
   package let watch: LocalWatch?

@@ -11,6 +11,9 @@ package struct TableWait: Equatable, Sendable {
 }
 
 /// The progress of a running capture, for status and display. Other threads may read it.
+///
+///     let progress = CaptureProgress(notice: { print($0) })
+///     progress.snapshot   // from any thread
 package final class CaptureProgress: Sendable {
   package struct Snapshot: Sendable {
     package var tablesToCopy = 0
@@ -59,7 +62,7 @@ package final class CaptureProgress: Sendable {
   /// Stores the durable end of the trail, and publishes the lag.
   ///
   /// - Parameter last: The commit time of the last source transaction in the trail, µs since 1970, and the µs since
-  ///   that commit; nil if there is no such transaction.
+  ///   that commit. Nil if there is no such transaction.
   func noteDurable(_ position: Position, _ last: (commitTime: Int64, microsecondsAgo: Int64)? = nil) {
     update {
       $0.position = position

@@ -2,6 +2,8 @@ import Changes
 
 /// A request to a source to send rows of one table again, by their keys. If a row no longer exists, its delete is sent.
 /// A request is written into the source, and capture answers it at that place in the order of changes, at least once.
+///
+///     RowRequest(table: "orders", keys: [[.integer(7)], [.integer(8)]])   // two rows
 package struct RowRequest: Equatable, Sendable {
   /// The highest number of keys in one transaction with a request.
   static let keysMax = 1000

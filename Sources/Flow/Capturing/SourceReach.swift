@@ -2,6 +2,8 @@ import Changes
 import PostgresKit
 
 /// The place in the source up to which a trail has all changes, from a progress record.
+///
+///     let reach = try SourceReach(decoding: header.sourcePosition, of: .sqlite)   // .journal(42)
 package enum SourceReach: Equatable, Sendable {
   /// The last journal row of an SQLite source that the trail has.
   case journal(Int64)

@@ -5,6 +5,8 @@ import SQLiteKit
 import Trails
 
 /// An open database of a comparison, with its tables. Only the thread that opened it may use it.
+///
+///     let source = try CompareDatabase(.sqlite(try Database(path: "shop.db", mode: .readOnly)))
 package final class CompareDatabase {
   package enum Handle {
     case sqlite(Database)

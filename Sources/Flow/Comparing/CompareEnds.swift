@@ -6,6 +6,8 @@ import Synchronization
 import SystemKit
 
 /// The addresses of the two compared databases. Each thread opens its own connections.
+///
+///     let ends = CompareEnds(source: source.comparePlace, target: target.comparePlace)
 package struct CompareEnds: Sendable {
   package enum Place: Sendable {
     case sqlite(path: String)
@@ -15,7 +17,7 @@ package struct CompareEnds: Sendable {
 
   package let source: Place
   package let target: Place
-  /// The random seed of the hashes, so that nobody can prepare rows with equal hashes.
+  /// The random seed of the hashes, so that an attacker cannot prepare rows with equal hashes.
   let seed: UInt64
 
   package init(source: Place, target: Place, seed: UInt64 = .random(in: .min ... .max)) {
@@ -40,6 +42,8 @@ package struct CompareEnds: Sendable {
 }
 
 /// The progress of a comparison. Other threads may read it.
+///
+///     let watch = CompareWatch(stop: stop, rate: RateLimit(bytesPerSecond: 1 << 20))
 package final class CompareWatch: Sendable {
   package struct Snapshot: Sendable {
     package var table = ""

@@ -7,7 +7,16 @@ import SystemKit
 import Trails
 
 /// Compares two databases row by row (`docs/explanation/compare.md`).
+///
+///     let watch = CompareWatch()
+///     let comparison = try Comparison(from: source, to: target, state: nil, options: .init(), watch: watch)
+///     let summary = try comparison.run { print($0) }
 package final class Comparison {
+  /// The settings of one comparison.
+  ///
+  ///     var options = Comparison.Options()
+  ///     options.tables = TablePatterns(["orders"])
+  ///     options.repairs = true
   package struct Options: Sendable {
     /// The tables to compare; nil for those that the replication copies, or all tables without a replication.
     package var tables: TablePatterns?

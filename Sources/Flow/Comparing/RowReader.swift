@@ -66,7 +66,7 @@ struct SliceEnd {
 
 /// The parts in which a whole table is read.
 enum PartSequence {
-  /// Consecutive parts, each of which starts after the last row of the previous one.
+  /// Consecutive parts: each one starts after the last row of the previous one.
   case behind
   case slices([Slice])
   /// Groups of pages of each of these PostgreSQL tables.

@@ -1,12 +1,19 @@
 import Changes
 
 /// The grants of peers: the trails that each peer may push or pull (`docs/reference/protocol.md`, Who is who).
+///
+///     let peer = Grants.Peer(push: TrailPatterns(["till.*"]), pull: TrailPatterns(["hq.erp"]))
+///     let grants = Grants(["till": peer])
+///     grants.allow("till", .push, TrailName("till.pos")!)   // true
 package struct Grants: Equatable, Sendable {
   package enum Right: Sendable {
     case push
     case pull
   }
 
+  /// The trails that one peer may push, and those that it may pull.
+  ///
+  ///     Grants.Peer(push: TrailPatterns(["till.*"]), pull: TrailPatterns(["hq.erp"]))
   package struct Peer: Equatable, Sendable {
     package var push: TrailPatterns
     package var pull: TrailPatterns

@@ -5,6 +5,9 @@ import SystemKit
 import Trails
 
 /// The trails that a pump sends to or fetches from a peer, and the settings of the transfers.
+///
+///     let trails = TrailPatterns(["till.*"])
+///     let plan = PumpPlan(.push, url: "https://hq.example:7420", trails: trails, node: "till")
 package struct PumpPlan: Sendable {
   package var direction: TransferProgress.Direction
   /// The URL of the peer, `https://HOST:PORT`.
@@ -30,6 +33,8 @@ package struct PumpPlan: Sendable {
 }
 
 /// The objects that all pumps and the listener of a node share.
+///
+///     let shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailBell())
 package struct PumpShared: Sendable {
   package var copies: TrailCopies
   package var bell: TrailBell
@@ -42,6 +47,9 @@ package struct PumpShared: Sendable {
 
 /// A pump, with one transfer and thread for each trail that matches its patterns. The pump regularly looks for new and
 /// deleted trails.
+///
+///     let pump = Pump(plan, PumpShared(copies: copies, bell: try TrailBell()))
+///     try pump.run(stop: stop)
 package final class Pump: Sendable {
   private struct Running: Sendable {
     let gauge: TransferGauge

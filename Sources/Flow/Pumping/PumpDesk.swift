@@ -5,7 +5,13 @@ import SystemKit
 import Trails
 
 /// The handler that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
+///
+///     let desk = PumpDesk(options, copies: TrailCopies(state: state), bell: try TrailBell())
+///     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: desk)
 package final class PumpDesk: HTTPHandler {
+  /// The settings of a listener for peers.
+  ///
+  ///     let options = PumpDesk.Options(node: "hq", grants: { grants }, join: { join.begin($0) })
   package struct Options: Sendable {
     package var node: String
     /// Returns the grants of peers; called for each request.

@@ -2,6 +2,9 @@ import Changes
 import Trails
 
 /// The functions by which pumps and the listener reach their node, called on the threads of connections and transfers.
+///
+///     var hooks = PumpHooks()
+///     hooks.applied = { trail in positions[trail] }
 package struct PumpHooks: Sendable {
   /// Returns the position up to which every apply of this node has applied the trail. Nil without an apply, or if one
   /// has not begun.

@@ -3,6 +3,8 @@ import Trails
 
 /// A request of a node for copies of tables, which their source sends through the trail (`docs/reference/protocol.md`,
 /// Refresh).
+///
+///     CopyRequest(id: "7f3a", tables: ["orders"])
 package struct CopyRequest: Hashable, Sendable {
   /// The id of the request. Requests with the same id are one request.
   @ByBytes package var id: String

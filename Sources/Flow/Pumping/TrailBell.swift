@@ -4,6 +4,8 @@ import Synchronization
 import SystemKit
 
 /// Wakes threads when the durable mark of a trail moves, with one thread and one inotify(7) descriptor for all trails.
+///
+///     let ear = try TrailBell().listen(folder: folder)
 package final class TrailBell: Sendable {
   /// A listener for the durable mark of one trail. A notification that arrives between two waits is not lost.
   package final class Ear: Sendable {

@@ -5,6 +5,9 @@ import Trails
 
 /// The copies of other nodes' trails that this process writes. All transfers and peers share one open copy of each
 /// trail.
+///
+///     let copies = TrailCopies(state: "/var/lib/cairn")
+///     copies.folder(TrailName("till.pos")!)   // "/var/lib/cairn/till.pos"
 package final class TrailCopies: Sendable {
   private final class Slot: @unchecked Sendable {
     let lock = Mutex<Void>(())

@@ -2,6 +2,9 @@ import Changes
 
 /// Adds the bytes of one segment to a copy of a trail. The bytes arrive in pieces of any size; only whole blocks are
 /// added. If another feed has added a block first, this one fails with `trail-elsewhere`.
+///
+///     let feed = CopyFeed(trail: id, at: place)
+///     try feed.take(bytes, for: copy)
 package final class CopyFeed {
   package let trail: TrailID
   /// The place of the next block in the trail.

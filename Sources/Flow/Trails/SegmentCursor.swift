@@ -67,7 +67,7 @@ final class SegmentCursor {
     return result
   }
 
-  /// Returns the chain hash after the loaded block, all records of which must have been read.
+  /// Returns the chain hash after the loaded block. All records of the block must have been read.
   func chainAtEnd() -> ChainHash {
     if !isHashed {
       _ = commitChain

@@ -1,6 +1,8 @@
 import Changes
 
 /// A place between two blocks of a trail, as nodes exchange it (`docs/reference/protocol.md`, Place).
+///
+///     TrailPlace(segment: 3, offset: 64, chain: .zero).description   // "00000003:64"
 package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
   package var segment: UInt64
   /// The offset in the segment's file; 0 is before the segment's header.
@@ -23,6 +25,8 @@ package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
 }
 
 /// The first and the last place of a trail or of a copy, and its last transaction.
+///
+///     TrailStanding(name: name, id: id, oldest: 1, end: place, position: .start, lastTransaction: 0)
 package struct TrailStanding: Equatable, Sendable {
   package var name: TrailName
   package var id: TrailID

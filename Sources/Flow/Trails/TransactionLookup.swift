@@ -4,6 +4,9 @@ import SystemKit
 
 /// Reads single transactions of a trail by their positions, in any order. The first read of a segment checks all of it;
 /// later reads need only some blocks. One thread uses a lookup.
+///
+///     let lookup = TransactionLookup(folder: folder)
+///     try lookup.read(at: position) { record, schema in print(record) }
 package final class TransactionLookup {
   private struct Segment {
     var blocks: [(content: UInt64, file: UInt64)] = []
@@ -29,7 +32,7 @@ package final class TransactionLookup {
   /// Reads the transaction that begins at a position, and calls `body` with each of its records. A changed row comes
   /// with the table's schema.
   ///
-  /// - Throws: `checkpoint-foreign` if no transaction begins there or it was purged; errors of `body`, of which a
+  /// - Throws: `checkpoint-foreign` if no transaction begins there or it was purged; errors of `body`; a
   ///   ``DecodingError`` becomes `trail-damaged`.
   package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
     var failure: (any Error)?

@@ -64,6 +64,9 @@ package struct ColumnStep: Equatable, Sendable {
 }
 
 /// The latest schema changes that renamed or dropped columns or tables, in the order of reading.
+///
+///     var steps = ColumnSteps()
+///     steps.take([step])
 package struct ColumnSteps: Sendable {
   private static let countMax = 1000
   private static let bytesMax = 4 << 20

@@ -2,6 +2,8 @@ import Changes
 
 /// The name of a row in the version window: a 64-bit hash of its table and key. SQLite and PostgreSQL give the same
 /// hash for a key. Two rows may share a name, so compare their keys too.
+///
+///     RowName(table: "item", key: [.integer(7)]) == RowName(table: "item", key: [.integer(7)])   // true
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
   /// Whether the name is for foreign keys that refer to the row, and not for its own versions.
@@ -51,6 +53,9 @@ package struct RowName: Hashable, Sendable {
 
 /// The names of the rows that a change writes: none, one, or two if it changes a key. Then come the names of the rows
 /// to which its foreign keys refer.
+///
+///     let rows: ChangedRows = [RowName(table: "item", key: [.integer(7)])]
+///     rows.count   // 1
 package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, Sendable {
   package private(set) var count = 0
   private var first = RowName(hash: 0)
@@ -122,6 +127,10 @@ extension Value {
 
 /// Computes the names (hashes) of a table's rows from their key values. Create it once for a table, and copy it for
 /// each row.
+///
+///     var naming = RowNaming(table: "item")
+///     naming.add(.integer(7))
+///     naming.name
 package struct RowNaming: Sendable {
   private var state: UInt64
 

@@ -1,6 +1,9 @@
 import Changes
 
 /// The net change of one transaction to one row, computed from its single changes.
+///
+///     var fold = VersionFold(first, schema)
+///     fold.add(second, schema)   // before: that of the first change; after: that of the second
 package struct VersionFold {
   /// One change of one row. `before` or `after` is nil if the row did not exist then.
   package struct Step {

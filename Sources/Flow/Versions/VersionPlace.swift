@@ -2,6 +2,8 @@ import Changes
 import Conflicts
 
 /// The stamp of a row version, and the position of its transaction in the trail.
+///
+///     VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
 package struct VersionPlace: Hashable, Sendable {
   package var stamp: Stamp
   /// The position of the begin record of the transaction.
@@ -11,6 +13,8 @@ package struct VersionPlace: Hashable, Sendable {
 }
 
 /// A row version as read from a trail: the net change of one transaction to the row.
+///
+///     StoredVersion(stamp: stamp, seen: ["hq.erp": 12], schema: schema, before: nil, after: [.integer(1)])
 package struct StoredVersion: Equatable, Sendable {
   package var stamp: Stamp
   /// For each trail, by name, the last transaction that the author of this version knew.

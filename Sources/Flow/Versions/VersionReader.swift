@@ -4,6 +4,8 @@ import Trails
 
 /// Reads row versions from trails. A reader caches parts of trails, so use one reader for many versions. Not
 /// thread-safe.
+///
+///     let reader = VersionReader(seen: window.seen)
 package final class VersionReader {
   private var trails: [String: TransactionLookup] = [:]
 

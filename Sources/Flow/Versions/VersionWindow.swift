@@ -18,6 +18,9 @@ import Trails
 ///
 /// After an error, roll the group back and apply it again. If a trail could not be read, the window then reads it
 /// again.
+///
+///     let window = VersionWindow(own: own, ownFolder: ownFolder)
+///     window.addPeer(trail, folder: folder)
 package final class VersionWindow: Sendable {
   package let own: TrailName
   private let ownTrail: OwnTrail

@@ -25,6 +25,12 @@ import SQLiteKit
 /// but not their statements. `docs/explanation/sqlite-capture.md` lists what capture of SQLite cannot see.
 public final class CapturedDatabase: Sendable {
   /// Options for opening a database.
+  ///
+  /// ```swift
+  /// var options = CapturedDatabase.Options()
+  /// options.busyTimeout = .seconds(30)
+  /// let shop = try CapturedDatabase(path: "shop.db", node: "till", options: options)
+  /// ```
   public struct Options: Sendable {
     /// Whether opening the database installs the triggers and the journal of capture. If false, no statements are kept;
     /// triggers that the file already has stay.

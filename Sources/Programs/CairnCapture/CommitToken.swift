@@ -1,5 +1,9 @@
 /// A token that identifies a committed transaction and all commits before it, for ``Synchronizer/isApplied(_:)`` and
 /// ``Synchronizer/waitUntilApplied(_:timeout:)``.
+///
+/// ```swift
+/// let token = try shop.transaction { try $0.execute("DELETE FROM sale") }
+/// ```
 public struct CommitToken: Hashable, Comparable, Sendable {
   /// The position of the commit in the journal of the file; 0 if the database is not captured.
   public let sequence: Int64
@@ -10,6 +14,10 @@ public struct CommitToken: Hashable, Comparable, Sendable {
 }
 
 /// The commits that are not yet known to be in a trail.
+///
+/// ```swift
+/// print(try shop.pending.rows)
+/// ```
 public struct Pending: Hashable, Sendable {
   /// The number of transactions that are not yet known to be in a trail. Transactions of programs that do not use this
   /// API are not counted.

@@ -5,6 +5,10 @@ import SQLiteKit
 ///
 /// Committed changes are never lost. Unless ``kind`` says otherwise, an open transaction stays open, and its closure
 /// decides whether to continue or roll back.
+///
+/// ```swift
+/// do { try shop.execute("DELETE FROM sale") } catch let error as DatabaseError { print(error.kind) }
+/// ```
 public struct DatabaseError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
     /// Another connection held a lock for longer than the busy timeout. Try again.

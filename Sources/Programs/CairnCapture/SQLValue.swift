@@ -3,6 +3,11 @@ import Changes
 /// A value of SQLite in one of its five storage classes.
 ///
 /// Source: https://sqlite.org/datatype3.html
+///
+/// ```swift
+/// let price: SQLValue = .real(4.5)
+/// let note: SQLValue = .text("to go")
+/// ```
 public enum SQLValue: Hashable, Sendable {
   case null
   case integer(Int64)

@@ -8,6 +8,10 @@ import Operating
 /// kinds contain no values.
 ///
 /// If the program misuses its own database, the error is a ``DatabaseError`` instead.
+///
+/// ```swift
+/// do { try sync.synchronize() } catch let error as SynchronizationError { print(error.kind) }
+/// ```
 public struct SynchronizationError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
     /// ``Synchronizer/cancel()`` was called, or the task was cancelled.

@@ -24,6 +24,12 @@ import Trails
 /// synchronisation runs at a time. Call no method from within a transaction of the database.
 public final class Synchronizer: Sendable {
   /// Options of a synchronisation.
+  ///
+  /// ```swift
+  /// var options = Synchronizer.Options()
+  /// options.tables = ["sale", "item"]
+  /// let sync = try Synchronizer(shop, with: "postgresql://till@db.example/shop", options: options)
+  /// ```
   public struct Options: Sendable {
     /// The direction of the first copy of tables and rows.
     public enum FirstCopy: Sendable, Hashable {

@@ -9,6 +9,10 @@ import Trails
 
 /// Compares source and target again and again during replication, at a limited rate. An audit reports differences and
 /// repairs nothing.
+///
+///     let audit = Audit(
+///       from: .database(source), to: target, statePath: state, tables: TablePatterns(), names: .fold,
+///       bytesPerSecond: 1 << 20, stop: stop)
 package final class Audit: Sendable {
   package struct Drift: Sendable {
     package let table: String

@@ -3,6 +3,8 @@ import SystemKit
 import Trails
 
 /// The state folder that holds the trail of a capture, and the trail's name.
+///
+///     CaptureHome(place: "/var/lib/cairn", trail: trail).folder   // "/var/lib/cairn/till.pos"
 package struct CaptureHome: Equatable, Sendable {
   @ByBytes package private(set) var place: String
   package let trail: TrailName

@@ -3,6 +3,9 @@ import Comparing
 import Mapping
 
 /// Generates SQL statements that make the target equal to the source.
+///
+///     var sql = CompareSQL()
+///     for line in try sql.statements(difference, table) { print(line) }
 package struct CompareSQL {
   private var tables: [NameKey: TableSQL] = [:]
   /// The number of differences that no statement can repair.

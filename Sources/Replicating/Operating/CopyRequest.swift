@@ -3,8 +3,14 @@ import SystemKit
 import Trails
 
 /// The request to copy all tables of a trail to an apply's target again, in a file that survives a crash.
+///
+///     let request = CopyRequest(state: state, apply: "shop")
+///     try request.ask()
+///     try request.isPending()   // true
 package struct CopyRequest {
   /// A request to copy all tables of a trail again.
+  ///
+  ///     let asked = CopyRequest.Asked(try Trail.info(folder: folder))
   package struct Asked: Equatable, Sendable {
     /// The last transaction in the trail when the request was made. Copies that began earlier do not satisfy the
     /// request.

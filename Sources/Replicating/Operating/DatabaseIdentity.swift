@@ -4,6 +4,8 @@ import SQLiteKit
 import SystemKit
 
 /// The identity of a database. All URLs that lead to the database have the same identity.
+///
+///     DatabaseIdentity(.sqlite(path: "shop.db")) == DatabaseIdentity(.sqlite(path: "./shop.db"))   // true
 package enum DatabaseIdentity: Hashable, Sendable {
   case file(FileIdentity)
   /// A database of a PostgreSQL server. `cluster` has the server's system identifier and start time, because a cloned

@@ -4,6 +4,9 @@ import PostgresKit
 import SystemKit
 
 /// The address of a database: `sqlite:relative.db`, `sqlite:///absolute.db`, or a libpq URI.
+///
+///     try DatabaseURL("sqlite:///srv/shop.db")   // .sqlite(path: "/srv/shop.db")
+///     try DatabaseURL("postgresql://db.example/shop").engine   // .postgres
 package enum DatabaseURL: Equatable, Sendable {
   /// An SQLite file, by its absolute path.
   case sqlite(path: String)

@@ -5,6 +5,9 @@ import SQLiteKit
 
 /// The columns whose values a database generates, by rowid or sequence. Sequences can be changed so that no two nodes
 /// generate the same value.
+///
+///     let keys = try DrawnKeys(try DatabaseURL("postgresql://db.example/shop"))
+///     for key in try keys.all() where !key.isSeparated { print(key.fullName) }
 package struct DrawnKeys {
   /// A selection of the columns with generated keys: all, or those whose sequence the table's owner may change (`own`)
   /// or may not change (`borrowed`).

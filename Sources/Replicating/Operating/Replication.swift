@@ -12,7 +12,9 @@ import Trails
 
 /// A replication from one database to another: a capture and an apply, each on its own thread. Two-way replication has
 /// a second pair for the opposite direction.
+/// Example: `Replication(from: source, to: target, options: .init()) { print($0) }`.
 package final class Replication: Sendable {
+  /// The settings of one replication. Example: `options.once = true`.
   package struct Options: Sendable {
     package var tables = TablePatterns()
     package var state: String?

@@ -4,6 +4,8 @@ import PostgresKit
 import Reshaping
 
 /// The tables of a source in the form that an apply's rules give them.
+///
+///     let ruled = try RuledTables(source.tables(TablePatterns()), rules, source, to: .postgres)
 package struct RuledTables {
   /// The captured tables, each in the form that the target gets.
   package private(set) var tables: [SourceEnd.Table] = []

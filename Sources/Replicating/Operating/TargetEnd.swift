@@ -7,6 +7,9 @@ import SystemKit
 import SQLiteKit
 
 /// The target database of a replication, with checks that write nothing.
+///
+///     let target = try TargetEnd(try DatabaseURL("sqlite:copy.db"))
+///     try target.checkpoint(of: trail)   // nil before the first apply
 package struct TargetEnd {
   package enum Handle {
     /// An SQLite file; nil if it does not exist yet.

@@ -8,6 +8,9 @@ import Trails
 ///
 /// A reader stays in the list until its target is detached or its state folder is removed. A purge deletes only
 /// segments that every reader has durably. The capture reads the tables of all readers.
+///
+///     let readers = TrailReaders(CaptureHome(place: state, trail: trail), source: source.place)
+///     for reader in try readers.all() { print(reader) }
 package struct TrailReaders: Sendable {
   package struct Reader: Equatable, Sendable {
     /// The state folder of the replication.

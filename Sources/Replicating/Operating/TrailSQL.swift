@@ -6,6 +6,9 @@ import SQLiteKit
 ///
 /// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment,
 /// and is counted in ``problemCount``.
+///
+///     var sql = TrailSQL(.sqlite)
+///     let lines = try sql.render(record, at: position, schema: schemas)
 package struct TrailSQL {
   package enum Dialect: String, CaseIterable, Sendable {
     case sqlite

@@ -4,6 +4,9 @@ import Conflicts
 import Mapping
 
 /// Checks for problems that prevent two-way replication between two databases, or that cause conflicts.
+///
+///     let check = TwoWayCheck(here, tables, there, at: there.url)
+///     if let problem = try check.keysAlike() { throw problem }
 package struct TwoWayCheck {
   private let one: SourceEnd
   private let other: SourceEnd?
@@ -151,7 +154,7 @@ package struct TwoWayCheck {
       remedy: .badInput)
   }
 
-  /// Returns a warning for referenced tables of which PostgreSQL logs only the key of a deleted row, so that the row
+  /// Returns a warning for referenced tables if PostgreSQL logs only the key of their deleted rows. Then such a row
   /// cannot be restored. Nil if there are none.
   /// - Parameter tables: The two-way tables.
   package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {

@@ -3,6 +3,9 @@ import Mapping
 import Reshaping
 
 /// The tables that are replicated in one direction of a two-way replication.
+///
+///     let forth = TwoWayRoute(source, tables, rules, .fold)
+///     let pairs = try forth.tables(thatComeBackBy: back)
 package struct TwoWayRoute {
   package let source: SourceEnd
   package let tables: [SourceEnd.Table]

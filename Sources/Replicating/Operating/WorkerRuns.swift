@@ -7,6 +7,9 @@ import SystemKit
 import Trails
 
 /// A run of a capture, with its settings.
+///
+///     var run = CaptureRun(.sqlite(path: "shop.db"), trail: trail, folder: folder, place: folder)
+///     run.tables = TablePatterns(["orders"])
 package struct CaptureRun: Sendable {
   package let source: DatabaseURL
   package let trail: TrailName
@@ -100,6 +103,9 @@ package struct CaptureRun: Sendable {
 }
 
 /// A run of an apply, with its settings.
+///
+///     let run = ApplyRun(.sqlite(path: "copy.db"), trail: trail, folder: folder, options: ApplyOptions())
+///     try run.run(stop: stop, drain: drain, progress: ApplyProgress())
 package struct ApplyRun: Sendable {
   package let target: DatabaseURL
   package let trail: TrailName

@@ -8,6 +8,9 @@ import Changes
 /// - The author of each other version knew both updates or none of them.
 /// - The author of the second update knew the same versions of other origins as the author of the first one.
 /// - No other version has a stamp between the stamps of the two updates.
+///
+///     let condensed = CondensedVersions(history.versions, beside: incoming)
+///     condensed.versions.count <= history.versions.count   // true
 package struct CondensedVersions: Sendable {
   private struct Run {
     let first: RowVersion

@@ -1,8 +1,13 @@
 import Changes
 
 /// The configured conflict rules of an apply, by the names of tables and columns.
+///
+///     let plan = ConflictPlan(.init(rule: .newest), tables: [.init(from: "stock", .init(rule: .delta))])
+///     plan.rules(forTarget: "stock", columns: ["id", "count"])
 package struct ConflictPlan: Equatable, Sendable {
   /// The settings of the whole plan or of one table. A table inherits the settings that are nil.
+  ///
+  ///     ConflictPlan.Part(rule: .newest, columns: ["count": .delta])
   package struct Part: Equatable, Sendable {
     package var rule: ConflictRules.Rule?
     /// The rules of single columns, by lower-case name at the target.
@@ -22,6 +27,8 @@ package struct ConflictPlan: Equatable, Sendable {
   }
 
   /// The settings for the source tables with one name or pattern.
+  ///
+  ///     ConflictPlan.Table(from: "stock", .init(rule: .delta))
   package struct Table: Equatable, Sendable {
     @ByBytes package var from: String
     /// The name of the table at the target; nil if unchanged.

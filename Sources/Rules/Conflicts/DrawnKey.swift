@@ -1,6 +1,8 @@
 import Changes
 
 /// A column of a unique key for which the database generates values, by rowid or sequence.
+///
+///     DrawnKey(table: "orders", column: "id", source: .rowid(isMonotonic: true))
 package struct DrawnKey: Equatable, Sendable {
   /// The generator of a column's values.
   package enum Source: Equatable, Sendable {
@@ -11,6 +13,9 @@ package struct DrawnKey: Equatable, Sendable {
     case sequence(Sequence)
   }
 
+  /// A sequence of PostgreSQL: the step and the bounds, and the last value that it has given out.
+  ///
+  ///     DrawnKey.Sequence(name: "orders_id_seq", increment: 1, start: 1, last: 41, least: 1, greatest: .max)
   package struct Sequence: Equatable, Sendable {
     /// The qualified and quoted name of the sequence.
     @ByBytes package var name: String
@@ -82,6 +87,9 @@ extension DrawnKey.Sequence {
 }
 
 /// The part of a sequence's values that one node generates. The parts of two nodes have no value in common.
+///
+///     KeyShare(node: 2, of: 3)   // the second of three nodes
+///     KeyShare(node: 4, of: 3)   // nil
 package struct KeyShare: Equatable, Sendable {
   /// The number of nodes that share the values: 1 to 100,000.
   package var nodes: Int64

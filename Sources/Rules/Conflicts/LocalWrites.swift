@@ -16,7 +16,13 @@ package enum LocalWrites: String, CaseIterable, Sendable {
 }
 
 /// The configured treatment of applications' changes at the target, for all tables and for single ones.
+///
+///     let plan = LocalWritesPlan(.stop, tables: [.init(from: "log", .allow)])
+///     plan.writes(forTarget: "log")   // .allow
 package struct LocalWritesPlan: Equatable, Sendable {
+  /// The reaction for one source table, or for all source tables that match a pattern.
+  ///
+  ///     LocalWritesPlan.Table(from: "log", .allow)
   package struct Table: Equatable, Sendable {
     @ByBytes package var from: String
     /// The name of the table at the target; nil if unchanged.

@@ -1,6 +1,9 @@
 /// The versions of one row that some node may not know yet.
 ///
 /// The resolved row depends only on the set of versions, not on their order of arrival.
+///
+///     var history = RowHistory([version])
+///     history.add(version)   // false: the history has it
 package struct RowHistory: Sendable {
   package private(set) var versions: [RowVersion] = []
 

@@ -1,6 +1,9 @@
 import Changes
 
 /// The form that one transaction gave to one row.
+///
+///     let stamp = Stamp(clock: 7, origin: "till.pos", number: 3)
+///     RowVersion(stamp, seen: ["hq.erp": 12], .insert([.integer(1), .text("tea")]))
 package struct RowVersion: Sendable {
   /// The values of a row in the order of the table's columns; nil for a value that the version does not have.
   package typealias Row = [Value?]

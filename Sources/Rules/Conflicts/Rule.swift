@@ -2,6 +2,8 @@ import Changes
 
 extension ConflictRules {
   /// The rule that resolves a conflict in a row or a column.
+  ///
+  ///     try ConflictRules.Rule("newest")   // .newest
   package enum Rule: Equatable, Sendable {
     /// The latest version. If two clocks are equal, the version of the node whose name sorts last.
     case newest

@@ -15,6 +15,8 @@ package struct MetRows {
 }
 
 /// The functions that evaluate rules in SQL.
+///
+///     RuleCode(expression: { _, _ in nil }, function: { _, _ in nil })
 package struct RuleCode {
   /// A function that evaluates the expression of a rule `sql:`. For a column, it returns the value. For a row, 1 means
   /// that the later version wins, and other values the earlier one. Nil means that the later version wins.

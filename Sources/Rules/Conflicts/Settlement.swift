@@ -1,6 +1,9 @@
 import Changes
 
 /// The resolved row, computed from the row's known versions, without regard to their order of arrival.
+///
+///     let settlement = try Settlement(history, rules, columnCount: 2)
+///     settlement.row   // nil: the row is deleted
 package struct Settlement: Equatable, Sendable {
   /// The resolved row; nil for a delete. A nil column keeps the target's value.
   package private(set) var row: RowVersion.Row?

@@ -1,5 +1,7 @@
 /// The stamp of a transaction. Clocks are hybrid logical times, so a transaction is later than everything that its
 /// author knew. For equal clocks, the origin's name decides the order.
+///
+///     Stamp(clock: 7, origin: "a.shop", number: 1) < Stamp(clock: 7, origin: "b.shop", number: 1)   // true
 package struct Stamp: Hashable, Comparable, Sendable {
   /// The hybrid logical time of the transaction, in µs.
   package var clock: UInt64

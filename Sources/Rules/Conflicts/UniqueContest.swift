@@ -2,6 +2,9 @@ import Changes
 
 /// The rank of a row among rows that need the same unique value. The row with the highest rank gets the value. A row
 /// that was written later has a higher rank.
+///
+///     let rank = UniqueRank(Stamp(clock: 5, origin: "a.shop", number: 1), tie: row.hash)
+///     rank < .latest   // true
 package struct UniqueRank: Hashable, Comparable, Sendable {
   /// The stamp of the transaction that last wrote the row.
   package var stamp: Stamp
@@ -32,6 +35,8 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
 }
 
 /// A row that waits to be written to its table, because another row has, or had, one of its unique values.
+///
+///     UniqueClaim(row, UniqueRank(stamp, tie: row.hash), isNew: true)
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
@@ -96,8 +101,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for a row in the table whose rank is no longer stored: above the ranks of all rows in `left` that
-  /// may not replace the row.
+  /// Returns a rank for a row in the table whose rank is no longer stored. It is above the ranks of all rows in `left`
+  /// that may not replace the row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least

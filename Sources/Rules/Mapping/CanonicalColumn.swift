@@ -3,6 +3,8 @@ import Changes
 /// Converts the values of a column, at the source and at the target, into a form in which they are compared. Two values
 /// have the same form only if they count as equal (``ColumnContract``). If ``needsServer`` is false, equal values
 /// always have the same form.
+///
+///     CanonicalColumn(.init(name: "a"), of: .sqlite, to: .init(name: "a"), of: .sqlite).isSame   // true
 package struct CanonicalColumn: Sendable {
   package enum Side: Sendable {
     case source

@@ -1,6 +1,9 @@
 import Changes
 
 /// The contract of a column: whether its values arrive at the target unchanged, changed or not at all.
+///
+///     let id = TableSchema.Column(name: "id", declaredType: "INTEGER")
+///     ColumnContract(id, of: .sqlite, to: PostgresType("bigint")).verdict
 package struct ColumnContract: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// The target holds every value unchanged, except misfits.

@@ -1,6 +1,9 @@
 import Changes
 
 /// A CREATE INDEX statement over plain columns, split into its parts.
+///
+///     IndexText("CREATE INDEX i ON item (name)", columns: ["id", "name"], engine: .sqlite)
+///     IndexText("CREATE INDEX i ON item (lower(name))", columns: ["id", "name"], engine: .sqlite)   // nil
 package struct IndexText {
   struct Term: Equatable {
     let column: Int

@@ -1,6 +1,8 @@
 import Changes
 
 /// The type of a key column, or a type inside it, such as the element type of an array.
+///
+///     KeyPart("text", collation: "NOCASE")
 package struct KeyPart: Sendable {
   /// The name of the type in `pg_type`, such as `uuid`, or `ltree.ltree` for a type of an extension. For SQLite:
   /// `text`.
@@ -37,8 +39,8 @@ package enum KeyEquality {
     timestamptz timetz tsvector uuid varbit varchar xid xid8 ltree.ltree
     """.split(whereSeparator: \.isWhitespace).map { NameKey(String($0)) })
 
-  /// Returns the reason why a database may treat different key values of a column as equal, as the end of a sentence;
-  /// nil if there is none.
+  /// Returns the reason why a database may treat different key values of a column as equal, as the end of a sentence.
+  /// Nil if there is none.
   ///
   /// - Parameter parts: The column's type and all types that it uses.
   package static func problem(_ parts: [KeyPart]) -> String? { parts.lazy.compactMap(problem).first }

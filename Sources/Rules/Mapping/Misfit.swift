@@ -18,6 +18,9 @@ package enum MisfitPolicy: String, Sendable, CaseIterable {
 
 /// The misfit policies of all columns: `stop`, or `stop,orders.note=null,items.*=widen`. An entry without a pattern
 /// applies to all columns. The last matching entry wins. Case does not matter.
+///
+///     let policies = try MisfitPolicies(parsing: "stop,orders.note=null")
+///     policies.policy(table: "orders", column: "note")   // .null
 package struct MisfitPolicies: Equatable, Sendable {
   private struct Rule: Equatable {
     let columns: TablePatterns

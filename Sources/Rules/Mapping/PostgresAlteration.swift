@@ -2,6 +2,8 @@ import Changes
 
 /// The statements that give a PostgreSQL target's table the new shape of the source's table. Parts that already have
 /// the new shape are not changed. Nothing is dropped with CASCADE, so objects of applications stay.
+///
+///     for statement in PostgresAlteration(before, after).all { try connection.execute(statement) }
 package struct PostgresAlteration {
   /// A table of the target, from PostgreSQL's catalog.
   package struct Target {

@@ -35,7 +35,7 @@ struct PostgresDraft {
         + indexes.filter(\.isUnique).flatMap { $0.terms.map(\.column) })
   }
 
-  /// Whether ``schema()`` returns the original PostgreSQL table of which the SQLite table is an unchanged copy.
+  /// Whether ``schema()`` returns the original PostgreSQL table, because the SQLite table is an unchanged copy.
   var isOriginal: Bool { unchangedOriginal != nil }
 
   /// Returns whether an SQLite column is an unchanged copy of a PostgreSQL column.

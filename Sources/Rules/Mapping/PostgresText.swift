@@ -5,6 +5,9 @@ import Changes
 ///
 /// The session must have `TimeZone = UTC`, `DateStyle = ISO` and `IntervalStyle = postgres`. Only PostgreSQL itself
 /// checks arrays, ranges, enums, inet and the like.
+///
+///     let converter = PostgresText(from: column, of: .sqlite, to: PostgresType("numeric(10,2)"))
+///     try converter.append(.integer(5), to: &text)
 package struct PostgresText: Sendable {
   package let type: PostgresType
   /// Whether the source's column has the same PostgreSQL type.

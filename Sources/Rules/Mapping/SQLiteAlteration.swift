@@ -4,6 +4,9 @@ import Changes
 /// table is created again and its rows are copied. Run the statements in one transaction, with foreign keys off.
 ///
 /// Source: https://sqlite.org/lang_altertable.html
+///
+///     let alteration = SQLiteAlteration(TableDifference(before, after))
+///     for statement in alteration.statements { try database.execute(statement) }
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
   /// The pragma to run before the rename in ``rebuild``, so that triggers and views stay unchanged. Run

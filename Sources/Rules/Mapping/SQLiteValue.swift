@@ -7,6 +7,9 @@ import Changes
 /// Converts values of one PostgreSQL column to the values that SQLite stores. Numbers that SQLite represents exactly
 /// become numbers, `bytea` becomes a blob, and all other values become text. NaN becomes a text, because SQLite would
 /// store NULL.
+///
+///     let value = SQLiteValue(PostgresType("boolean"))
+///     try value.convert(.exact(bytes), scratch: &scratch)
 package struct SQLiteValue: Sendable {
   /// The form in which SQLite stores the values.
   package enum Storage: Sendable {

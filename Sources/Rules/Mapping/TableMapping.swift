@@ -4,6 +4,10 @@ import Changes
 /// table. Source and target have the same order of columns.
 ///
 /// A schema from a trail is untrusted: ``target`` contains only text from ``TableSchema/parsed``.
+///
+///     let mapping = try TableMapping(schema, to: .postgres)
+///     mapping.target.name
+///     mapping.contracts.map(\.verdict)
 package struct TableMapping: Sendable {
   package let source: TableSchema
   /// The table at the target. `createText` creates the table and what it needs, without foreign keys in PostgreSQL.

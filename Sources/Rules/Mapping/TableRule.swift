@@ -1,8 +1,14 @@
 import Changes
 
 /// A rule that changes the name, columns or rows of a table at the target (`[[apply.NAME.table]]`).
+///
+///     var rule = TableRule(from: "orders")
+///     rule.to = "sales"
+///     rule.filter = "shop = 7"
 package struct TableRule: Equatable, Sendable {
   /// A column of the target and the source of its value.
+  ///
+  ///     TableRule.Column("total", "price * count", type: "NUMERIC")
   package struct Column: Equatable, Sendable {
     /// The name at the target. `*` means all source columns that no other entry names.
     @ByBytes package var name: String

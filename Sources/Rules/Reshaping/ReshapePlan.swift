@@ -3,6 +3,9 @@ import Mapping
 import SQLiteKit
 
 /// The result of a rule for one shape of a table: the target's table, and the source of each column.
+///
+///     let plan = try ReshapePlan(rule, schema, to: .postgres)
+///     plan.schema   // the table at the target
 package struct ReshapePlan {
   /// The source of a column's value.
   enum Output: Equatable {

@@ -5,6 +5,9 @@ import Mapping
 /// enter a filter become deletes and inserts, and changes of a history become inserts.
 ///
 /// Records keep their order and positions. Views in a result are valid until the next call.
+///
+///     let reshaper = Reshaper(rules, to: .sqlite, trail: "till.pos", epoch: epoch)
+///     let record = try reshaper.reshape(record, at: position, schemas)
 package final class Reshaper {
   enum Entry {
     case untouched

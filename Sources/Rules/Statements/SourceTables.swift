@@ -2,6 +2,10 @@ import Changes
 import Mapping
 
 /// The tables of a source, as the trail describes them so far.
+///
+///     var tables = SourceTables()
+///     tables.begin()
+///     tables["orders"]   // nil until the trail describes the table
 package struct SourceTables {
   private var schemas: [NameKey: TableSchema] = [:]
   private var segment: UInt64 = 0

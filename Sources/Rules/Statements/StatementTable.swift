@@ -2,6 +2,8 @@ import Changes
 import Mapping
 
 /// A table that a statement may read or write, at the source and at the target.
+///
+///     let table = StatementTable(schema)   // the same table at both ends
 package struct StatementTable: Sendable {
   /// The table at a PostgreSQL target, with the columns in the source's order.
   package struct PostgresSide: Sendable {

@@ -2,10 +2,10 @@
 CREATE TABLE item(
   name text PRIMARY KEY,
   price numeric(10, 2) NOT NULL,
-  -- What is on the shelf, all tills together.
+  -- The stock on the shelf, all tills together.
   stock integer NOT NULL
 );
--- So that the server tells what a row was before: stock of two tills adds up by that, and an item that was deleted while a
+-- The server then logs the old row with a change. So the stock of two tills adds up, and an item that was deleted while a
 -- till sold it can come back.
 ALTER TABLE item REPLICA IDENTITY FULL;
 CREATE TABLE sale(

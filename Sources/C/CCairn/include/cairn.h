@@ -5,10 +5,10 @@
  * Threads. Any thread may use any handle, and several threads may use one handle at once: calls for one database wait
  * for each other. If a synchronisation of the database is running, another one returns CAIRN_ALREADY_RUNNING. A
  * function that gets a closed handle returns CAIRN_MISUSE, or does nothing. Exceptions: only one thread at a time may
- * use a cairn_rows. While a thread is inside a transaction, all other threads wait for the database. cairn_sync_cancel
- * and cairn_sync_pending may be called while a synchronisation runs in another thread. The library starts threads of
- * its own only during a synchronisation; callbacks always run on the thread of the caller. After fork(), a child may
- * not use the handles of its parent; it may exec.
+ * use a cairn_rows. While a thread is inside a transaction, all other threads wait for the database. While a
+ * synchronisation runs in another thread, cairn_sync_cancel and cairn_sync_pending may be called. The library starts
+ * threads of its own only during a synchronisation; callbacks always run on the thread of the caller. After fork(), a
+ * child may not use the handles of its parent; it may exec.
  *
  * Errors. A function that can fail returns a cairn_code. The library keeps the last error of each thread:
  * cairn_error_message, cairn_error_hint and cairn_error_sqlite_code return it until the next failed call of the thread.
@@ -82,7 +82,9 @@ typedef enum cairn_type {
   CAIRN_BLOB = 4
 } cairn_type;
 
-/* One value. The type decides which member is valid. The size of a text is in bytes, without a final 0. */
+/* One value. The type decides which member is valid. The size of a text is in bytes, without a final 0.
+
+       cairn_value values[] = {cairn_text("tea"), cairn_real(3.5)}; */
 typedef struct cairn_value {
   cairn_type type;
   int64_t integer;
@@ -117,6 +119,10 @@ static inline cairn_value cairn_blob(const void *bytes, size_t size) {
 
 /* ---- Databases ---- */
 
+/* The options of a database.
+
+       cairn_options options = CAIRN_OPTIONS;
+       options.busy_timeout_milliseconds = 30000; */
 typedef struct cairn_options {
   /* sizeof(cairn_options), as in CAIRN_OPTIONS. */
   size_t size;
@@ -131,7 +137,10 @@ typedef struct cairn_options {
 #define CAIRN_OPTIONS {sizeof(cairn_options), 5000, 1, 1}
 
 /* Opens a database file, or creates it. Adds the triggers and tables of capture if they are missing. `node` is the name
-   of this installation: letters, digits, - and _. No two installations may have one name. `options` may be NULL. */
+   of this installation: letters, digits, - and _. No two installations may have one name. `options` may be NULL.
+
+       cairn_database *shop;
+       if (cairn_open("shop.db", "till-7", NULL, &shop) != CAIRN_OK) puts(cairn_error_message()); */
 cairn_code cairn_open(const char *path, const char *node, const cairn_options *options, cairn_database **database);
 
 /* Does the same as cairn_open on a connection (sqlite3 *) of the program. The program may use the connection, and must
@@ -147,7 +156,11 @@ cairn_code cairn_close(cairn_database *database);
 cairn_code cairn_execute(
     cairn_database *database, const char *sql, const cairn_value *parameters, size_t count, int64_t *changed);
 
-/* Gets a copy of all rows of a query, or of a statement with RETURNING. The caller closes the rows. */
+/* Gets a copy of all rows of a query, or of a statement with RETURNING. The caller closes the rows.
+
+       cairn_rows *rows;
+       cairn_query(shop, "SELECT stock FROM item WHERE name = ?", (cairn_value[]){cairn_text("tea")}, 1, &rows);
+       while (cairn_rows_next(rows)) printf("%lld\n", (long long)cairn_rows_value(rows, 0).integer); */
 cairn_code cairn_query(
     cairn_database *database, const char *sql, const cairn_value *parameters, size_t count, cairn_rows **rows);
 
@@ -165,7 +178,11 @@ cairn_value cairn_rows_value(cairn_rows *rows, int column);
 void cairn_rows_close(cairn_rows *rows);
 
 /* Runs `body` in a transaction, and commits if `body` returns 0. Otherwise rolls back and returns CAIRN_ROLLED_BACK.
-   `body` uses the database as usual. `token` identifies the commit for cairn_sync_wait; it may be NULL. */
+   `body` uses the database as usual. `token` identifies the commit for cairn_sync_wait; it may be NULL.
+
+       int sell(cairn_database *shop, void *context) {
+         return cairn_execute(shop, "UPDATE item SET stock = stock - 1", NULL, 0, NULL);
+       } */
 cairn_code cairn_transaction(
     cairn_database *database, int (*body)(cairn_database *database, void *context), void *context, int64_t *token);
 
@@ -185,6 +202,10 @@ cairn_code cairn_database_pending(cairn_database *database, cairn_pending *pendi
 
 /* ---- Synchronisation ---- */
 
+/* The options of a synchronisation.
+
+       cairn_sync_options options = CAIRN_SYNC_OPTIONS;
+       options.tables = "item,sale"; */
 typedef struct cairn_sync_options {
   /* sizeof(cairn_sync_options), as in CAIRN_SYNC_OPTIONS. */
   size_t size;
@@ -230,7 +251,11 @@ typedef struct cairn_sync_progress {
 typedef void (*cairn_sync_watcher)(const cairn_sync_progress *progress, void *context);
 
 /* Prepares the synchronisation with `peer`: postgresql://user@host/db or sqlite:other.db. It does not connect yet.
-   `options` may be NULL. Close the synchronisation before the database. */
+   `options` may be NULL. Close the synchronisation before the database.
+
+       cairn_sync *sync;
+       cairn_sync_open(shop, "postgresql://till@db.example/shop", NULL, &sync);
+       cairn_sync_initialize(sync, NULL, NULL, NULL); */
 cairn_code cairn_sync_open(
     cairn_database *database, const char *peer, const cairn_sync_options *options, cairn_sync **sync);
 

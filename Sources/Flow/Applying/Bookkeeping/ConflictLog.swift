@@ -7,6 +7,9 @@ import SystemKit
 /// The conflict log of a target, stored in `cairn_conflict` (SQLite) or `cairn.conflict` (PostgreSQL).
 ///
 /// Apply writes an entry in the transaction that writes the resolved row. Not thread-safe.
+///
+///     let log = ConflictLog(try Database(path: "shop.db"))
+///     for record in try log.list(before: nil, limit: 20) { print(record) }
 package struct ConflictLog {
   private static let name = "conflict"
   private static let numbers = ["at", "number", "clock", "other_number", "other_clock", "overturned_at"]

@@ -4,6 +4,9 @@ import Changes
 /// target stores it in `cairn_quarantine` (SQLite) or `cairn.quarantine` (PostgreSQL).
 ///
 /// Apply adds a transaction in the same commit that skips it, so the log is correct after any crash. Not thread-safe.
+///
+///     let log = QuarantineLog(try Database(path: "copy.db"))
+///     let held = try log.list()
 package struct QuarantineLog {
   private static let name = "quarantine"
   private let state: any StateDatabase

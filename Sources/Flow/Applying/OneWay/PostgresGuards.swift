@@ -9,7 +9,7 @@ struct PostgresGuards {
   let connection: PostgresConnection
   init(_ connection: PostgresConnection) { self.connection = connection }
 
-  /// The longest wait for a table's lock, in ms. Other sessions queue up behind the waiting apply.
+  /// The longest wait for a table's lock, in ms. Other sessions then wait for apply.
   private static let lockMilliseconds = 2000
 
   /// Creates and drops triggers, so that exactly the given tables of the trail refuse writes. Uses its own transaction.

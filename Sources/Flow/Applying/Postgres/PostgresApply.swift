@@ -11,6 +11,9 @@ import Trails
 ///
 /// If the server cannot be reached, apply waits for it, and then reads the checkpoint again. A table whose schema
 /// change cannot be made is suspended.
+///
+///     let apply = try PostgresApply(uri: uri, trail: folder, name: trail, options: ApplyOptions())
+///     try apply.run(stop: stop, drain: drain)
 package final class PostgresApply {
   package typealias Options = ApplyOptions
 

@@ -6,7 +6,7 @@ import PostgresKit
 extension PostgresReplay {
   /// The longest time that a schema change waits for the lock of its table, in ms.
   ///
-  /// Other sessions that use the table queue up behind it.
+  /// The longest wait for a lock, in ms. Sessions that use the table then wait for apply.
   var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {

@@ -3,6 +3,9 @@ import Mapping
 import PostgresKit
 
 /// Determines which objects of a PostgreSQL server the table definitions of a trail may use.
+///
+///     var reach = ServerReach(TargetScope(), connection)
+///     let known = try reach.of([schema])
 package struct ServerReach {
   private let scope: TargetScope
   private let connection: PostgresConnection

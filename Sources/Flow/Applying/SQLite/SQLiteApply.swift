@@ -9,6 +9,9 @@ import Trails
 /// the row.
 ///
 /// A table whose schema change cannot be made is suspended.
+///
+///     let apply = try SQLiteApply(path: "copy.db", trail: folder, name: trail, options: ApplyOptions())
+///     try apply.run(stop: stop, drain: drain)
 package final class SQLiteApply {
   package typealias Options = ApplyOptions
 

@@ -55,7 +55,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Returns whether the row is deleted because a copy lacks it.
   ///
-  /// - Parameter row: A row of which only the key columns are used.
+  /// - Parameter row: A row; only its key columns are used.
   func mayRemove(_ row: [Value], of table: Table) throws -> Bool {
     guard let keyed = desk.names.keyed(table.shape, row), let copied = desk.names.copied(table.shape, row) else {
       return false

@@ -8,6 +8,7 @@ import Trails
 import Versions
 
 /// The state that all apply workers of a two-way database share.
+/// Example: `TwoWay(own: (trail, folder), applied: [], link: CaptureLink(url), rules: rules)`.
 package final class TwoWay: Sendable {
   /// Returns the conflict rules of a table for changes of a trail. The table has its plain name at the target.
   package typealias RuleBook =
@@ -28,7 +29,6 @@ package final class TwoWay: Sendable {
   /// The tables that each trail's apply writes, by trail name. Only their rows are versions of this database's rows.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
-  /// Whether capture copies rows that tables held before capture began.
   private let copiesRows: Bool
   package let window: VersionWindow
   let roots = TableRoots()
@@ -142,8 +142,8 @@ package final class TwoWay: Sendable {
       // The ids come first, as the versions that are read next name the trails that their authors knew.
       let ids = trailIDs()
       for (trail, id) in ids { try window.identify(trail, id) }
-      // What suspended tables lack must be known before the first trail is read, but not of a former trail of that
-      // name.
+      // The missing rows of suspended tables must be known before the first trail is read. Those of a former trail
+      // with that name do not count.
       let reached = try peers.map { trail in
         let reach = try reach(trail)
         let isOther = reach.id.flatMap { known in ids[trail].map { $0 != known } } ?? false

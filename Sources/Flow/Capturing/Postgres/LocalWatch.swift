@@ -7,6 +7,10 @@ import SystemKit
 
 /// Lets an apply wait until the trail of its own database has all earlier commits. The apply commits a logical message,
 /// and capture reports when the trail is durable up to it. Any thread may use a watch.
+///
+///     let watch = LocalWatch(uri: "postgresql://db.example/shop")
+///     let mark = try watch.mark()
+///     let reach = watch.wait(mark, stop, milliseconds: 1000)
 package final class LocalWatch: Sendable {
   /// A logical message that the apply committed.
   package struct Mark: Equatable, Sendable {

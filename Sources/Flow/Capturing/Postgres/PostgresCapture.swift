@@ -6,7 +6,14 @@ import Trails
 /// Captures one PostgreSQL database into a trail through a logical slot with `pgoutput`
 /// (`docs/explanation/postgres-capture.md`). A capture blocks one thread. Each transaction of the source becomes one
 /// transaction of the trail.
+///
+///     let capture = try PostgresCapture(uri: uri, trail: writer, options: .init())
+///     try capture.run(stop: stop, untilCaughtUp: false)
 package final class PostgresCapture {
+  /// The settings of one capture.
+  ///
+  ///     var options = PostgresCapture.Options()
+  ///     options.tables = TablePatterns(["public.*"])
   package struct Options: Sendable {
     package var tables = TablePatterns()
     /// The state folder of the node.

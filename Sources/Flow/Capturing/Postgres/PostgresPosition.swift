@@ -121,6 +121,8 @@ extension ByteReader {
 /// The set of transactions that a snapshot of a PostgreSQL server shows.
 ///
 /// Source: https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-PG-SNAPSHOT
+///
+///     PostgresSnapshot("10:20:10,14,15")?.shows(14)   // false: 14 was running
 package struct PostgresSnapshot: Equatable, Sendable {
   let xmin: UInt64
   let xmax: UInt64

@@ -91,7 +91,7 @@ extension PostgresSource {
 
   /// Repeats an attempt until no table is locked; throws `database-busy` after a minute.
   ///
-  /// - Parameter attempt: Returns an empty array on success, else the tables of which some are locked.
+  /// - Parameter attempt: Returns an empty array on success, else the tables, if some are locked.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
     let begun = Clock.monotonicMilliseconds
     var hasTold = false

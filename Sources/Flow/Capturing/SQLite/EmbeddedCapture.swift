@@ -5,6 +5,9 @@ import SystemKit
 
 /// The setup of capture for an SQLite file through the embedded API. The journal belongs to no trail until a capture
 /// takes it over.
+///
+///     let capture = EmbeddedCapture(try Database(path: "shop.db"))
+///     try capture.install()
 package struct EmbeddedCapture {
   let journal: Journal
   private let clock: Clock

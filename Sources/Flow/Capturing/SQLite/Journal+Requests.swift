@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-// Requests are journal rows of their own kind: they have the layout id of the table, and the values of the key in the
+// Requests are journal rows of their own kind. They have the layout id of the table, and the values of the key in the
 // columns for values.
 extension Journal {
   private static let requestVersionMin: Int64 = 2

@@ -4,6 +4,8 @@ import SystemKit
 
 /// Cairn's tables and triggers in an SQLite source (`docs/explanation/sqlite-capture.md`). Every change to them is one
 /// transaction of the source.
+///
+///     let owner = try Journal(try Database(path: "shop.db")).owner()   // nil if no capture owns the journal
 package struct Journal {
   /// The version of the journal. An older cairn rejects a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5

@@ -5,7 +5,14 @@ import Trails
 
 /// Captures one SQLite file into a trail by triggers and a journal (`docs/explanation/sqlite-capture.md`). A capture
 /// blocks one thread.
+///
+///     let capture = try SQLiteCapture(path: "shop.db", trail: writer, options: .init())
+///     try capture.run(stop: stop, untilCaughtUp: false)
 package final class SQLiteCapture {
+  /// The settings of one capture.
+  ///
+  ///     var options = SQLiteCapture.Options()
+  ///     options.tables = TablePatterns(["*", "!log_*"])
   package struct Options: Sendable {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows

@@ -22,7 +22,7 @@ struct SourcePosition: Equatable {
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
-  /// An unfinished reading of the source, of which further transactions of the trail follow.
+  /// An unfinished reading of the source: further transactions of the trail follow.
   struct Look: Equatable {
     var from: Int64
     var through: Int64
@@ -31,7 +31,7 @@ struct SourcePosition: Equatable {
   var knowledge = Knowledge()
   var look: Look?
 
-  /// The valid sequence numbers of journal rows, of which sums cannot overflow.
+  /// The valid sequence numbers of journal rows. Their sums cannot overflow.
   static let places: Range<Int64> = 0..<1 << 61
 
   static let version: UInt8 = 3

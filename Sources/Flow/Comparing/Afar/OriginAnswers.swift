@@ -9,6 +9,9 @@ import Trails
 
 /// Answers questions of other nodes about the rows of one source, one question at a time. After each answer, the source
 /// rests for as long as the answer took. Nothing in a question becomes SQL.
+///
+///     let place = TrailPlace(state: state, name: trail)
+///     let answers = OriginAnswers(url.comparePlace, patterns: TablePatterns(), trail: place)
 package final class OriginAnswers: Sendable {
   /// The highest number of running or waiting questions of one node.
   static let askersMax = 2

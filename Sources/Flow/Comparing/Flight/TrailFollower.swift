@@ -8,6 +8,8 @@ import SystemKit
 import Trails
 
 /// The location of a replication's trail: the state folder, and the folder of the trail in it.
+///
+///     TrailPlace(state: "/var/lib/cairn", name: name).folder   // "/var/lib/cairn/till.pos"
 package struct TrailPlace: Sendable {
   /// The state folder. A Cairn process that replicates holds its lock.
   package let state: String

@@ -1,8 +1,8 @@
 import PostgresKit
 
-/// The place in the replication stream at which the rows of an open chunk belong: right before the first transaction
-/// that the chunk's snapshot does not show. If the stream later brings a transaction that the snapshot shows, the chunk
-/// is *raced*.
+/// The place in the replication stream of the rows of an open chunk: right before the first transaction that the
+/// chunk's snapshot does not show. If the stream later brings a transaction that the snapshot shows, the chunk is
+/// *raced*.
 ///
 ///     place.open(chunk)
 ///     if place.isDue(before: xid) { … place.placed(chunk) }     // at each begin of a transaction

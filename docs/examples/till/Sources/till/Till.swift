@@ -18,7 +18,7 @@ struct Till {
     // Nothing is sold that there is not.
     try shop.execute("PRAGMA foreign_keys = ON")
     var options = Synchronizer.Options()
-    // What all tills and headquarters did to it adds up.
+    // The changes of all tills and of headquarters add up.
     options.columnConflicts = ["item.stock": "delta"]
     line = try Synchronizer(shop, with: peer, options: options)
   }
@@ -37,7 +37,7 @@ struct Till {
       case ("sync", nil, _): try till.synchronize()
       case ("day", let sales?, _): try await till.day(Int(sales) ?? 100)
       default:
-        print("till: there is no '\(words[3])', or something is missing behind it")
+        print("till: there is no '\(words[3])', or an argument of it is missing")
         exit(64)
       }
       try till.shop.close()
@@ -77,7 +77,7 @@ struct Till {
   func day(_ sales: Int) async throws {
     let selling = Task.detached { [self] in
       for _ in 0..<sales {
-        // What is printed is committed.
+        // A printed sale is committed.
         print("sold \(try sell(["bread", "milk", "tea"].randomElement() ?? "tea", Int.random(in: 1...3)))")
         fflush(nil)
         try await Task.sleep(for: .milliseconds(2))
