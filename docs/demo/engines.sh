@@ -111,14 +111,14 @@ mine() { sqlite3 -bail -cmd '.timeout 5000' east.db "$1"; }
 theirs() { ask shared "$1"; }
 both_ways east "$(url shared)"
 
-title "14. Leave: the source's schema is what it was, and no slot is left behind"
+title "14. Leave: the source's schema is what it was, and no slot is left"
 for name in port second office shared; do
   command_line "cairn detach postgresql:///$name"
   "$cairn" detach "$(url "$name")" | indent
 done
 for file in port harbour east; do "$cairn" detach "sqlite:$file.db" | indent; done
 dump port >port-after.sql
-cmp port-before.sql port-after.sql || die "detach left something behind at the source"
+cmp port-before.sql port-after.sql || die "detach left something at the source"
 [ -z "$(ask postgres 'SELECT slot_name FROM pg_replication_slots')" ] || die "a slot is left"
 [ -z "$(ask postgres 'SELECT roname FROM pg_replication_origin')" ] || die "an origin is left"
 for name in second office shared; do

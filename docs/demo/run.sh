@@ -1,5 +1,5 @@
 #!/bin/bash
-# What 'make demo' shows: a copy, live changes, kill -9, the trail, and a detach that leaves nothing behind; then both ways, with
+# What 'make demo' shows: a copy, live changes, kill -9, the trail, and a detach that removes everything; then both ways, with
 # a conflict (two-way.sh), and the same between SQLite and PostgreSQL (engines.sh).
 #
 #     docs/demo/run.sh PATH-OF-CAIRN
@@ -97,8 +97,8 @@ command_line "cairn detach sqlite:harbour.db; cairn detach sqlite:copy.db"
 sqlite3 untouched.db "ALTER TABLE ship ADD COLUMN home_port TEXT DEFAULT 'Bergen'"
 sqlite3 untouched.db .schema >before.txt
 sqlite3 harbour.db .schema >after.txt
-cmp before.txt after.txt || die "detach left something behind at the source"
-sqlite3 copy.db .schema | grep -q cairn_ && die "detach left something behind at the target"
+cmp before.txt after.txt || die "detach left something at the source"
+sqlite3 copy.db .schema | grep -q cairn_ && die "detach left something at the target"
 "$compare" harbour.db copy.db >/dev/null || die "detach touched rows"
 printf '  .schema before and after: the same %d bytes\n' "$(wc -c <after.txt)"
 

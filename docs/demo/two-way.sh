@@ -33,7 +33,7 @@ both_ways() {
   stop "$1"
 }
 
-title "7. Both ways: of one row that both ends wrote, the later version stands, and the other one is kept"
+title "7. Both ways: if both ends wrote one row, the later version wins, and the other one is kept in the log"
 mine() { sqlite3 -bail -cmd '.timeout 5000' north.db "$1"; }
 theirs() { sqlite3 -bail -cmd '.timeout 5000' south.db "$1"; }
 both_ways north sqlite:south.db

@@ -5,8 +5,8 @@ CREATE TABLE item(
   -- What is on the shelf, all tills together.
   stock integer NOT NULL
 );
--- So that the server tells what a row was before: stock of two tills adds up by that, and an item that was deleted while a
--- till sold it can come back.
+-- The server logs each row as it was before a change. So the stock of two tills can be summed, and an item that was
+-- deleted while a till sold it can come back.
 ALTER TABLE item REPLICA IDENTITY FULL;
 CREATE TABLE sale(
   -- Drawn by the till: no two of them draw the same.

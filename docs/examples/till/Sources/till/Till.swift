@@ -37,7 +37,7 @@ struct Till {
       case ("sync", nil, _): try till.synchronize()
       case ("day", let sales?, _): try await till.day(Int(sales) ?? 100)
       default:
-        print("till: there is no '\(words[3])', or something is missing behind it")
+        print("till: there is no '\(words[3])', or a word is missing after it")
         exit(64)
       }
       try till.shop.close()
