@@ -93,6 +93,11 @@ struct CandidateTests {
     try #expect(rows == [2])
   }
 
+  @Test func `rows of tables whose names look alike are counted apart`() throws {
+    for name in ["caf\u{e9}", "cafe\u{301}"] { try add(name, 1, "tea", clock: 5) }
+    try #expect(candidates.counts() == ["caf\u{e9}": 1, "cafe\u{301}": 1])
+  }
+
   @Test("one whose key is there by now, or whose table is gone, waits no longer")
   func gone() throws {
     try database.execute("INSERT INTO item VALUES (1, 'milk', NULL)")

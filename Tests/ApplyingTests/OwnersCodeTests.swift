@@ -189,6 +189,37 @@ import Testing
     return target
   }
 
+  @Test func `a table whose definitions print too long is suspended, and no other`() throws {
+    let target = try started()
+    let numbers = Array(repeating: "1e131000::numeric", count: 90).joined(separator: ",")
+    let long = "concat(\(Array(repeating: "concat(\(numbers))", count: 4).joined(separator: ",")))"
+    try target.trail.shape("CREATE TABLE other(id INTEGER PRIMARY KEY)")
+    try target.trail.transaction {
+      try target.trail.create("other")
+      try target.trail.insert("other", [1])
+    }
+    try target.replay()
+    try target.psql("SET ROLE low; ALTER TABLE item ALTER v SET DEFAULT \(long)")
+    try target.trail.transaction {
+      try target.trail.insert("item", [1, "x"])
+      try target.trail.insert("other", [2])
+    }
+    #expect(failure { try target.replay() }?.message.contains("table item is suspended") == true)
+    let waiting = target.progress.snapshot.waiting
+    #expect(waiting.map(\.name) == ["item"] && waiting.first?.message.contains("16 MiB") == true, "\(waiting)")
+    #expect(try target.psql("SELECT count(*) FROM other") == "2")
+  }
+
+  @Test func `an apply says at its start which schemas another role can exchange`() throws {
+    let target = try started()
+    try target.psql("GRANT CREATE ON DATABASE \(target.name.quotedName) TO low")
+    try target.trail.transaction { try target.trail.insert("item", [1, "x"]) }
+    try target.replay()
+    let notices = target.progress.snapshot.notices.filter { $0.contains("can exchange a table") }
+    #expect(notices.count == 1 && notices.first?.contains("role low owns schema low") == true, "\(notices)")
+    #expect(notices.first?.contains("ALTER SCHEMA \"low\" OWNER TO CURRENT_USER") == true)
+  }
+
   @Test(arguments: traps) private func `code of another role is refused before it runs`(_ trap: Trap) throws {
     let target = try started()
     guard try PostgresConnection(target.url).serverVersion >= trap.from else { return }

@@ -1,5 +1,6 @@
 import Changes
 import SQLiteKit
+import SystemKit
 import Testing
 import Trails
 
@@ -100,6 +101,76 @@ import Trails
     try pair.settle()
     let later = try [pair.there, pair.back].map { try transactions(of: $0.trail).filter { $0.records > 0 }.count }
     #expect(count == later)
+  }
+
+  /// A capture with room for some ten tables in a segment, and the file's apply.
+  private func narrow() throws -> Pair {
+    let pair = try Pair("CREATE TABLE t(id INTEGER PRIMARY KEY, a)")
+    pair.back.close()
+    (pair.back.trailOptions.schemaBytes, pair.back.trailOptions.schemaBytesMax) = (30 << 10, 100 << 10)
+    pair.there.close()
+    pair.there.applyOptions.followedDefinitionBytesMax = 25 << 10
+    return pair
+  }
+
+  private static let columns = (0..<40).map { "c\($0) INTEGER" }.joined(separator: ", ")
+
+  private static func create(_ names: [String]) -> String {
+    names.map { "CREATE TABLE \($0)(id INTEGER PRIMARY KEY, \(columns))" }.joined(separator: "; ")
+  }
+
+  @Test(.timeLimit(.minutes(2)))
+  func `a peer's transaction with more definitions than the file's capture has room for ends no capture`() throws {
+    let pair = try narrow()
+    let names = (0..<30).map { "made\($0)" }
+    let rows = names.map { "INSERT INTO \($0)(id) VALUES (1)" }.joined(separator: "; ")
+    try execute(pair.there.source, "BEGIN; \(Self.create(names)); \(rows); COMMIT")
+    try pair.there.takeAndReplay()
+    try pair.back.take()
+    let target = try Database(path: pair.there.target)
+    let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'made%'"
+    let end = Clock.monotonicMilliseconds + 60_000
+    while try target.integer(count) != 30, Clock.monotonicMilliseconds < end {
+      Clock.sleep(milliseconds: 500)
+      try pair.there.replay()
+      try pair.back.take()
+    }
+    #expect(try target.integer(count) == 30)
+    #expect(try pair.there.differences() == [])
+    try execute(pair.back.source, "INSERT INTO t VALUES (7, 7)")
+    try pair.back.take()
+    #expect(try pair.told().last == "insert t")
+    // Most were suspended, and followed one by one.
+    #expect(try countMaking("made", in: pair.back.trail) > 5)
+  }
+
+  /// The number of transactions with tables of this prefix that were made.
+  private func countMaking(_ prefix: String, in trail: String) throws -> Int {
+    let reader = try TrailReader.open(folder: trail, at: nil)
+    var (count, isMaking) = (0, false)
+    while let record = try reader.next() {
+      switch record {
+      case .ddl(let ddl): if let name = reader.schema(ddl.after)?.name, name.hasPrefix(prefix) { isMaking = true }
+      case .commit:
+        if isMaking { count += 1 }
+        isMaking = false
+      default: break
+      }
+    }
+    return count
+  }
+
+  @Test func `a transaction that writes to more tables than a segment has room for is copied`() throws {
+    let pair = try narrow()
+    let names = (0..<30).map { "own\($0)" }
+    for name in names {
+      try execute(pair.back.source, Self.create([name]))
+      try pair.back.take()
+    }
+    let rows = names.map { "INSERT INTO \($0)(id) VALUES (1)" }.joined(separator: "; ")
+    try execute(pair.back.source, "BEGIN; \(rows); COMMIT")
+    try pair.back.takeAndReplay()
+    #expect(try pair.back.differences() == [])
   }
 
   @Test func `two ends tell each other what they have, and then nothing more`() throws {

@@ -106,6 +106,44 @@ import Testing
     try restarted.end()
   }
 
+  /// A default of some KB that prints as more than 32 MB.
+  private static let numbers: String = {
+    let some = "concat(\(Array(repeating: "1e131000::numeric", count: 90).joined(separator: ",")))"
+    return "concat(\(Array(repeating: some, count: 3).joined(separator: ",")))"
+  }()
+
+  private static let array =
+    "'{\(Array(repeating: "1e131000", count: 270).joined(separator: ","))}'::numeric[]::text"
+
+  /// Statements that give a captured table and a new one such a default, CHECK or type.
+  private static let printed = [
+    "ALTER TABLE app.low ALTER v SET DEFAULT \(numbers); CREATE TABLE app.own(id integer PRIMARY KEY, v text DEFAULT \(array))",
+    "CREATE DOMAIN app.word AS text DEFAULT \(numbers); CREATE TABLE app.own(id integer PRIMARY KEY, v app.word); "
+      + "ALTER TABLE app.low ADD CHECK (v <> \(numbers)) NOT VALID",
+  ]
+
+  @Test(.timeLimit(.minutes(3)), arguments: printed, [true, false])
+  func `definitions that print much longer than they are stored end the capture of these tables only`(
+    _ statements: String, _ hasTriggers: Bool
+  ) throws {
+    let origin = try PostgresOrigin(Self.schema)
+    try origin.take()
+    if !hasTriggers { try origin.disableTriggers() }
+    let following = try Following(origin)
+    try role(origin).executeScript(statements)
+    try following.until(60) { following.waits.count == 2 }
+    #expect(
+      following.waits.map(\.table) == ["app.low", "app.own"] && following.waits.allSatisfy { $0.code == .tableRefused })
+    #expect(following.waits.first?.message.contains("MiB is the most that is read") == true, "\(following.waits)")
+    try origin.run("INSERT INTO app.item VALUES (2, 'b')")
+    try following.see("insert item id=2 v=b")
+    try following.end()
+    let restarted = try Following(origin)
+    try origin.run("INSERT INTO app.item VALUES (3, 'c')")
+    try restarted.see("insert item id=3 v=c")
+    try restarted.end()
+  }
+
   // MARK: Tables that cannot be captured any more
 
   /// The statements of the owner of a table that take its identity, and those that give it one again.

@@ -14,7 +14,7 @@ import Testing
 
   @Test func `definitions are read up to a size, the smallest ones first`() {
     func readable(_ sizes: [Int]) -> [UInt32] {
-      let found = DefinitionSizes(sizes.enumerated().map { (UInt32($0.offset), $0.element) }).readable
+      let found = DefinitionSizes(sizes.enumerated().map { (UInt32($0.offset), 10, $0.element) }).readable
       #expect(found.readable.count + found.large.count == sizes.count)
       #expect(found.readable.isDisjoint(with: found.large.keys))
       return found.readable.sorted()
@@ -25,6 +25,21 @@ import Testing
     let count = DefinitionSizes.allBytesMax / most
     #expect(
       readable(Array(repeating: most, count: count + 3) + [100]) == Array(0..<UInt32(count - 1)) + [UInt32(count + 3)])
+  }
+
+  @Test func `of tables that are too large together, the owner of the most loses some`() {
+    let most = DefinitionSizes.tableBytesMax
+    let count = DefinitionSizes.allBytesMax / most
+    // Owner 11 has many tables, each smaller than the one of owner 10, and owner 12 a few.
+    let own: [DefinitionSizes.Size] = [(1, 10, most)]
+    let many = (0..<3000).map { DefinitionSizes.Size(UInt32(100 + $0), 11, 200_000) }
+    let few = (0..<count / 4).map { DefinitionSizes.Size(UInt32(10_000 + $0), 12, most) }
+    let found = DefinitionSizes(own + many + few).readable
+    #expect(found.readable.isSuperset(of: [1] + few.map(\.oid)))
+    #expect(!found.large.isEmpty && found.large.keys.allSatisfy { (100..<3100).contains($0) })
+    let sum = (own + many + few).filter { found.readable.contains($0.oid) }.reduce(0) { $0 + $1.bytes }
+    #expect(sum <= DefinitionSizes.allBytesMax && sum > DefinitionSizes.allBytesMax - most)
+    #expect(DefinitionSizes.reason(200_000, owner: "low").contains("those of role low"))
   }
 
   @Test func `a long chain of domains ends no process`() throws {

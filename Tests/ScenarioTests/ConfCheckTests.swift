@@ -102,6 +102,26 @@ extension DaemonScenarios {
       #expect(taken.errors.contains("apply copy: table item") && taken.errors.contains("local.old"), "\(taken.errors)")
     }
 
+    @Test func `two trails may each come into one of two tables whose names look alike`() throws {
+      let bench = try Bench()
+      for (name, table) in [("shop.db", "caf\u{e9}"), ("till.db", "cafe\u{301}")] {
+        _ = try bench.sqlite(name, "CREATE TABLE \"\(table)\"(id INTEGER PRIMARY KEY, name TEXT)")
+      }
+      let more = """
+        [database.till]
+        url = "sqlite://\(bench.path("till.db"))"
+        [capture.till]
+        database = "till"
+        [apply.till]
+        trail = "hq.till"
+        database = "copy"
+
+        """
+      try write(bench, "conf/cairn.toml", conf(bench, more))
+      let outcome = try check(bench)
+      #expect(outcome.status == 0, "\(outcome.errors)")
+    }
+
     @Test func `a table that is left out by a name with a slip is an error, as it would be sent`() throws {
       let bench = try Bench()
       _ = try bench.sqlite("shop.db", "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE secret(v)")

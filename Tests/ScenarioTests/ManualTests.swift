@@ -65,10 +65,31 @@ extension DaemonScenarios {
       #expect(try bench.run(Bench.cairn, ["help", "--man", "cairn.toml"]).output == page)
     }
 
+    @Test(arguments: [("help", "commands"), ("explain", "errors"), ("config", "configuration")])
+    func `a page of the reference is what the program prints`(command: String, page: String) throws {
+      let path = "docs/reference/\(page).md"
+      let printed = try Bench().run(Bench.cairn, [command, "--markdown"])
+      let text = try String(contentsOfFile: Bench.root + "/" + path, encoding: .utf8)
+      #expect(printed.status == 0 && printed.output == text, "run 'cairn \(command) --markdown > \(path)'")
+    }
+
+    @Test func `the page of commands has every command and every option`() throws {
+      let bench = try Bench()
+      let sections = try bench.run(Bench.cairn, ["help", "--markdown"]).output.split(separator: "\n## ")
+      for (name, options) in try commands(bench) {
+        let section = try #require(sections.first { $0.hasPrefix("cairn \(name)\n") }, "\(name)")
+        for option in options {
+          #expect(section.contains("\n| `\(option)` |") || section.contains("\n| `\(option) "), "\(name) \(option)")
+        }
+      }
+      #expect(sections.last?.hasPrefix("Exit status\n") == true)
+    }
+
     @Test func `what is unknown to help is refused`() throws {
       let bench = try Bench()
       for words in [
         ["help", "replicat"], ["help", "--man", "x"], ["help", "--completion", "zsh"], ["help", "--man"],
+        ["help", "--markdown", "x"],
       ] {
         let outcome = try bench.run(Bench.cairn, words)
         #expect(outcome.status == 64 && outcome.errors.contains("hint: "), "\(words): \(outcome.errors)")

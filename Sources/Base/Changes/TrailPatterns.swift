@@ -6,7 +6,9 @@
 package struct TrailPatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
 
-  /// Creates a list from patterns. No patterns include no trail; only excluding patterns include all other trails.
+  /// Creates a list from patterns.
+  ///
+  /// A list without patterns includes no trail. If all patterns exclude trails, the list includes all other trails.
   package init(_ patterns: [String]) {
     self.patterns = !patterns.isEmpty && patterns.allSatisfy { $0.hasPrefix("!") } ? ["*"] + patterns : patterns
   }

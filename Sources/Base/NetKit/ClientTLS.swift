@@ -1,6 +1,4 @@
-/// The certificate that a client shows, and the authorities that it trusts. Each new connection reads the files again.
-///
-///     let tls = ClientTLS(certificate: "till.crt", key: "till.key", authorities: "ca.crt", name: "hq.example")
+/// The files with a client's certificate and with its trusted authorities. Each new connection reads the files again.
 package struct ClientTLS: Sendable, Equatable {
   /// The path of the file with the certificate, in PEM; nil if the client shows none.
   package var certificate: String?

@@ -22,7 +22,7 @@ package final class Pulse: Sendable {
   /// Whether the thread is executing a statement of SQLite.
   package var isInStatement: Bool { inStatement.load(ordering: .relaxed) }
 
-  /// Runs `body` with this pulse for the calling thread.
+  /// Runs `body`. Meanwhile, ``beat()`` on the calling thread increases ``value`` of this pulse.
   package func attached<T>(_ body: () throws -> T) rethrows -> T {
     pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
     defer { pthread_setspecific(Self.key, nil) }

@@ -15,7 +15,7 @@ extension OptionTable {
       Option("database", .database, required: true, "the database that is written", example: "\"erp\""),
       Option(
         "tables", .patterns, absence: "all tables for a trail of this node; required for a trail of another node",
-        "the tables of the target that the trail may write",
+        since: "0.2.0", "the tables of the target that the trail may write",
         details: """
           An allow-list: what the trail brings for other tables is left out, and `cairn status` names those tables. \
           Patterns match the name at the target, after all rules, without regard to the case of ASCII letters. If \
@@ -25,7 +25,7 @@ extension OptionTable {
           A table that comes into the list is copied.
           """, example: "[\"sales.*\", \"!sales.secret\"]"),
       Option(
-        "fire_triggers", .patterns, absence: "none",
+        "fire_triggers", .patterns, absence: "none", since: "0.2.0",
         "triggers of the target that fire while apply writes",
         details: """
           Patterns of names of triggers. In an SQLite target no trigger fires while apply writes, except those that a \

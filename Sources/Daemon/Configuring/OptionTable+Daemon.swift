@@ -6,7 +6,9 @@ extension OptionTable {
         "disk", .size, absence: "no limit", "space for all trails together",
         details: """
           When it is used up, the apply that lags most is given up first: its tables are copied again when it \
-          is back. Then captures pause, and the changes wait in the databases that they come from.
+          is back. Then captures pause, and the changes wait in the databases that they come from. Temporary files of \
+          applies may take a quarter of it in addition, and at most half of the free space. Their \
+          folder is SQLITE_TMPDIR, else /var/tmp. Above that, the apply waits.
           """, example: "\"20 GiB\""),
       Option(
         "retain", .duration(.seconds(60) ... .seconds(3_153_600_000)), absence: "forever",
@@ -20,13 +22,15 @@ extension OptionTable {
           are copied again.
           """, example: "true"),
       Option(
-        "block", .size, default: "\"64 MiB\"", "the largest block that another node may send, unpacked",
+        "block", .size, default: "\"64 MiB\"", since: "0.2.0",
+        "the largest block that another node may send, unpacked",
         details: """
           A block holds one large record, such as a row with a large value. Raise it where rows between nodes are \
           larger; rows that do not leave this node may have up to 1 GiB.
           """, example: "\"256 MiB\""),
       Option(
-        "memory", .size, default: "\"256 MiB\"", "memory for all blocks of more than 1 MiB together",
+        "memory", .size, default: "\"256 MiB\"", since: "0.2.0",
+        "memory for all blocks of more than 1 MiB together",
         details: "Bytes of other nodes that would need more wait, and are sent again.", example: "\"1 GiB\""),
     ])
 

@@ -72,7 +72,7 @@ extension OptionTable {
           """, example: "false"),
       Option(
         "applied", .choice(["include", "skip"], later: []),
-        absence: "they are included if no way leads back to their source",
+        absence: "they are included if no way leads back to their source", since: "0.2.0",
         "whether rows that applies write to this database go into its trail too",
         details: """
           `include` makes a chain: rows from A that apply writes to this database B are sent on to C, with their \
@@ -97,7 +97,7 @@ extension OptionTable {
           """, example: "\"1 min\""),
       Option(
         "purge", .duration(.milliseconds(100) ... .seconds(86_400)), default: "\"10 s\"",
-        "time between two looks for segments of the trail that every apply has passed",
+        "time between two searches for segments of the trail that every apply has passed",
         example: "\"1 min\""),
     ])
 }

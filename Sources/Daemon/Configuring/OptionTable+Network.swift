@@ -78,17 +78,19 @@ extension OptionTable {
         "may", .grants, required: true, "the trails that it may push here, and those that it may pull",
         example: "{ push = [\"hq.*\"], pull = [\"store-042.pos\"] }"),
       Option(
-        "disk", .size, absence: "half of [limits] disk, if that is set", "space for the trails that it brings",
+        "disk", .size, absence: "half of [limits] disk, if that is set", since: "0.2.0",
+        "space for the trails that it brings",
         details: """
           It counts trails that the peer may push, and those of a [pump.NAME] `from` this node. The node of a pump is \
           its `peer` or the host of its URL. One peer cannot take the space of the other peers.
           """, example: "\"1 GiB\""),
       Option(
-        "trails", .count(1...100_000), default: "1000", "the most trails that it may bring",
+        "trails", .count(1...100_000), default: "1000", since: "0.2.0", "the most trails that it may bring",
         details: "As for `disk`. A pump fetches or brings 512 trails at one time at most.",
         example: "10"),
       Option(
-        "requests", .count(1...10_000), default: "64", "the most pushes that it may have under way at one time",
+        "requests", .count(1...10_000), default: "64", since: "0.2.0",
+        "the most pushes that it may have under way at one time",
         details: "One that is above is answered with `busy`, and tried again by the pump.", example: "16"),
     ])
 }

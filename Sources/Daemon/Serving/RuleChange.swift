@@ -11,7 +11,7 @@ enum RuleChange: Equatable {
   /// All rows are copied to another table of the target. The earlier table stays, and gets no more rows.
   ///
   /// - Parameter from: The target table that the earlier rule named; nil if that rule did not rename the table.
-  case moved(from: String?)
+  case moved(from: NameKey?)
   /// The change is refused: a table cannot change between a copy of the source and a history.
   case refused
 
@@ -22,7 +22,7 @@ enum RuleChange: Equatable {
     same.from = was.from
     if same == was { return nil }
     if now.to?.sqliteKey != was.to?.sqliteKey {
-      self = .moved(from: was.to)
+      self = .moved(from: was.to?.nameKey)
     } else if now.mode != was.mode {
       self = .refused
     } else if now.mode == .history {
@@ -47,7 +47,7 @@ enum RuleChange: Equatable {
     case .copied: "\(changed) copying the table again"
     case .noted: "\(changed) present rows stay as they are, and the new rule applies to later changes"
     case .moved(let old):
-      "\(changed) copying it into its new table; \(old ?? "the one of its own name") stays as it is, and receives no more rows"
+      "\(changed) copying it into its new table; \(old?.text ?? "the one of its own name") stays as it is, and receives no more rows"
     case .refused: changed
     }
   }

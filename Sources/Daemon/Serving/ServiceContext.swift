@@ -8,6 +8,7 @@ import ServiceKit
 import Steering
 import Synchronization
 import Trails
+import Versions
 
 /// The state that all workers of a daemon share, such as the conf, the state folder and the log.
 package final class ServiceContext: Sendable {
@@ -60,6 +61,7 @@ package final class ServiceContext: Sendable {
 
   private static func limit(_ limits: Configuration.Limits) {
     BlockMemory.shared.limit = Int(clamping: limits.memoryBytes)
+    TemporarySpace.shared.limit(limits.diskBytes.map { $0 / 4 })
     BlockMemory.shared.blockBytesMax = Int(clamping: min(limits.blockBytes, 1 << 30))
   }
 

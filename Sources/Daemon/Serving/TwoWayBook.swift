@@ -59,7 +59,7 @@ final class TwoWayBook: Sendable {
   }
 
   /// Returns the number of waiting rows in the target of an apply, by table.
-  func rowsWaiting(for apply: Configuration.Apply) -> [String: Int] {
+  func rowsWaiting(for apply: Configuration.Apply) -> [NameKey: Int] {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 

@@ -9,7 +9,7 @@ import Trails
 package struct TwoWayPlan: Equatable, Sendable {
   var own: TrailName
   var applied: [Applied]
-  var captured: [String]
+  @ByBytes var captured: [String]
   var copiesRows: Bool
   var rules: [String: ConflictPlan]
   var skew: Duration

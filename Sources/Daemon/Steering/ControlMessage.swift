@@ -26,10 +26,10 @@ package struct ControlRequest: Equatable, Sendable {
 
   package var command: Command
   /// The worker, apply or database that the request is about; empty for none.
-  package var subject: String
-  package var tables: [String]
+  @ByBytes package var subject: String
+  @ByBytes package var tables: [String]
   /// The data of the command `question`, in hexadecimal; empty for other commands.
-  package var data: String
+  @ByBytes package var data: String
 
   package init(_ command: Command, _ subject: String = "", tables: [String] = [], data: String = "") {
     (self.command, self.subject, self.tables, self.data) = (command, subject, tables, data)

@@ -31,7 +31,7 @@ extension NodeStatus.Worker {
       ("tables_left_out", .list(leftOut.map { .text($0) })),
       (
         "rows_waiting",
-        .object(JSONObject(rowsWaiting.sorted { $0.key < $1.key }.map { ($0.key, .integer(Int64($0.value))) }))
+        .object(JSONObject(rowsWaiting.sorted { $0.key < $1.key }.map { ($0.key.text, .integer(Int64($0.value))) }))
       ),
       ("quarantined", .integer(Int64(quarantined))), ("tables_drifted", .integer(Int64(driftedTables))),
       ("versions_kept", .integer(Int64(versionsKept))),

@@ -42,10 +42,10 @@ package struct NodeStatus: Sendable {
   ///
   ///     NodeStatus.Wait(table: "orders", code: "row-missing", message: message, hint: hint)
   package struct Wait: Equatable, Sendable {
-    package var table: String
-    package var code: String
-    package var message: String
-    package var hint: String
+    @ByBytes package var table: String
+    @ByBytes package var code: String
+    @ByBytes package var message: String
+    @ByBytes package var hint: String
     package init(table: String, code: String, message: String, hint: String) {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
@@ -83,7 +83,7 @@ package struct NodeStatus: Sendable {
     /// The number of tables in which the audit found rows that differ from the source.
     package var driftedTables = 0
     /// The number of waiting rows, by table.
-    package var rowsWaiting: [String: Int] = [:]
+    package var rowsWaiting: [NameKey: Int] = [:]
     /// The tables that the apply skips because its option `tables` does not list them, by their names at the target.
     package var leftOut: [String] = []
     /// The number of row versions that a two-way apply keeps until the peer knows them; 0 if there are few.
@@ -132,7 +132,7 @@ package struct NodeStatus: Sendable {
 
   /// A table whose copy an apply is receiving.
   package struct Copying: Equatable, Sendable {
-    package var table: String
+    @ByBytes package var table: String
     package var rows: UInt64
     /// The number of rows that the source estimated when the copy began; 0 for no estimate.
     package var estimated: UInt64

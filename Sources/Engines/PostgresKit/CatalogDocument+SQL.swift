@@ -49,6 +49,53 @@ extension CatalogDocument {
     """.replacing("{oid}", with: oid)
   }
 
+  // The length of the constant at the begin of `part`, a piece of an expression as the catalog stores it; 0 for a text
+  // and for a constant of fixed size. The piece is split by hand, as a regular expression takes thirty times as long.
+  private static let denseConstant = """
+    CASE WHEN split_part(part, ' ', 7) = '-1' AND split_part(part, ' ', 11) = 'false'
+        AND split_part(part, ' ', 14) = ':constvalue' AND split_part(part, ' ', 1) NOT IN ('17', '25', '1042', '1043')
+      THEN split_part(part, ' ', 15)::bigint ELSE 0 END
+    """
+
+  /// Returns an SQL expression for the bytes of a table's constants that may print much longer than they are stored.
+  static func denseBytes(of oid: String) -> String {
+    """
+    (WITH RECURSIVE used(oid) AS (\(usedTypes)), expression(node) AS (
+        SELECT d.adbin::text FROM pg_attrdef AS d WHERE d.adrelid = {oid}
+        UNION ALL SELECT co.conbin::text FROM pg_constraint AS co WHERE co.conrelid = {oid} AND co.contype = 'c'
+        UNION ALL SELECT coalesce(i.indexprs::text, '') || coalesce(i.indpred::text, '')
+          FROM pg_index AS i WHERE i.indrelid = {oid} AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+        UNION ALL SELECT co.conbin::text FROM used JOIN pg_constraint AS co ON co.contypid = used.oid
+          WHERE co.contype = 'c' AND \(usesTypes("{oid}"))
+        UNION ALL SELECT t.typdefaultbin::text FROM used JOIN pg_type AS t ON t.oid = used.oid
+          WHERE \(usesTypes("{oid}")))
+      SELECT coalesce((SELECT sum(\(denseConstant)) FROM expression
+          CROSS JOIN LATERAL unnest(string_to_array(expression.node, ':consttype ')) AS piece(whole)
+          CROSS JOIN LATERAL left(piece.whole, 200) AS part), 0)
+        + coalesce((SELECT sum(CASE WHEN pg_column_size(a.attmissingval) > 40 THEN 1000 ELSE 8 END)
+          FROM pg_attribute AS a WHERE a.attrelid = {oid} AND a.attnum > 0 AND a.atthasmissing AND a.attlen = -1
+            AND a.atttypid NOT IN (17, 25, 1042, 1043)), 0))
+    """.replacing("{oid}", with: oid)
+  }
+
+  /// Returns an SQL expression for the length, in bytes, of a table's definitions as the server prints them.
+  static func printedBytes(of oid: String) -> String {
+    """
+    (WITH RECURSIVE used(oid) AS (\(usedTypes))
+      SELECT coalesce(sum(part.bytes), 0)::bigint FROM (
+        SELECT octet_length(pg_get_expr(d.adbin, d.adrelid)) AS bytes FROM pg_attrdef AS d WHERE d.adrelid = {oid}
+        UNION ALL SELECT octet_length(pg_get_constraintdef(co.oid)) FROM pg_constraint AS co
+          WHERE co.conrelid = {oid} AND co.contype = 'c'
+        UNION ALL SELECT octet_length(pg_get_indexdef(i.indexrelid)) FROM pg_index AS i
+          WHERE i.indrelid = {oid} AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+        UNION ALL SELECT octet_length(pg_get_constraintdef(co.oid))
+          FROM used JOIN pg_constraint AS co ON co.contypid = used.oid WHERE co.contype = 'c'
+        UNION ALL SELECT octet_length(pg_get_expr(t.typdefaultbin, 0)) FROM used JOIN pg_type AS t ON t.oid = used.oid
+        UNION ALL SELECT octet_length(a.attmissingval::text) FROM pg_attribute AS a
+          WHERE a.attrelid = {oid} AND a.attnum > 0 AND a.atthasmissing AND NOT a.attisdropped) AS part)
+    """.replacing("{oid}", with: oid)
+  }
+
   /// Returns an SQL condition that is true if a column of the table has a type that is not built in.
   package static func usesTypes(_ oid: String) -> String {
     """

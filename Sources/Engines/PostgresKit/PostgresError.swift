@@ -51,6 +51,11 @@ package struct PostgresError: Error, CustomStringConvertible {
     guard sql.hasPrefix("COPY (") || sql.hasPrefix("START_REPLICATION") else { return false }
     return sqlState == "54000" || (sqlState == "XX000" && message.hasPrefix("invalid memory alloc request size"))
   }
+  /// Whether a value is too large for the server's memory, or exceeds 1 GB.
+  var isOfSize: Bool {
+    ["54000", "53200"].contains(sqlState)
+      || (sqlState == "XX000" && message.hasPrefix("invalid memory alloc request size"))
+  }
   package var isLockTimeout: Bool { sqlState == "55P03" }
   package var isPrivilege: Bool { sqlState == "42501" }
   /// Whether the statement was cancelled, as Cairn does when a worker must stop.

@@ -175,11 +175,11 @@ extension PostgresConnection {
   private func measured(_ listed: [[String?]]) throws -> (readable: Set<UInt32>, refused: [PostgresTable]) {
     let sizes = try query(
       """
-      SELECT listed.oid, \(CatalogDocument.size(of: "listed.oid")) FROM pg_class AS listed
+      SELECT listed.oid, listed.relowner, \(CatalogDocument.size(of: "listed.oid")) FROM pg_class AS listed
       WHERE listed.oid = ANY ($1::oid[])
       """, [Self.array(listed.compactMap { $0[0].flatMap { UInt32($0) } })])
     let (readable, large) = DefinitionSizes(
-      sizes.map { (UInt32($0[0] ?? "") ?? 0, Int($0[1] ?? "") ?? 0) }
+      try printed(sizes.map { (UInt32($0[0] ?? "") ?? 0, UInt32($0[1] ?? "") ?? 0, Int($0[2] ?? "") ?? 0) })
     ).readable
     guard !large.isEmpty else { return (readable, []) }
     let rows = try query(
@@ -194,10 +194,52 @@ extension PostgresConnection {
         oid: oid,
         schema: TableSchema(epoch: 0, engine: .postgres, namespace: row[1] ?? "", name: row[2] ?? "", columns: []),
         isPartitioned: row[3] == "t", estimatedRows: 0, isOwned: row[4] == "t", owner: row[5] ?? "", sequences: [])
-      table.refusal = .init(reason: DefinitionSizes.reason(large[oid] ?? 0), mend: "", isHarmless: false)
+      let reason = DefinitionSizes.reason(large[oid] ?? 0, owner: table.owner)
+      table.refusal = .init(reason: reason, mend: "", isHarmless: false)
       return table
     }
     return (readable, refused)
+  }
+
+  /// Adds the lengths of definitions that may print much longer than they are stored, such as `1e131000`.
+  private func printed(_ sizes: [DefinitionSizes.Size]) throws -> [DefinitionSizes.Size] {
+    let stored = sizes.filter { $0.bytes <= DefinitionSizes.tableBytesMax }.map(\.oid)
+    let rows = try query(
+      """
+      SELECT listed.oid FROM pg_class AS listed
+      WHERE listed.oid = ANY ($1::oid[]) AND \(CatalogDocument.denseBytes(of: "listed.oid")) > \(Self.denseBytesMax)
+      """, [Self.array(stored)])
+    let dense = Set(rows.compactMap { $0[0].flatMap { UInt32($0) } })
+    return try sizes.map { size in
+      guard dense.contains(size.oid) else { return size }
+      let printed = try printedBytes(size.oid)
+      return (size.oid, size.owner, max(size.bytes, printed))
+    }
+  }
+
+  // Eight bytes print 131 KiB at most, so this many stay below the limit of a table.
+  private static let denseBytesMax = 900
+
+  /// Returns the length of a table's definitions as text; `.max` if the server cannot print them.
+  private func printedBytes(_ oid: UInt32) throws -> Int {
+    let isNested = isInTransaction
+    if isNested { try execute("SAVEPOINT cairn_printed") }
+    do {
+      let bytes = try first("SELECT \(CatalogDocument.printedBytes(of: "$1::oid"))", [String(oid)])
+      if isNested { try execute("RELEASE SAVEPOINT cairn_printed") }
+      return bytes.flatMap { Int($0) } ?? 0
+    } catch let error as PostgresError where error.isOfSize {
+      if isNested {
+        try execute("ROLLBACK TO SAVEPOINT cairn_printed")
+        try execute("RELEASE SAVEPOINT cairn_printed")
+      }
+      return .max
+    }
+  }
+
+  /// Returns the reason why the definitions of a table are too large to be read; nil if they are not.
+  package func definitionsRefusal(of oid: UInt32) throws -> String? {
+    try measured([[String(oid)]]).refused.first?.refusal?.reason
   }
 
   private func document(of oid: UInt32) throws -> PostgresTable? {

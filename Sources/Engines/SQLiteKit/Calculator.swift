@@ -78,7 +78,7 @@ package final class Calculator {
     }
   }
 
-  /// Sets the row for the expressions. The memory of its values must stay valid until they are evaluated.
+  /// Sets the row for the expressions. The memory of the row's values must stay valid until the last evaluation.
   package func set(_ row: [ColumnView]) throws {
     limit.allow(Self.instructionsMax)
     for (index, value) in row.enumerated() { try write.bind(value, at: index + 1) }

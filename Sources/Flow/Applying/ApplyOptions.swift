@@ -65,6 +65,8 @@ package struct ApplyOptions: Sendable {
   /// The functions that update capture's triggers after schema changes of apply. Nil unless the target is a captured
   /// SQLite file.
   package var schemaFollower: SchemaFollower?
+  /// The most memory of the table definitions that one transaction changes in a captured SQLite file, in bytes.
+  package var followedDefinitionBytesMax = TableSchema.memoryMax / 4
   /// Whether the target's own trail gets the applied rows. True only if no path leads from that trail back to the rows'
   /// source.
   package var relays = false

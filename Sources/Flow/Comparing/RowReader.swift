@@ -47,7 +47,9 @@ enum Slice {
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys
-  /// At most `limit` rows after a rowid or key, or from the first row if it is nil, in the fastest order.
+  /// At most `limit` rows of an SQLite table, in the order of the rowid. A table without a rowid is read in key order.
+  ///
+  /// The first value is the rowid or key after which the rows begin; nil for the first row of the table.
   case behind([Value]?, limit: Int)
   /// The rows in the pages `from` to before `below` of a PostgreSQL table; nil means to the end.
   case pages(table: String, from: UInt32, below: UInt32?)

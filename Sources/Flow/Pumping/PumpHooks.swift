@@ -16,7 +16,7 @@ package struct PumpHooks: Sendable {
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
   /// Returns the open requests for copies of tables, for all trails of other nodes.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// Stores all requests for copies of a trail's tables that a peer has open now.
+  /// Replaces the stored open requests of a peer for copies of a trail's tables by the peer's present list.
   ///
   /// - Parameter peer: The name in the peer's certificate, or the address at which this node dials it.
   /// - Returns: The number of refused requests: too many, invalid, or impossible to store.

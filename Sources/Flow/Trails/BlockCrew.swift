@@ -22,7 +22,7 @@ final class BlockCrew: @unchecked Sendable {
     var chain = ChainHash.zero
   }
 
-  /// The lowest number of blocks for several threads.
+  /// The minimum number of blocks that several threads check together. The calling thread checks fewer blocks alone.
   static let blocksMin = 4
   static let shared = BlockCrew(threads: min(sysconf(Int32(_SC_NPROCESSORS_ONLN)), 4) - 1)
 

@@ -177,8 +177,10 @@ struct Recovery {
     try Folder.sync(folder.path)
   }
 
-  /// Adds the header of the last transaction, from the previous segment, if the last segment has no transaction yet.
-  /// Not for a copy.
+  /// Returns `end` with the header of the trail's last transaction.
+  ///
+  /// If the last segment has no transaction yet, reads the header from the previous segment. Returns `end` unchanged for
+  /// the copy of a trail by a pump.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

@@ -16,8 +16,10 @@ package final class SpillFile {
   private let all: Statement
   private let get: Statement
   private let database: Database
+  private let share: TemporaryShare
 
-  package init() throws {
+  package init(in space: TemporarySpace = .shared) throws {
+    share = TemporaryShare(of: space)
     (database, insert, update, find, all, get) = try Self.naming {
       let database = try Database.temporary(
         cacheKiB: 8192,
@@ -37,6 +39,7 @@ package final class SpillFile {
 
   package func append(hash: UInt64, _ bytes: UnsafeRawBufferPointer) throws {
     try Self.naming {
+      try share.makeRoom(for: bytes.count, in: database)
       try insert.bind(Int64(count), at: 1)
       try insert.bind(Int64(bitPattern: hash), at: 2)
       try insert.bind(.blob(bytes), at: 3)
@@ -47,6 +50,7 @@ package final class SpillFile {
 
   package func replace(_ number: Int, by bytes: UnsafeRawBufferPointer) throws {
     try Self.naming {
+      try share.makeRoom(for: bytes.count, in: database)
       try update.bind(.blob(bytes), at: 1)
       try update.bind(Int64(number), at: 2)
       _ = try update.step()

@@ -11,8 +11,10 @@ final class SpillStore {
   private let first: Statement
   private let rows: Statement
   private let database: Database
+  private let share: TemporaryShare
 
-  init() throws {
+  init(in space: TemporarySpace = .shared) throws {
+    share = TemporaryShare(of: space)
     (database, insert, find, delete, first, rows) = try Self.naming {
       let database = try Database.temporary(
         cacheKiB: 16384,
@@ -47,6 +49,7 @@ final class SpillStore {
 
   func add(_ row: UInt64, _ entry: WindowEntry) throws {
     try Self.naming {
+      try share.makeRoom(for: 0, in: database)
       try insert.bind(Self.stored(row), at: 1)
       try insert.bind(Int64(entry.origin), at: 2)
       try insert.bind(Self.stored(entry.number), at: 3)

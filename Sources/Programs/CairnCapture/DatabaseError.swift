@@ -19,7 +19,7 @@ public struct DatabaseError: Error, Sendable {
     case full
     /// The file cannot be opened.
     case cannotOpen
-    /// The file or its folder cannot be written, because permissions or the connection forbid it.
+    /// The file or its folder cannot be written, because of permissions or because the connection forbids writes.
     case readOnly
     /// The file is no SQLite database.
     case notADatabase
@@ -36,8 +36,8 @@ public struct DatabaseError: Error, Sendable {
     case openTransaction
     /// `transaction` was called within a transaction. Use `savepoint` of the open one.
     case nestedTransaction
-    /// The transaction has ended: it was used after its closure, or SQLite rolled it back (a full disk, ON CONFLICT
-    /// ROLLBACK).
+    /// The transaction has ended: its closure has returned, or SQLite rolled the transaction back (a full disk, ON
+    /// CONFLICT ROLLBACK).
     case transactionEnded
     /// The statement is BEGIN, COMMIT, END, ROLLBACK, SAVEPOINT or RELEASE. Use `transaction` and `savepoint`.
     case transactionStatement

@@ -26,6 +26,10 @@ extension ErrorCode {
           and a listener takes nothing that peers push. Nothing is lost: commits wait in the journal of an SQLite \
           source, or in the log that the slot of a PostgreSQL source keeps. They need room there too. Peers keep \
           their changes in their trails.
+
+          An apply reports this code if its temporary files need more than a quarter of `[limits] disk`, or more than \
+          half of the free space. They hold the rows of a large transaction that is in conflict with another one. That \
+          apply waits and tries again.
           """,
         what: [
           "Run `cairn status`: it names the apply that lags most, and why.",

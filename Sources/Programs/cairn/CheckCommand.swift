@@ -23,9 +23,9 @@ struct CheckCommand: Command {
     Option.json,
   ]
   static let details = """
-    Reports for every table what identifies its rows, whether it can be captured, and why not; with --to also the type
-    contract of every column, proven by a round trip of edge values if an end is a PostgreSQL server. Writes nothing.
-    Exits 0 when replication can start, else with the status of the first error.
+    Reports for every table what identifies its rows, whether it can be captured, and why not. With --to, the report
+    has the type contract of every column too. If an end is a PostgreSQL server, a round trip of edge values proves it.
+    Writes nothing. Exits 0 when replication can start, else with the status of the first error.
 
     With --config, all files of the conf are read first, and everything that is wrong in them is listed. If nothing is,
     each capture and each apply is checked as above, also if another one fails. Run by root, the command takes on the

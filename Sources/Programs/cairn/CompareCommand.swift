@@ -31,13 +31,13 @@ struct CompareCommand: Command {
   static let details = """
     APPLY is an apply of the daemon: its conf names both ends and the tables.
 
-    Between databases that 'cairn replicate' or the daemon keeps equal, it separates differences from rows on their way
-    by the trail in the state folder; replication may run meanwhile, and both ends may take writes. Values are equal by
-    the contract of their column ('cairn check'). Nothing is written to either database except the request of --repair,
-    at the source.
+    Between databases that 'cairn replicate' or the daemon keeps equal, it separates differences from rows on their
+    way, by the trail in the state folder. Replication may run meanwhile, and both ends may take writes. Values are
+    equal by the contract of their column ('cairn check'). Nothing is written to either database except the request of
+    --repair, at the source.
 
-    Exits 0 when they are equal (or all rows were repaired), 1 when there are differences, 75 when rows were still on
-    the way and nothing else differs.
+    Exits 0 when they are equal, or all rows were repaired. Exits 1 when there are differences, and 75 when rows were
+    still on the way and nothing else differs.
 
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db --repair

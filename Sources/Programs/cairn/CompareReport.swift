@@ -17,7 +17,7 @@ final class CompareReport {
   private let dialect: Engine?
   private var sql = CompareSQL()
   private var report: Int32 { dialect == nil ? 1 : 2 }
-  private var told: [String: Int] = [:]
+  private var told: [NameKey: Int] = [:]
   private let begun = Clock.monotonicMilliseconds
 
   init(_ watch: CompareWatch, isJSON: Bool, listed: Int, sql dialect: Engine?) {
@@ -86,7 +86,7 @@ final class CompareReport {
   }
 
   private func tell(_ difference: Difference, isProven: Bool = true) {
-    let count = isProven ? difference.table : "?" + difference.table
+    let count = (isProven ? difference.table : "?" + difference.table).nameKey
     let known = told[count, default: 0]
     told[count] = known + difference.times
     // Rows that are equal are listed each.

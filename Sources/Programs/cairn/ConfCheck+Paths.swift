@@ -140,6 +140,7 @@ extension ConfCheck {
     ).first
     guard let row, let role = row[0] else { return [] }
     var notices: [String] = []
+    if !isSource, let notice = try ExchangeableSchemas(server).notice { notices.append(notice) }
     if row[1] == "t" {
       notices.append("role \(role) at \(server.place) is a superuser: use another (docs/security.md)")
     } else {
@@ -244,7 +245,9 @@ extension ConfCheck {
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {
     let place = try end.identity().map { "\($0)" } ?? end.url.place
-    func key(_ table: TableSchema) -> String { "\(place) \(table.fullName.asciiLowercased)" }
+    func key(_ table: TableSchema) -> NameKey {
+      "\(place) \(table.namespace.quotedName).\(table.name.quotedName)".key(in: end.url.engine)
+    }
     let ours = Set(configuration.applies.filter { $0.database == apply.database }.map(\.trail))
     // Trails that are replicated both ways share all rows.
     let both = configuration.captureBehind(apply).map { TablePatterns($0.tables) }

@@ -23,8 +23,7 @@ extension ConfCheck {
     fail(CairnError(code, "the daemon stopped this worker: \(problem.message)", hint: problem.hint))
   }
 
-  /// Prints a warning if the node of the trail has not confirmed for a long time which row versions it knows. This node
-  /// then keeps many versions.
+  /// Prints a warning if an apply keeps many row versions, because the trail's node has not confirmed them for long.
   func tellSilence(_ apply: Configuration.Apply) {
     if let silence = running.first(where: { $0.name == WorkerName(.apply, apply.name) })?.silence {
       note("the daemon \(silence)")

@@ -105,7 +105,7 @@ extension ConfCheck {
   /// its own tables.
   func checkBothWays(_ apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
     guard let capture = configuration.captureBehind(apply), let source = sources[capture.name] else { return }
-    let comes = Set(try end.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
+    let comes = Set(try end.tableNames(of: trail).map { DrawnKey.commonName(ofTable: $0).nameKey })
     let tables = source.tables.filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
     if let said = TwoWayCheck.writtenLocally(tables, apply.localWritesPlan, capture: capture.name) { fail(said) }
     do {

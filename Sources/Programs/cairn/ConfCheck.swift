@@ -21,7 +21,7 @@ final class ConfCheck {
   /// The worker of the conf for each exclusive task, such as to capture a database or to apply a trail.
   var works: [DatabaseWork: WorkerName] = [:]
   /// For each target table, the trails that write to it, from the apply workers checked so far.
-  var feeders: [String: [TableClaim.Feeder]] = [:]
+  var feeders: [NameKey: [TableClaim.Feeder]] = [:]
   /// The number of replication slots that the configuration will add to each server.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]

@@ -50,7 +50,7 @@ struct StopCommand: Command {
   static let operands = "WORKER"
   static let options = DaemonPeer.options
   static let details = """
-    The worker stays stopped until 'cairn start', or until the daemon starts again: a daemon starts all workers of its
+    The worker stays stopped until 'cairn start', or until the daemon starts again. A daemon starts all workers of its
     conf, also after a crash or a reboot. To stop a worker for longer, remove its section from the conf. Nothing is
     lost: changes wait in the journal or the log of the source, or in the trail.
 
@@ -124,7 +124,8 @@ struct CopyCommand: Command {
   static let details = """
     The capture that feeds the apply reads the rows again, in chunks between the changes; every apply of its trail gets
     them. If the trail comes from another node, that node is asked, over all nodes in between. Use it without --tables
-    also if a target, a slot or a journal was lost: the target drops its position, and waits for a copy of everything.
+    also if a target, a slot or a journal was lost. The target then drops its position, and waits for a copy of
+    everything.
 
     example: cairn copy erp --tables item --wait
     example: cairn copy erp

@@ -20,8 +20,8 @@ struct DetachCommand: Command {
     schema cairn. Afterwards the schema is as it was before. Changes that were not replicated yet stay in the user's
     tables, but are no longer recorded as changes.
 
-    With --slot or --trail, everything of other captures and applies stays. A slot that is in use is refused, and so is
-    a trail that an apply of the running daemon, or a session at the server, applies there.
+    With --slot or --trail, everything of other captures and applies stays. A slot that is in use is refused. So
+    is a trail that an apply of the running daemon, or a session at the server, applies there.
 
     A trail that several 'cairn replicate' share is kept for each of their targets, until it is detached. If the target
     is gone, use --reader, which does not open it.

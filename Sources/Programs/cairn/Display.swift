@@ -15,7 +15,7 @@ struct Display {
   private var isFollowing = false
   private var noticesTold = 0
   private var noticesToldBack = 0
-  private var driftsTold: Set<String> = []
+  private var driftsTold: Set<NameKey> = []
   private var roundsTold = 0
   private var problemTold = ""
   private var waitingTold: [WaitingTable] = []
@@ -63,8 +63,8 @@ struct Display {
 
   private mutating func tellAudit() {
     guard let audit = replication.audit?.snapshot else { return }
-    driftsTold.formIntersection(audit.drifts.map(\.table))
-    for drift in audit.drifts where driftsTold.insert(drift.table).inserted {
+    driftsTold.formIntersection(audit.drifts.map(\.table.nameKey))
+    for drift in audit.drifts where driftsTold.insert(drift.table.nameKey).inserted {
       closeLine()
       let hint =
         "run 'cairn compare --from \(replication.source.shown) --to \(replication.target.shown) --state \(replication.statePath) --repair'"

@@ -8,9 +8,10 @@ struct HelpCommand: Command {
   static let options = [
     Option("--man", "cairn|cairnd|cairn.toml", "print a man page, in mdoc"),
     Option("--completion", "bash", "print a completion script for a shell"),
+    Option("--markdown", nil, "print the page of all commands, docs/reference/commands.md"),
   ]
   static let details = """
-    Man pages and completion come from the same tables as the commands themselves.
+    Man pages, completion and page come from the same tables as the commands themselves.
 
     example: cairn help replicate
     example: cairn help --man cairn | man -l -
@@ -26,6 +27,9 @@ struct HelpCommand: Command {
       guard words.isEmpty else { throw arguments.usage("--completion takes no other argument", nil) }
       guard shell == "bash" else { throw arguments.usage("--completion: '\(shell)' is unknown", "there is bash;") }
       Terminal.write(BashCompletion.script, to: 1)
+    } else if arguments.has("--markdown") {
+      guard words.isEmpty else { throw arguments.usage("--markdown takes no other argument", nil) }
+      Terminal.write(CommandsPage.markdown, to: 1)
     } else if let word = words.first {
       Terminal.page(try Cairn.command(word).help)
     } else {

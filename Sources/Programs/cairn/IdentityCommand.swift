@@ -25,7 +25,7 @@ struct IdentityCommand: Command {
       catch-up   PostgreSQL: every sequence continues after the greatest key in its table, as after a switch-over
 
     Separate every node before two of them write, each with its own K. SQLite takes the greatest key in the table plus
-    one, so it cannot take a stride: if one node is an SQLite file, separate all others with --below-zero; if two nodes
+    one, so it cannot take a stride. If one node is an SQLite file, separate all others with --below-zero. If two nodes
     are, applications must set the keys.
 
     example: cairn identity show sqlite:shop.db
@@ -64,7 +64,7 @@ struct IdentityCommand: Command {
           ? JSONObject([("event", .text("caught_up")), ("table", .text(key.fullName)), ("next", .integer(next))]).line
           : "\(key.fullName).\(key.column) continues with \(next)")
     }
-    if moved.isEmpty, !isJSON { Terminal.note("no sequence was behind its table") }
+    if moved.isEmpty, !isJSON { Terminal.note("every sequence already continues after the greatest key of its table") }
     return 0
   }
 

@@ -53,7 +53,8 @@ struct ManualPage {
     }
   }
 
-  private static func paragraphs(_ text: String) -> [[String]] {
+  /// Returns the lines of each paragraph of a text.
+  static func paragraphs(_ text: String) -> [[String]] {
     text.split(separator: "\n", omittingEmptySubsequences: false).split(separator: "").map { $0.map(String.init) }
   }
 

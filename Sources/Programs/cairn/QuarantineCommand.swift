@@ -17,9 +17,10 @@ struct QuarantineCommand: Command {
     Option.json,
   ]
   static let details = """
-    With on_error = "quarantine" an apply puts a transaction that the target refuses into quarantine, with all later
-    ones that write to its rows or depend on them, and continues. Each target keeps its quarantine. Without --database
-    and --config, the targets are those of the replications whose states are in the state folder.
+    With on_error = "quarantine" an apply puts a transaction that the target refuses into quarantine, and continues.
+    Later transactions that write to its rows, or depend on them, go into quarantine too. Each target keeps its
+    quarantine. Without --database and --config, the targets are those of the replications whose states are in the
+    state folder.
 
       list      transactions in quarantine, in the order of their trail
       show      one of them: its position, the reason, the transactions that wait for it

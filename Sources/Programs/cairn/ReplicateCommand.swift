@@ -38,28 +38,29 @@ struct ReplicateCommand: Command {
     PostgreSQL source a publication and a replication slot of that name; 'cairn detach' removes them. Applications
     continue to use the source as before.
 
-    Several replications from one SQLite file share its capture: one captures the file, the others read its trail, in
-    the state folder of the first, and one of them continues the capture when the first ends. Each has its own target,
+    Several replications from one SQLite file share its capture. One captures the file, and the others read its trail,
+    in the state folder of the first. When the first ends, one of them continues the capture. Each has its own target,
     --tables and policies. The trail is kept for each target until 'cairn detach' of that target.
 
-    --existing keep: rows of the target stay, missing ones are added. merge: the source's rows win, others stay.
-    overwrite: the target becomes equal to the source; given again later, everything is copied again.
+    With '--existing keep', rows of the target stay, and missing ones are added. With 'merge', the source's rows win,
+    and others stay. With 'overwrite', the target becomes equal to the source. If it is given again later, everything is
+    copied again.
 
-    --local-writes allow: writes of other programs to the target stay; if the source writes the same row, its row wins,
-    and the other one is kept ('cairn conflicts list'). undo: the same, until --existing overwrite makes the target
-    equal to the source. refuse: programs that write to the target's tables get an error, by triggers that stay until a
-    run without the option, or 'cairn detach'. stop, the default: a row that differs from the source ends the
-    replication.
+    With '--local-writes allow', writes of other programs to the target stay. If the source writes the same row, its row
+    wins, and the other one is kept ('cairn conflicts list'). With 'undo' it is the same, until '--existing overwrite'
+    makes the target equal to the source. With 'refuse', programs that write to the target's tables get an error. It
+    comes from triggers, which stay until a run without the option, or 'cairn detach'. With 'stop', the default, a row
+    that differs from the source ends the replication.
 
-    --ddl follow: tables of the target are created, altered and renamed as at the source; dropped only if Cairn created
-    them. stop: nothing is altered; the table is suspended, and the hint has the statement, until an operator has run
-    it. ignore: tables of the target stay as they are; columns and tables that it lacks are left out. Without --ddl,
-    tables that Cairn created follow, and others are suspended. While a table is suspended all others continue; the exit
-    status is then 65 ('cairn explain schema-stopped').
+    With '--ddl follow', tables of the target are created, altered and renamed as at the source. They are dropped only
+    if Cairn created them. With 'stop', nothing is altered. The table is suspended until an operator has run the
+    statement, which the hint has. With 'ignore', tables of the target stay as they are. Columns and tables that it
+    lacks are left out. Without --ddl, tables that Cairn created follow, and others are suspended. While a table is
+    suspended all others continue; the exit status is then 65 ('cairn explain schema-stopped').
 
-    --replay auto: a statement that an application executed through Cairn's API, and that wrote many rows, is executed
-    again at the target if it is proven to do the same; its rows are compared before the commit. statements: all
-    statements for which that is proven. Two-way, rows are always applied.
+    With '--replay auto', statements that an application executed through Cairn's API are executed again at the target.
+    Each must have written many rows, and be proven to do the same there. Its rows are compared before the commit. With
+    'statements', the number of rows does not matter. Two-way, rows are always applied.
 
     --two-way: the target is captured as well, from the moment at which it has the tables. A row that was written at
     both ends is resolved alike at both: the later write wins, and the other one is kept ('cairn conflicts list').

@@ -1,3 +1,4 @@
+import Applying
 import Changes
 import Configuring
 import Deploying
@@ -19,8 +20,8 @@ import SystemKit
 /// ```
 final class SecurityReview {
   struct Finding: Equatable {
-    var subject: String
-    var fact: String
+    @ByBytes var subject: String
+    @ByBytes var fact: String
     /// The command or setting that improves a weak setting; empty if the setting is not weak.
     var hint = ""
     var isWeak: Bool { !hint.isEmpty }
@@ -185,21 +186,8 @@ final class SecurityReview {
 
   /// Adds the schemas whose owner can replace a table while apply writes to it.
   private func reviewSchemas(_ server: PostgresConnection, _ subject: String) throws {
-    let rows = try server.query(
-      """
-      SELECT n.nspname, r.rolname FROM pg_namespace n
-        LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
-        JOIN pg_roles r ON r.oid = coalesce(d.datdba, n.nspowner)
-      WHERE NOT r.rolsuper AND r.rolname <> current_user AND has_database_privilege(r.oid, current_database(), 'CREATE')
-        AND has_schema_privilege(n.oid, 'USAGE') AND EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid
-          AND c.relkind IN ('r', 'p') AND has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE'))
-      ORDER BY 1
-      """)
-    for row in rows.map({ $0.map { $0 ?? "" } }) {
-      add(
-        subject,
-        "role \(row[1]) owns schema \(row[0]) and may create others: it can exchange a table while apply writes",
-        weak: "as a superuser: ALTER SCHEMA \(row[0].quotedName) OWNER TO CURRENT_USER")
+    for schema in try ExchangeableSchemas(server).all {
+      add(subject, ExchangeableSchemas.fact(schema), weak: ExchangeableSchemas.hint(schema))
     }
   }
 

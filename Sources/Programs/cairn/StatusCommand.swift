@@ -18,14 +18,15 @@ struct StatusCommand: Command {
     The lag is shown by stage: from the commit at the source to the trail, and from there to the commit at the target.
     SQLite does not record commit times; there it counts from the moment at which capture read the change.
 
-    For each trail that goes to another node or comes from there: the position up to which the other side has it durably
-    and has applied it, and its lag in time and bytes.
+    A trail that goes to another node, or comes from there, has two positions. The other side has the trail durably up
+    to the first, and has applied it up to the second. Its lag is shown in time and bytes.
 
-    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, a transaction is in
-    quarantine, a table is unhooked, the conf loaded last is refused, or a removed capture left a slot, 69 when no
-    daemon answers, 78 when none answers and the conf is broken or unreadable. The command finds a daemon by the conf
-    that it was started with, also after that conf was changed or broken. An error that has passed is shown for a day,
-    and does not change the exit status, nor does a row that waits for a unique value.
+    Exits 0 when every worker runs and none lags. Exits 1 when a worker is stopped, waits, fails or lags, or when a
+    transaction is in quarantine. It exits 1 also when a table is unhooked, the conf loaded last is refused, or a removed
+    capture left a slot. Exits 69 when no daemon answers, and 78 when the conf is broken or unreadable too.
+
+    The command finds a daemon by the conf that it was started with, also after that conf was changed or broken. An error
+    that has passed is shown for a day. It does not change the exit status, nor does a row that waits for a unique value.
 
     example: cairn status
     example: cairn status --json --lag 300 --config /etc/cairn

@@ -1,3 +1,3 @@
 package enum Product {
-  package static let version = "0.1.0"
+  package static let version = "0.2.0"
 }

@@ -192,7 +192,7 @@ extension Replication {
           }
         }
       } catch {
-        // Without the watch, new readers would wait for their tables.
+        // Without this thread, new readers of the trail would wait for their tables.
         failure = error
         turn.set()
       }

@@ -4,10 +4,9 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The open source database of a replication, with checks that write nothing.
+/// The source of a replication, with an open connection.
 ///
-///     let source = try SourceEnd(try DatabaseURL("sqlite:shop.db"))
-///     let tables = try source.tables(TablePatterns(["orders"]))
+/// Only requests for copies write to the source, such as ``askForCopies(of:trail:)``. All checks only read.
 package struct SourceEnd {
   package enum Handle {
     case sqlite(Database)
@@ -16,7 +15,7 @@ package struct SourceEnd {
   package let url: DatabaseURL
   package let handle: Handle
 
-  /// A table with the result of its check.
+  /// A table of the source, and whether capture can take the table.
   package struct Table {
     package let name: String
     package let schema: TableSchema

@@ -24,8 +24,9 @@ package struct CondensedVersions: Sendable {
   package var versions: [RowVersion] { runs.map(\.version) }
 
   /// Joins the versions of a row as far as possible.
-  /// - Parameter incoming: A version that will be resolved together with these versions. Updates that this version
-  ///   distinguishes are not joined.
+  ///
+  /// - Parameter incoming: A version that will be resolved together with these versions. The conditions for joined
+  ///   updates also count this version as another version.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     guard all.areCausal else {

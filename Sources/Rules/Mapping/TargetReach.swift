@@ -21,7 +21,8 @@ package struct TargetReach: Sendable {
   /// Creates the set of usable objects of a target.
   ///
   /// - Parameters:
-  ///   - closedSequences: The sequences of the target that belong to other tables, each as `"schema"."name"`.
+  ///   - closedSequences: The sequences that the setting `tables` of the apply excludes, each as `"schema"."name"`. A
+  ///     table's own sequence is excluded with the table.
   ///   - lackingFunctions: The built-in functions of PostgreSQL that the target's server does not have.
   ///   - extensions: The extensions that the target has.
   package init(

@@ -23,7 +23,7 @@ extension Checker {
     }
   }
 
-  /// Returns whether the conditions fix all columns of a key of `source`, without columns of the sources in `unknown`.
+  /// Returns whether the conditions fix all columns of a key of `source`, without columns of the tables in `unknown`.
   private func binds(_ source: NamedSource, _ terms: [Expression], besides unknown: [NamedSource]) -> Bool {
     source.keys.contains { key in
       key.allSatisfy { column in

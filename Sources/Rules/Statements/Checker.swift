@@ -26,7 +26,9 @@ struct Checker {
   }
   private var groupings: [Grouping] = []
   private var reads: Set<NameKey> = []
-  /// Whether an ambiguous column name means the column of the first source.
+  /// Whether a column name that several tables of a query have means the column of the first of these tables.
+  ///
+  /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var preferFirst: Bool {
     get { names.prefersFirst }
     set { names.prefersFirst = newValue }
@@ -49,7 +51,7 @@ struct Checker {
     return try value(expression)
   }
 
-  /// Runs `body` on an inner query level, whose expressions may name the columns of `sources`.
+  /// Runs `body` on an inner query level, whose expressions may name the columns of these tables.
   mutating func onLevel(_ sources: [NamedSource], _ body: (inout Checker) throws(Unreplayable) -> Void)
     throws(Unreplayable)
   {

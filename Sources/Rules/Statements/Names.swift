@@ -28,16 +28,18 @@ struct NamedSource: Equatable, Sendable {
 
 /// The names that are visible at one place of a statement.
 struct Names {
-  /// The sources of each enclosing query, with the innermost query last.
+  /// The tables of each enclosing query, with the innermost query last. A query in FROM is also a table.
   var levels: [[NamedSource]] = []
   /// The tables that WITH defines, by lower-case name.
   var common: [NameKey: NamedSource] = [:]
-  /// Whether an ambiguous column name means the column of the first source.
+  /// Whether a column name that several tables of a query have means the column of the first of these tables.
+  ///
+  /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var prefersFirst = false
 
   private static let rowids: Set<NameKey> = ["rowid", "_rowid_", "oid"]
 
-  /// Returns the query level, the source on that level, and the index of a named column.
+  /// Returns the query level, the table on that level, and the index of a named column.
   func find(_ table: String?, _ name: String) throws(Unreplayable) -> (level: Int, source: Int, column: Int) {
     let (wanted, table) = (name.asciiLowercased, table?.asciiLowercased)
     for level in levels.indices.reversed() {

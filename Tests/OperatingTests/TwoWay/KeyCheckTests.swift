@@ -196,7 +196,7 @@ struct KeyCheckTests {
       #expect(row.holders.map(\.values.json) == [#"{"mail":"bert@x"}"#])
       #expect(row.holders.map(\.key.shown) == ["id \(two)"])
       #expect(try abs(begun - #require(row.since)) < 60_000_000)
-      #expect(node.twoWay?.waitingRows == [schema + "item": 1])
+      #expect(node.twoWay?.waitingRows == [(schema + "item").nameKey: 1])
     }
     let error = #expect(throws: CairnError.self) { try Detaching.run(mesh.nodes[0].url) }
     #expect(error?.code == .constraintFailed)

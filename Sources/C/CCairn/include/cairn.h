@@ -69,7 +69,7 @@ const char *cairn_error_hint(void);
 /* SQLite's extended result code of the last failed call of this thread; 0 if the error was not SQLite's. */
 int cairn_error_sqlite_code(void);
 
-/* The version of the library, such as "0.1.0". */
+/* The version of the library, such as "0.2.0". */
 const char *cairn_version(void);
 
 /* ---- Values ---- */

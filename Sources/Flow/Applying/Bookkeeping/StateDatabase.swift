@@ -44,7 +44,7 @@ extension StateDatabase {
 
   @discardableResult func run(_ sql: String) throws -> Int64 { try run(sql, []) }
 
-  /// The key columns of Cairn's tables in which each entry is about one row of the target, as a list.
+  /// The columns of Cairn's tables that identify one row of the target, as an SQL list such as `table_name, key`.
   var rowKey: String { hasSchemas ? "schema_name, table_name, key" : "table_name, key" }
 
   /// Creates a table of Cairn in which a column `id` numbers the rows.

@@ -102,7 +102,7 @@ protocol CandidateStore {
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
   /// Returns the total size of the waiting rows, in bytes, by the trail that wrote them last.
   func byteCounts() throws -> [String: Int64]
-  func counts() throws -> [String: Int]
+  func counts() throws -> [NameKey: Int]
   /// Returns the time at which a row began to wait, in µs since 1970 UTC; nil if not known.
   func since(_ row: ContestedRow) throws -> Int64?
   /// Returns the rows of the table that have one of the given row's unique values, each with these values.

@@ -371,6 +371,7 @@ package final class PostgresApply {
   func ready(_ stop: StopSignal?) throws -> PostgresReplay {
     if let replay { return replay }
     let connection = try self.connection ?? PostgresApplySession.open(uri, trail: name)
+    if self.connection == nil, let notice = try ExchangeableSchemas(connection).notice { progress.note(notice) }
     connection.interrupt = stop?.descriptor ?? -1
     let progress = self.progress
     connection.onWait = {

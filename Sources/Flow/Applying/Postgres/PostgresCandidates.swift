@@ -47,11 +47,11 @@ struct PostgresCandidates: CandidateStore {
     return Dictionary(rows.map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }, uniquingKeysWith: +)
   }
 
-  func counts() throws -> [String: Int] {
+  func counts() throws -> [NameKey: Int] {
     let rows = try connection.query(
       "SELECT schema_name, table_name, count(*) FROM cairn.candidate GROUP BY schema_name, table_name")
     return Dictionary(
-      rows.map { ("\($0[0] ?? "").\($0[1] ?? "")", $0[2].flatMap { Int($0) } ?? 0) }, uniquingKeysWith: +)
+      rows.map { ("\($0[0] ?? "").\($0[1] ?? "")".nameKey, $0[2].flatMap { Int($0) } ?? 0) }, uniquingKeysWith: +)
   }
 
   func since(_ row: ContestedRow) throws -> Int64? {

@@ -673,7 +673,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Opens the target table for rows with this schema, from any trail; nil if there is no such table.
+  /// Opens the target table for rows of this shape, from any trail; nil if there is no such table.
   func openTable(like schema: TableSchema) throws -> MappedTable? {
     let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
     guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection) else { return nil }
@@ -718,7 +718,8 @@ final class PostgresReplay {
 
   // MARK: Tables that the target cannot have
 
-  /// Returns whether the target can have a table with this schema and name.
+  /// Returns whether the target can have a table of this shape. False if another table of the trail has the same name
+  /// at the target.
   ///
   /// - Parameter key: The table's name in apply's state.
   func fits(_ schema: TableSchema, _ key: String) -> Bool {

@@ -55,7 +55,7 @@ extension PostgresShape {
         try state.remove(pending)
         continue
       }
-      guard try PostgresTargetTable.read(pending.needsSchema, pending.needsTable, connection) != nil else { continue }
+      guard try PostgresTargetTable.isThere(pending.needsSchema, pending.needsTable, connection) else { continue }
       guard let key = pending.key else {
         progress.note(
           "foreign key \(pending.name) of \(pending.schema).\(pending.table) was not created: an earlier version of Cairn stored it as a statement, which Cairn does not execute; add it by hand as at the source"

@@ -196,10 +196,13 @@ extension PostgresShape {
 }
 
 extension PostgresUserType {
+  // A longer definition, which the type's owner may make from a few bytes, is cut. It then differs from every other one.
+  private static let printedMax = 1 << 20
+
   static func read(_ name: String, _ connection: PostgresConnection) throws -> PostgresUserType? {
     let found = try connection.query(
       """
-      SELECT t.oid, t.typtype, t.typnotnull::text, pg_get_expr(t.typdefaultbin, 0)
+      SELECT t.oid, t.typtype, t.typnotnull::text, left(pg_get_expr(t.typdefaultbin, 0), \(printedMax))
       FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid
       WHERE t.oid = to_regtype($1) AND coalesce(c.relkind, 'c') = 'c'
       """, [name])
@@ -219,8 +222,10 @@ extension PostgresUserType {
       return .init(name: name, kind: .composite(attributes.map { .init(name: $0[0] ?? "", type: $0[1] ?? "") }))
     case "d":
       let checks = try connection.query(
-        "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contypid = $1::oid AND contype = 'c'",
-        [row[0]])
+        """
+        SELECT conname, left(pg_get_constraintdef(oid), \(printedMax)) FROM pg_constraint
+        WHERE contypid = $1::oid AND contype = 'c'
+        """, [row[0]])
       return .init(
         name: name,
         kind: .domain(

@@ -74,7 +74,7 @@ struct PostgresTargetTable {
 
   /// Reads a table of the target from the catalog; nil if there is none.
   ///
-  /// - Throws: `schema-stopped` for a view, or anything else that is not a table.
+  /// - Throws: `schema-stopped` for a table with too large definitions, a view, or anything else that is not a table.
   static func read(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> PostgresTargetTable? {
     let found = try connection.query(
       """
@@ -87,9 +87,23 @@ struct PostgresTargetTable {
         .schemaStopped, "\(schema).\(name) of \(connection.place) is not an ordinary table",
         hint: "rename it, or leave the table out with 'tables' (--tables)", context: ["table": "\(schema).\(name)"])
     }
+    if let reason = try connection.definitionsRefusal(of: UInt32(oid) ?? 0) {
+      throw CairnError(
+        .schemaStopped, "\(schema).\(name) of \(connection.place) cannot be read: \(reason)",
+        hint: "give it shorter definitions, or leave the table out with 'tables' (--tables)",
+        context: ["table": "\(schema).\(name)"])
+    }
     return PostgresTargetTable(
       schema: schema, name: name, isPartitioned: kind == "p", columns: try columns(oid, connection),
       uniqueIndexes: try uniqueIndexes(oid, connection))
+  }
+
+  static func isThere(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> Bool {
+    try connection.first(
+      """
+      SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')
+      """, [schema, name]) != nil
   }
 
   private static func columns(_ oid: String, _ connection: PostgresConnection) throws -> [Column] {

@@ -43,9 +43,9 @@ struct SQLiteCandidates: CandidateStore {
     return Dictionary(rows.map { ($0[0].string, Int64($0[1].shown) ?? 0) }, uniquingKeysWith: +)
   }
 
-  func counts() throws -> [String: Int] {
+  func counts() throws -> [NameKey: Int] {
     let rows = try database.query("SELECT table_name, count(*) FROM cairn_candidate GROUP BY table_name")
-    return Dictionary(rows.map { ($0[0].string, Int($0[1].shown) ?? 0) }, uniquingKeysWith: +)
+    return Dictionary(rows.map { ($0[0].string.nameKey, Int($0[1].shown) ?? 0) }, uniquingKeysWith: +)
   }
 
   func since(_ row: ContestedRow) throws -> Int64? {

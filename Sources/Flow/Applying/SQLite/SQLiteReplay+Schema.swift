@@ -115,7 +115,7 @@ extension SQLiteReplay {
       forgetShapes()
     }
     if let copy = overtaken[reader.position], catchUpName != nil { return try goOn(with: copy) }
-    guard let error = refusals[reader.position] else { return }
+    guard let error = try refusals[reader.position] ?? excess(record) else { return }
     switch record {
     case .change(let change): try beginToWait(schema(change.schemaID), error)
     case .refreshRow(let id, _): try beginToWait(schema(id), error)
@@ -124,6 +124,26 @@ extension SQLiteReplay {
     case .ddl(let ddl): try beginToWait(schema(ddl.before == 0 ? ddl.after : ddl.before), error)
     default: break
     }
+  }
+
+  /// Returns the error if the group changes more table definitions than the capture of the target has room for.
+  ///
+  /// The capture writes all of them into one transaction of its trail. A catch-up changes one table.
+  private func excess(_ record: Record) throws -> CairnError? {
+    guard scope == .main, options.schemaFollower != nil, case .ddl(let ddl) = record,
+      options.twoWay?.isEcho(ddl) != true
+    else { return nil }
+    let schemas = try [ddl.before, ddl.after].filter { $0 != 0 }.map { try schema($0) }
+    guard let name = schemas.first.map(targetName), target.tables[name.sqliteKey]?.waiting == nil else { return nil }
+    let bytes = schemas.reduce(0) { $0 + $1.memoryBytes }
+    guard bytes > options.followedDefinitionBytesMax - definitionBytes else {
+      definitionBytes += bytes
+      return nil
+    }
+    return CairnError(
+      .schemaStopped,
+      "the transaction changes more than \(options.followedDefinitionBytesMax >> 20) MiB of table definitions, which the capture of \(target.database.path) has no room for",
+      hint: "nothing to do: the table follows by itself, after the others", context: ["table": name])
   }
 
   /// Suspends the present record's table. Everything before the record is applied.

@@ -30,6 +30,8 @@ final class SQLiteReplay {
   let scope: Scope
   let reader: ApplyReader
   private(set) var groupStart: Checkpoint
+  /// The memory of the table definitions that this group has changed, in bytes.
+  var definitionBytes = 0
   /// The records that the target refuses, by their places in the trail. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
   /// The later copies with which the catch-up's table continues, by the places where it is suspended.
@@ -120,6 +122,7 @@ final class SQLiteReplay {
   private func readGroup(through limit: UInt64, _ stop: StopSignal) throws -> Group? {
     self.limit = limit
     groupStart = reader.checkpoint
+    definitionBytes = 0
     guard var record = try next() else { return nil }
     guard try target.begin(stop) else { throw ApplyStopped() }
     if let desk {

@@ -230,7 +230,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the rows that a row references after a change, except itself.
+  /// Returns the rows that a row references after a change, except the row itself.
   ///
   /// - Parameter admitted: The rows that the change's trail may write; nil: all. A foreign key to other rows counts
   ///   only if the target has it too.
@@ -257,7 +257,8 @@ final class RowNames {
     return admitted.includes(referenced: reference.table)
   }
 
-  /// Returns the rows that a row referenced before a change that deletes it or changes its key.
+  /// Returns the rows that a row referenced before a change. Empty unless the change deletes the row or gives the row
+  /// another key.
   func left(_ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.before != nil, !naming.references.isEmpty else { return [] }

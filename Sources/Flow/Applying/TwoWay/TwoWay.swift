@@ -46,7 +46,7 @@ package final class TwoWay: Sendable {
   /// The lock that keeps apply from writing while capture reads rows for a copy. Nil: no capture runs.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
-  private let waiting = Mutex<[String: Int]>([:])
+  private let waiting = Mutex<[NameKey: Int]>([:])
   private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
   private let held = Mutex<[String: UInt64]>([:])
@@ -125,7 +125,7 @@ package final class TwoWay: Sendable {
   /// - Parameter hasUniqueValues: Whether a table has unique values besides its key.
   /// - Parameter reach: Returns how far a trail has been applied.
   func prepare(
-    _ names: RowNames, hasUniqueValues: () throws -> Bool, candidates: () throws -> [String: Int],
+    _ names: RowNames, hasUniqueValues: () throws -> Bool, candidates: () throws -> [NameKey: Int],
     returned: () throws -> [StoredReturns.Entry], reach: (TrailName) throws -> Reach
   ) throws {
     try isPrepared.withLock { isPrepared in
@@ -272,10 +272,10 @@ package final class TwoWay: Sendable {
     set { candidates.withLock { $0 = newValue } }
   }
 
-  package var waitingRows: [String: Int] { waiting.withLock { $0 } }
+  package var waitingRows: [NameKey: Int] { waiting.withLock { $0 } }
 
   /// Stores the number of waiting rows by table. Called under the lock of ``enter(_:)``.
-  func note(waiting counts: [String: Int]) {
+  func note(waiting counts: [NameKey: Int]) {
     waiting.withLock { $0 = counts }
     mayHaveCandidates = !counts.isEmpty
   }

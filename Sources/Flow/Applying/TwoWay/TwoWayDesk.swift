@@ -77,9 +77,9 @@ final class TwoWayDesk<Table: AnyObject> {
 
   private var arriving: [ColumnStep] = []
 
-  /// Adds the renames and drops of a schema change that apply has made.
+  /// Adds the renames and drops of a schema change to the known names of tables and columns.
   ///
-  /// Must not be called for a change that apply did not make: two tables could then count as one.
+  /// Must only be called after apply has made the change. Otherwise two tables could be treated as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
@@ -518,7 +518,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Rows that wait for a unique value
 
-  var candidatesLeft: [String: Int]?
+  var candidatesLeft: [NameKey: Int]?
 
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 

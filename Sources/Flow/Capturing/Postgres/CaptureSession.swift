@@ -228,10 +228,10 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether table rows can be read now, for copies or requests.
+  /// Whether capture has rows of tables to read: single rows, or copies of published tables.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
-  /// Whether table rows are still to be read, without the tables that wait for the operator.
+  /// Whether capture has rows of tables to read, apart from tables that wait for the operator.
   var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
 
   func showWaiting() {

@@ -12,7 +12,7 @@ import SystemKit
 ///     let mark = try watch.mark()
 ///     let reach = watch.wait(mark, stop, milliseconds: 1000)
 package final class LocalWatch: Sendable {
-  /// A logical message that the watch committed.
+  /// A logical message that the apply committed.
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
     @ByBytes private(set) var token: String

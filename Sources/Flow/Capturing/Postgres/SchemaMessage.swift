@@ -27,9 +27,12 @@ struct SchemaMessage {
 
   static let version = "1"
 
-  /// Decodes a message. Unknown or newer content becomes ``Event/doubt``.
+  /// The maximum size of a message that is read. The tables of a larger one are read from the catalog, or refused.
+  static let bytesMax = 24 << 20
+
+  /// Decodes a message. Unknown, newer or too large content becomes ``Event/doubt``.
   init(_ content: UnsafeRawBufferPointer) {
-    self = (try? Self(reading: content)) ?? Self()
+    self = content.count > Self.bytesMax ? Self() : (try? Self(reading: content)) ?? Self()
   }
 
   private init() { event = .doubt }

@@ -97,8 +97,8 @@ struct SchemaTriggers {
   /// - Parameter why: The reason.
   static func absence(_ place: String, _ why: String) -> String {
     """
-    \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as its \
-    event triggers are not there (\(why)); 'cairn replicate', run once as a superuser, makes them
+    \(place): there are no event triggers (\(why)). Capture reads the catalog every few seconds to find schema changes, \
+    and copies the table after each. To create the triggers, run 'cairn replicate' once as a superuser
     """
   }
 
@@ -106,8 +106,8 @@ struct SchemaTriggers {
   /// triggers.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
-    \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
-    \(role) may not read the key of the event triggers; as a superuser: \(MessageKey.grantText(.triggers, to: role))
+    \(place): role \(role) may not read the key of the event triggers. Capture reads the catalog every few seconds to \
+    find schema changes, and copies the table after each. As a superuser: \(MessageKey.grantText(.triggers, to: role))
     """
   }
 

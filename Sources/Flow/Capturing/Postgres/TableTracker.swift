@@ -79,8 +79,11 @@ final class TableTracker {
     try session.append(change)
   }
 
-  /// Returns whether a captured table of another schema has the same full name. For two-way replication, the case of
-  /// ASCII letters is ignored.
+  /// Returns whether another captured table has the same full name. For two-way replication, the case of ASCII letters
+  /// is ignored.
+  ///
+  /// For example, `a.b.c` is table `c` of schema `a.b`, and table `b.c` of schema `a`. A table with the same name in
+  /// the same schema does not count.
   private func isTaken(_ schema: TableSchema, by relation: UInt32) -> Bool {
     session.tables.all.contains { other in
       guard other.relation != relation else { return false }
@@ -95,7 +98,8 @@ final class TableTracker {
     session.options.goesBothWays && schema.fullName.isSameInSQLite(as: other.fullName)
   }
 
-  /// Returns whether another captured table has the same full name, if the case of ASCII letters is ignored.
+  /// Returns whether another captured table has the same full name, ignoring the case of ASCII letters. False unless
+  /// replication is two-way.
   private func hasLike(_ schema: TableSchema, besides relation: UInt32) -> Bool {
     session.tables.all.contains { $0.relation != relation && isLike(schema, $0.schema) }
   }

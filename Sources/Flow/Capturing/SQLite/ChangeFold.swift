@@ -14,6 +14,7 @@ final class ChangeFold {
   private var writer = JournalReader()
 
   init() throws {
+    writer.mayLeaveOut = false
     database = try Database(path: "", mode: .create)
     try database.executeScript(
       """

@@ -20,6 +20,8 @@ struct JournalReader: ~Copyable {
   var mayHaveVacuumed = false
   /// The layouts of tables to copy again, because a VACUUM may have renumbered their rows.
   private(set) var doubtful: Set<Int64> = []
+  /// Whether a table for whose definition the transaction has no room may be copied instead.
+  var mayLeaveOut = true
 
   /// The digest of the current statement; nil if the journal does not name the statement.
   private var digest: StatementDigest?
@@ -65,7 +67,9 @@ struct JournalReader: ~Copyable {
     digest?.addGone(image, of: layout.digestTable)
   }
 
-  /// Ends a transaction of the journal. Rows that a REPLACE might have deleted count as existing.
+  /// Forgets the row values that were kept for one transaction of the journal.
+  ///
+  /// Must be called at the end of each transaction. A row that is still kept then was not deleted by a REPLACE.
   mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)
@@ -180,14 +184,23 @@ struct JournalReader: ~Copyable {
     UnsafeRawBufferPointer(rebasing: writer.bytes[0..<(columns == 0 ? 0 : ends[columns - 1])])
   }
 
+  /// Returns false if the transaction has no room for the table's definition. The table is then copied.
   private mutating func begin(_ operation: Operation, _ flags: ChangeFlags, _ layout: Layout, _ trail: TrailWriter)
-    throws
+    throws -> Bool
   {
-    let id = try trail.schemaID(layout.schema, token: layout.token)
+    let found =
+      mayLeaveOut && layout.refresh == nil
+      ? try trail.schemaIDInRoom(layout.schema, token: layout.token)
+      : try trail.schemaID(layout.schema, token: layout.token)
+    guard let id = found else {
+      doubtful.insert(layout.id)
+      return false
+    }
     record.removeAll()
     record.append(operation.rawValue)
     record.append(flags.rawValue)
     record.appendVarint(id)
+    return true
   }
 
   private mutating func append(to trail: TrailWriter) throws {
@@ -197,7 +210,7 @@ struct JournalReader: ~Copyable {
 
   private mutating func insert(_ layout: Layout, image: UnsafeRawBufferPointer, to trail: TrailWriter) throws {
     if let fold, try fold.take(layout, before: nil, after: image, trail) { return }
-    try begin(.insert, .after, layout, trail)
+    guard try begin(.insert, .after, layout, trail) else { return }
     record.appendCounted(image)
     try append(to: trail)
   }
@@ -206,14 +219,14 @@ struct JournalReader: ~Copyable {
     _ layout: Layout, image: UnsafeRawBufferPointer, isImplied: Bool, to trail: TrailWriter
   ) throws {
     if let fold, try fold.take(layout, before: image, after: nil, isImplied: isImplied, trail) { return }
-    try begin(.delete, isImplied ? [.before, .implied] : .before, layout, trail)
+    guard try begin(.delete, isImplied ? [.before, .implied] : .before, layout, trail) else { return }
     record.appendCounted(image)
     try append(to: trail)
   }
 
   private mutating func deleteByKey(_ layout: Layout, to trail: TrailWriter) throws {
     try fold?.write(to: trail)
-    try begin(.delete, [.before, .implied], layout, trail)
+    guard try begin(.delete, [.before, .implied], layout, trail) else { return }
     record.appendImage(layout.schema.columns.indices.map { layout.schema.key.contains($0) ? .integer(-1) : nil })
     try append(to: trail)
   }
@@ -242,7 +255,7 @@ struct JournalReader: ~Copyable {
     }
     // Apply then checks that the row is as the old image states.
     guard isChanged || isOldFollowed else { return }
-    try begin(.update, [.before, .after], layout, trail)
+    guard try begin(.update, [.before, .after], layout, trail) else { return }
     record.appendCounted(slice(old, oldEnds, columns))
     record.appendCounted(after.bytes)
     try append(to: trail)

@@ -20,6 +20,8 @@ final class LookWriter {
     var requested = RequestedRows()
     /// Whether the reading may include ``EarlyRows``, which go into the trail last.
     var hasEarlyRows = false
+    /// The room for definitions of tables at the begin of the open transaction, in bytes.
+    var schemaRoom = 0
   }
 
   private let path: String
@@ -40,7 +42,7 @@ final class LookWriter {
   private var reader = JournalReader()
   private var refresher = TableRefresher()
   private var part: Part?
-  /// The layouts with a requested copy whose start record is in the trail.
+  /// The layouts whose requested copy has begun in the trail.
   private var awaited: Set<Int64> = []
   /// The commit time of the next end of a transaction in the journal, µs since 1970; nil if there is none. Earlier
   /// journal rows have no later commit time.
@@ -185,7 +187,7 @@ final class LookWriter {
       let count = try EarlyRows.append(layouts, in: look, from: source, to: trail, tellIllFormed: tellIllFormed)
       progress.update { $0.changes += count }
     }
-    if mayReadTables, let layout = try nextRefresh(last: last), let reason = layout.refresh {
+    if mayReadTables, let layout = try nextRefresh(last: last), let reason = layout.refresh, hasRoom(for: layout) {
       let state = part?.next.refresh.flatMap {
         $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil
       }
@@ -194,6 +196,12 @@ final class LookWriter {
         of: layout, reason: reason, state: state, from: source, to: trail)
     }
     try endPart(through: readsTables ? last : through, isLast: true)
+  }
+
+  /// Returns whether a copy of a table can go on in the open transaction. A transaction with no other table tries it.
+  private func hasRoom(for layout: Layout) -> Bool {
+    guard let part else { return true }
+    return layout.schema.memoryBytes <= trail.schemaRoom || trail.schemaRoom == part.schemaRoom
   }
 
   /// Begins a transaction of the trail if none is open.
@@ -207,16 +215,26 @@ final class LookWriter {
     if let relay, let origin = relay.origin { header.hand(on: origin, after: relay.clock) }
     _ = try trail.begin(header)
     self.part?.isOpen = true
+    self.part?.schemaRoom = trail.schemaRoom
     try beginAwaitedCopies(through: part.next.mark.taken)
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the start record of each requested copy that has not begun, for layouts that exist at journal row `seq`.
+  /// Appends the record that begins each requested copy, unless the copy has begun. Leaves out layouts that begin after
+  /// journal row `seq`.
   private func beginAwaitedCopies(through seq: Int64) throws {
+    var count = 0
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
       guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {
         continue
       }
+      if count > 0, layout.schema.memoryBytes > trail.schemaRoom - trail.schemaSpare {
+        // Another transaction has room for the rest, and begins with them.
+        awaited.remove(layout.id)
+        try endPart(through: seq, isLast: false)
+        return try openPart()
+      }
+      count += 1
       try refresher.beginWait(for: layout, trail)
     }
   }
@@ -342,6 +360,7 @@ final class LookWriter {
         try feed?.advanceEnd()
         nextCommit = feed?.end?.1.time
       default:
+        if code == JournalKind.marker.rawValue, feed == nil, try !leaveRoom(through: seq - 1) { return }
         try openPart()
         if known?.id != code / 8 { known = layouts[code / 8] }
         if try take(statement, seq: seq, code: code, known) { count += 1 } else { known = nil }
@@ -396,6 +415,14 @@ final class LookWriter {
       try feed.beginStatements(at: seq, layouts, &reader, to: trail)
     }
     return true
+  }
+
+  /// Ends the open transaction before a schema change if few table definitions still fit. A relayed transaction stays
+  /// whole.
+  private func leaveRoom(through seq: Int64) throws -> Bool {
+    guard part?.isOpen == true, relay == nil, trail.schemaRoom < 3 * trail.schemaSpare else { return true }
+    try reader.fold?.write(to: trail)
+    return try endTransaction(through: seq)
   }
 
   /// Ends the open transaction of the trail. Returns false if a VACUUM may have renumbered rows in it.

@@ -11,7 +11,10 @@ struct RequestedRows {
 
   var isPending: Bool { places != nil }
 
-  /// Adds the request in journal row `seq`, and writes the start record of the table's requested rows.
+  /// Adds the request in journal row `seq`.
+  ///
+  /// The first request for a table appends the record that begins the copy of the table's requested rows. Appends no
+  /// record if a copy of the whole table is due.
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
@@ -20,8 +23,9 @@ struct RequestedRows {
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 1)), trail)
   }
 
-  /// Appends the requested rows and the end records. Requests that no longer fit a captured table are reported and
-  /// dropped.
+  /// Appends the requested rows, and for each table the record that ends their copy.
+  ///
+  /// Requests that no longer fit a captured table are reported and dropped.
   func append(_ layouts: [Int64: Layout], from source: Database, to trail: TrailWriter, tell: (String) -> Void) throws {
     guard let places else { return }
     for asked in counts.keys.sorted() {
@@ -100,7 +104,7 @@ struct RequestedRows {
   }
 
   private static func end(_ layout: Layout, _ rows: UInt64, _ trail: TrailWriter) throws {
-    // A running copy of other rows of the table writes its own end record.
+    // A running copy of other rows of the table appends the record that ends it.
     guard !layout.isPartial else { return }
     try append(
       Refresh(schemaID: try trail.schemaID(layout.schema, token: layout.token), event: .end(rows: rows)), trail)

@@ -2,8 +2,9 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Reads ahead in the journal for the rows that applications write after their changes: statements, and ends of
-/// transactions. In the trail, a statement comes before its changes.
+/// Reads ahead in the journal to find executed statements and the ends of transactions.
+///
+/// In the journal, a statement comes after its changes. In the trail, a statement comes before its changes.
 final class StatementFeed {
   private let ends: Statement
   private let packs: Statement?

@@ -12,7 +12,9 @@ struct TableRefresher {
   /// Is called with each column whose text cannot be sent unchanged; see ``Database/watchText()``.
   var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }
 
-  /// Appends one chunk of a table's copy, with the start record before the first and the end record after the last.
+  /// Appends one chunk of a table's copy.
+  ///
+  /// A record before the first chunk begins the copy, and a record after the last chunk ends the copy.
   mutating func appendChunk(
     of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
     to trail: TrailWriter
@@ -56,15 +58,15 @@ struct TableRefresher {
     { return 0 }
   }
 
-  /// Appends the start record of a copy of only some rows. The record must come before later changes, which may depend
-  /// on these rows.
+  /// Appends the record that begins a copy of only some rows. The record must come before later changes, which may
+  /// depend on these rows.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
-  /// Appends the start record of a requested copy, whose first chunk follows later.
+  /// Appends the record that begins a requested copy, whose first chunk follows later.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)

@@ -166,7 +166,11 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks that the journal rows after the last one recorded as captured are those of the trail.
+  /// Continues the trail from the journal. Throws `source-went-back` if the file does not fit the trail, such as a
+  /// restored backup.
+  ///
+  /// The file records the last captured journal row. The trail must end at that row, or at a later row of the same
+  /// journal. If the journal dropped rows at its size limit, ``begin()`` copies all tables again.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")

@@ -5,7 +5,7 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// An open source database, for questions of other nodes about its rows. Only one thread at a time may use it.
+/// An open connection to a source, for the questions of other nodes. Only one thread at a time may use the connection.
 final class OpenSource {
   let database: CompareDatabase
   private let place: CompareEnds.Place

@@ -154,7 +154,7 @@ final class OriginRowReader: RowReader {
 
   func currentRow(_ table: ComparedTable) -> [Value] { [] }
 
-  /// The maximum number of keys in one question, large enough to read all rows in one snapshot.
+  /// The maximum number of keys in one question. All rows of one question are read in one snapshot.
   let keysAtOnce = 1_000_000
 
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {

@@ -64,8 +64,9 @@ struct DDLParser {
 
   // MARK: Expressions that may be left out
 
-  /// Reads `(expression)`. If the expression is not understood, skips it, adds a notice that `what` is left out, and
-  /// returns false.
+  /// Reads `(expression)`. Returns true if the expression is understood.
+  ///
+  /// Otherwise skips the expression, adds a notice that `what` is left out, and returns false.
   mutating func parenthesized(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     let open = self
     do throws(Unparsed) {
@@ -81,8 +82,10 @@ struct DDLParser {
     }
   }
 
-  /// Reads the expression of a CHECK, like ``parenthesized(_:_:)``. Also returns false if all CHECKs together exceed
-  /// ``checkWeightMax``.
+  /// Reads the `(expression)` of a CHECK. Returns true if the CHECK can be kept.
+  ///
+  /// Otherwise adds a notice that `what` is left out, and returns false. The reason is an expression that is not
+  /// understood, or a ``checkWeight`` above ``checkWeightMax``.
   mutating func check(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     guard try parenthesized(what, &notices) else { return false }
     let sum = checkWeight + max(1, weight)

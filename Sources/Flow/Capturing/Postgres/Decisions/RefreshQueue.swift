@@ -27,7 +27,7 @@ struct RefreshQueue {
     enum Step {
       case nothing
       case read(PostgresRegistry.Table, [[String]])
-      /// Capture must write the end record of this table's requested rows, then ask for the next step.
+      /// Capture must end the copy of this table's requested rows in the trail, then ask for the next step.
       case endRows(UInt32)
     }
     var step = Step.nothing
@@ -189,8 +189,9 @@ struct RefreshQueue {
 
   // MARK: Requested rows
 
-  /// Adds a request for rows. Returns the table if the trail must now get the start record of its requested rows, else
-  /// nil.
+  /// Adds a request for rows of a table.
+  ///
+  /// - Returns: The table if the copy of its requested rows must now begin in the trail; otherwise nil.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -207,7 +208,7 @@ struct RefreshQueue {
     tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
   }
 
-  /// Registers that the trail has the start record of a table's requested rows. Returns false if it was registered
+  /// Registers that the copy of a table's requested rows has begun in the trail. Returns false if this was registered
   /// before.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
@@ -278,7 +279,9 @@ struct RefreshQueue {
     return requests.keys[table.name] == nil
   }
 
-  /// Returns the table that needs the end record of its requested rows; nil if a copy of the table brings the rows.
+  /// Returns the table if the copy of its requested rows must now end in the trail.
+  ///
+  /// Nil if a copy of the whole table brings the rows.
   mutating func endRows(of relation: UInt32, _ tables: KnownTables) -> PostgresRegistry.Table? {
     guard let table = tables[relation], table.refresh == nil, !isCopyRequested(of: table) else {
       openRows.remove(relation)

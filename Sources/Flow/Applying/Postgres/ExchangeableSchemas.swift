@@ -1,0 +1,44 @@
+import Changes
+import PostgresKit
+
+/// The schemas of a target whose owner can give their names to other ones while apply writes to their tables.
+///
+///     let schemas = try ExchangeableSchemas(connection)
+///     schemas.notice   // "role low owns schema app …"
+package struct ExchangeableSchemas {
+  package typealias Schema = (name: String, owner: String)
+
+  package let all: [Schema]
+  private let place: String
+
+  package init(_ connection: PostgresConnection) throws {
+    place = connection.place
+    all = try connection.query(
+      """
+      SELECT n.nspname, r.rolname FROM pg_namespace n
+        LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+        JOIN pg_roles r ON r.oid = coalesce(d.datdba, n.nspowner)
+      WHERE NOT r.rolsuper AND r.rolname <> current_user AND has_database_privilege(r.oid, current_database(), 'CREATE')
+        AND has_schema_privilege(n.oid, 'USAGE') AND EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid
+          AND c.relkind IN ('r', 'p') AND has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE'))
+      ORDER BY 1
+      """
+    ).map { ($0[0] ?? "", $0[1] ?? "") }
+  }
+
+  /// What the owner of a schema can do.
+  package static func fact(_ schema: Schema) -> String {
+    "role \(schema.owner) owns schema \(schema.name) and may create others: it can exchange a table while apply writes"
+  }
+
+  package static func hint(_ schema: Schema) -> String {
+    "as a superuser: ALTER SCHEMA \(schema.name.quotedName) OWNER TO CURRENT_USER"
+  }
+
+  /// One sentence about all these schemas; nil if there is none.
+  package var notice: String? {
+    guard let first = all.first else { return nil }
+    let more = all.count == 1 ? "" : " (and \(all.count - 1) more, which 'cairn check --security' lists)"
+    return "\(place): \(Self.fact(first))\(more); \(Self.hint(first))"
+  }
+}
