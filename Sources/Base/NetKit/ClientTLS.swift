@@ -1,4 +1,6 @@
 /// The files with a client's certificate and with its trusted authorities. Each new connection reads the files again.
+///
+///     let tls = ClientTLS(certificate: "till.crt", key: "till.key", authorities: "ca.crt", name: "hq.example")
 package struct ClientTLS: Sendable, Equatable {
   /// The path of the file with the certificate, in PEM; nil if the client shows none.
   package var certificate: String?

@@ -7,6 +7,9 @@ import SystemKit
 /// The source of a replication, with an open connection.
 ///
 /// Only requests for copies write to the source, such as ``askForCopies(of:trail:)``. All checks only read.
+///
+///     let source = try SourceEnd(try DatabaseURL("sqlite:shop.db"))
+///     let tables = try source.tables(TablePatterns(["orders"]))
 package struct SourceEnd {
   package enum Handle {
     case sqlite(Database)

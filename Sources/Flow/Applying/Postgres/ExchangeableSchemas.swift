@@ -26,7 +26,7 @@ package struct ExchangeableSchemas {
     ).map { ($0[0] ?? "", $0[1] ?? "") }
   }
 
-  /// What the owner of a schema can do.
+  /// Returns the right of a schema's owner, and the change that it allows.
   package static func fact(_ schema: Schema) -> String {
     "role \(schema.owner) owns schema \(schema.name) and may create others: it can exchange a table while apply writes"
   }
