@@ -27,7 +27,6 @@ struct Checker {
   private var groupings: [Grouping] = []
   private var reads: Set<NameKey> = []
   /// Whether a column name that several tables of a query have means the column of the first of these tables.
-  ///
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var preferFirst: Bool {
     get { names.prefersFirst }

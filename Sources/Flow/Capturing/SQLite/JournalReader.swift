@@ -68,7 +68,6 @@ struct JournalReader: ~Copyable {
   }
 
   /// Forgets the row values that were kept for one transaction of the journal.
-  ///
   /// Must be called at the end of each transaction. A row that is still kept then was not deleted by a REPLACE.
   mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
@@ -92,7 +91,6 @@ struct JournalReader: ~Copyable {
   }
 
   /// Appends the changes of the last journal row to the trail.
-  ///
   /// - Parameter isWanted: Gets the rowid of each changed row, or nil, and returns whether the trail needs the change.
   mutating func emit(
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool

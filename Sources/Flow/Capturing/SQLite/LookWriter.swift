@@ -74,7 +74,6 @@ final class LookWriter {
   }
 
   /// Sets, after a restart, the last journal row that the source has recorded as captured.
-  ///
   /// - Parameter checksum: The checksum of the later journal rows in the trail.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
     self.marked = marked
