@@ -4,7 +4,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Writes one reading of the source (a look) into the trail: journal rows, schema changes, requested rows and chunks of
+/// Writes one reading of the source into the trail: journal rows, schema changes, requested rows and chunks of
 /// table copies.
 ///
 /// A reading becomes one or more transactions of the trail. A transaction ends before each applied note in the journal:
