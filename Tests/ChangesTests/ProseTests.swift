@@ -66,6 +66,14 @@ import Testing
     return (shown + rest).filter { !"[]*".contains($0) }
   }
 
+  /// The cells of the tables of a page, each with its line.
+  private static func cells(_ lines: [String]) -> [(number: Int, text: String)] {
+    prose(lines).filter { $0.text.hasPrefix("|") }.flatMap { number, line in
+      // "\|" is a bar in a cell.
+      line.replacing("\\|", with: "/").split(separator: "|").map { (number, String($0)) }
+    }
+  }
+
   /// The paragraphs and list items of a page, each with its first line; tables and headings are none.
   private static func paragraphs(_ lines: [String]) -> [(number: Int, text: String)] {
     var found: [(number: Int, text: String)] = []
@@ -117,7 +125,7 @@ import Testing
     for (number, line) in prose(lines) {
       found += bannedWords(line).map { Finding(line: number, what: $0) }
     }
-    for (number, text) in paragraphs(lines) {
+    for (number, text) in paragraphs(lines) + cells(lines) {
       for (index, sentence) in sentences(text).enumerated() {
         let shown = sentence.prefix(6).joined(separator: " ")
         // The title of another page may begin as it likes.
@@ -226,15 +234,69 @@ import Testing
     }
     for term in [
       "trail", "checkpoint", "capture", "apply", "pump", "position", "segment", "refresh", "initial load",
-      "suspended table", "quarantine", "conflict", "origin", "slot", "node", "peer",
+      "suspended table", "quarantine", "conflict", "origin", "slot", "node", "peer", "change", "transaction", "reading",
+      "heartbeat", "marker", "layout marker", "applied note",
     ] { #expect(terms.contains(term)) }
+  }
+
+  /// A definition has an article: "a **trail** is …". Other bold words are the headings of paragraphs.
+  @Test func `a term is defined in the glossary only`() throws {
+    for page in try Self.pages() where page != "docs/reference/glossary.md" {
+      for (number, text) in Self.paragraphs(try Self.lines(page)) {
+        let definition = text.firstMatch(of: #/\b(?:[Aa]n?|[Tt]he) \*\*[^*.]+\*\* (?:is|are|means?)\b/#)
+        #expect(definition == nil, "\(page):\(number): \(definition?.output ?? "")")
+      }
+    }
+  }
+
+  /// The verb with which an entry of each kind begins.
+  private static let verbs = ["Added": "Add", "Changed": "Change", "Fixed": "Fix", "Removed": "Remove"]
+
+  /// What is wrong with a list of changes: a heading, a verb, or the length of an entry.
+  static func wrongChanges(_ lines: [String]) -> [Finding] {
+    var found: [Finding] = []
+    var (kind, kinds, versions): (String, Set<String>, [Substring]) = ("", [], [])
+    for (number, line) in zip(1..., lines) {
+      if let version = line.wholeMatch(of: /## (\d+\.\d+\.\d+)(?: \(unreleased\))?/) {
+        if versions.contains(version.1) { found.append(.init(line: number, what: "twice")) }
+        versions.append(version.1)
+        kinds = []
+      } else if line.hasPrefix("### ") {
+        kind = String(line.dropFirst(4))
+        let isKnown = verbs[kind] != nil || kind == "Upgrade notes"
+        if versions.isEmpty || !isKnown || !kinds.insert(kind).inserted {
+          found.append(.init(line: number, what: line))
+        }
+      } else if line.hasPrefix("- ") {
+        // The words of code count one by one.
+        let words = plain(line.dropFirst(2).filter { $0 != "`" }).split(separator: " ")
+          .filter { $0.contains { $0.isLetter || $0.isNumber } }
+        if words.count > wordsMax { found.append(.init(line: number, what: "\(words.count) words")) }
+        if let verb = verbs[kind], words.first != verb[...] {
+          found.append(.init(line: number, what: "\(words.first ?? "") in \(kind)"))
+        }
+      } else if line.hasPrefix("##") || line.hasPrefix(" ") {
+        found.append(.init(line: number, what: line))
+      }
+    }
+    return found
   }
 
   @Test func `changes are listed by version, one line each, with a verb`() throws {
     let lines = try Self.lines("CHANGELOG.md")
-    let versions = lines.filter { $0.hasPrefix("## ") }
-    #expect(versions.allSatisfy { $0.wholeMatch(of: /## \d+\.\d+\.\d+( \(unreleased\))?/) != nil }, "\(versions)")
-    let kinds = Set(lines.filter { $0.hasPrefix("### ") }.map { String($0.dropFirst(4)) })
-    #expect(kinds.isSubset(of: ["Upgrade notes", "Security", "Added", "Changed", "Fixed", "Removed"]), "\(kinds)")
+    let found = Self.wrongChanges(lines)
+    #expect(found.isEmpty, "\(found)")
+    #expect(lines.contains("## 0.1.0") && lines.contains("### Upgrade notes"))
+  }
+
+  @Test(arguments: [
+    ("# Changes\n\n## 0.2.0 (unreleased)\n\n### Added\n- Add a thing.\n## 0.1.0\n### Added\n- Add it.", 0),
+    ("## 0.1\n", 1), ("## 0.1.0\n### Security\n- Fix it.", 1), ("## 0.1.0\n### Fixed\n- Add it.", 1),
+    ("## 0.1.0\n### Fixed\n- Fix it\n  again.", 1), ("## 0.1.0\n### Fixed\n### Fixed", 1),
+    ("## 0.1.0\n### Fixed\n- Fix `" + String(repeating: "word ", count: 25) + "`.", 1), ("## 0.1.0\n## 0.1.0", 1),
+  ])
+  func `an entry that breaks a rule is found`(text: String, count: Int) {
+    let found = Self.wrongChanges(text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init))
+    #expect(found.count == count, "\(found)")
   }
 }

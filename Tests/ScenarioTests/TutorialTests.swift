@@ -17,7 +17,7 @@ extension DaemonScenarios {
     ]
     /// The reasons why blocks of a page are only shown, in their order.
     private static let shown = [
-      "README.md": ["builds Cairn", "needs systemd and a server on another machine"],
+      "README.md": ["builds Cairn"],
       "docs/guides/embedding.md": ["is a part of docs/examples/till", "is a part of docs/examples/till"],
       "docs/guides/install.md": ["builds and installs Cairn", "makes users and groups", "edits a unit of systemd"],
       "docs/guides/upgrade.md": ["builds and installs Cairn"],

@@ -17,7 +17,7 @@ Words after "console" say how: a number is the terminal (1 unless it is given); 
 goes on running; "again" repeats each command until it prints what the page says, for 60 seconds at most; "fails" says
 that the exit status of the last command is not 0; "not-run" that the block is only shown; any other word is the name of
 the machine, for pages with several. A ```toml block whose first line is "# PATH", or a ```c block with "/* FILE */" there,
-is written to that file of the machine. A line "<!-- after PAGE#SECTION -->" runs the blocks of that section of another page
+is written to that file of the machine. A line "<!-- after PAGE#SECTION … -->" runs the blocks of those sections of other pages
 before those of this one. Blocks in a comment of the page are run too: they wait, or carry a file to another machine.
 
 --list prints the number of blocks that are run or written, then the line and first line of each other block.
@@ -341,9 +341,11 @@ class Run:
 def texts(path):
     """Yields (name of the page, text whose blocks are run), those of the sections that come before it first."""
     page = open(path, encoding="utf-8").read()
-    for other, name in re.findall(r"^<!-- after ([\w./-]+)#([\w-]+) -->$", page, re.MULTILINE):
-        other = os.path.join(os.path.dirname(path), other)
-        yield other, section(open(other, encoding="utf-8").read(), name)
+    for words in re.findall(r"^<!-- after (.+) -->$", page, re.MULTILINE):
+        for word in words.split():
+            other, name = word.split("#")
+            other = os.path.join(os.path.dirname(path), other)
+            yield other, section(open(other, encoding="utf-8").read(), name)
     yield path, page
 
 
