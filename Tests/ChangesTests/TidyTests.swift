@@ -120,7 +120,7 @@ import Testing
     "Applying/TwoWay/TwoWayDesk.swift": 671,
     "Capturing/Postgres/PostgresRefresher.swift": 405,
     "Capturing/Postgres/TableTracker.swift": 496,
-    "Capturing/SQLite/Journal.swift": 570,
+    "Capturing/SQLite/Journal.swift": 542,
     "Capturing/SQLite/JournalReader.swift": 411,
     "Capturing/SQLite/LookWriter.swift": 472,
     "Capturing/SQLite/TriggerSource.swift": 474,
