@@ -87,6 +87,28 @@ import Testing
     #expect(seen.allSatisfy { $0 == 0 || $0 == 20_000 } && seen.last == 20_000, "\(seen)")
   }
 
+  @Test func `a stop within a large transaction takes effect at once, and the next run applies all of it`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a)", "t", [])
+    let count: Int64 = 100_000
+    try made.transaction { for id in 0..<count { try made.insert("t", [.integer(id), "text"]) } }
+    let apply = try made.open()
+    let stop = StopSignal()
+    let thread = try WorkerThread { () -> Int64 in
+      // In the middle of the transaction.
+      usleep(300_000)
+      defer { stop.set() }
+      return Clock.monotonicMilliseconds
+    }
+    try apply.run(stop: stop, drain: StopSignal())
+    let ended = Clock.monotonicMilliseconds
+    let stopped = try #require(thread.join())
+    #expect(stop.isSet && ended - stopped < 1000, "\(ended - stopped) ms")
+    #expect(try made.rows("SELECT count(*) FROM t") == [[0]])
+    try made.replay()
+    #expect(try made.rows("SELECT count(*) FROM t") == [[.integer(count)]])
+  }
+
   @Test func `a target that is locked for a while is waited for`() throws {
     let made = try Handmade(TempFolder())
     try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY)", "t", [])

@@ -54,6 +54,36 @@ struct PostgresWaitingTests {
     #expect(target.progress.snapshot.waiting.isEmpty)
   }
 
+  /// A table of the operator with objects that the source does not know.
+  private static let own = """
+    CREATE TABLE sale(
+      id text PRIMARY KEY, email text COLLATE "C", pieces bigint NOT NULL DEFAULT 1 CHECK (pieces > 0),
+      price numeric(10,2) DEFAULT 1.5, total numeric GENERATED ALWAYS AS (price * pieces) STORED, extra text DEFAULT 'x',
+      CONSTRAINT sane CHECK (price IS NULL OR price < 100000), CONSTRAINT once UNIQUE (email));
+    CREATE INDEX sale_lower_idx ON sale (lower(email)); CREATE INDEX sale_some_idx ON sale (email) WHERE pieces > 3
+    """
+
+  @Test(arguments: [nil, .stop] as [DDLPolicy?])
+  func `the hint for an operator's table names what was added, and drops nothing`(policy: DDLPolicy?) throws {
+    let target = try PostgresTarget()
+    try target.psql(Self.own)
+    target.options.ddl = policy
+    let columns = "id TEXT PRIMARY KEY NOT NULL, email TEXT, pieces INTEGER NOT NULL, price TEXT"
+    try target.begin("CREATE TABLE sale(\(columns))", "sale", [["a", "a@b", 2, "2.50"]])
+    try target.trail.transaction {
+      try target.trail.reshape("sale", "CREATE TABLE sale(\(columns), note TEXT)")
+      try target.trail.insert("sale", ["b", "b@c", 3, "1", "new"])
+    }
+    let error = try #require(failure { try target.replay() })
+    #expect(error.code == .schemaStopped)
+    #expect(error.hint.contains("ALTER TABLE public.sale ADD COLUMN note text"), "\(error.hint)")
+    #expect(!error.hint.uppercased().contains("DROP"), "\(error.hint)")
+    try target.psql("ALTER TABLE public.sale ADD COLUMN note text")
+    try target.replay()
+    #expect(try target.psql("SELECT id, total, extra, note FROM sale ORDER BY id") == "a|5.00|x|\nb|3.00|x|new")
+    #expect(try target.psql("SELECT count(*) FROM pg_constraint WHERE conrelid = 'sale'::regclass") == "4")
+  }
+
   @Test(arguments: DDLPolicy.allCases)
   func `each policy does with a table that was there what it says`(policy: DDLPolicy) throws {
     let target = try begin("CREATE TABLE t(id bigint PRIMARY KEY, a text)", policy)

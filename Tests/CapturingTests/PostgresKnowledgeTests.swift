@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Foundation
 import PostgresKit
 import SystemKit
 import TestServers
@@ -166,6 +167,86 @@ extension PostgresCapturing {
       try origin.take(TablePatterns(["t"]))
       #expect(try transactions(of: origin.trailFolder).last?.header.dependencies == noted)
       #expect(try transactions(of: replica.trail).last?.header.number == last.number + 1)
+    }
+
+    /// A standby that confirms commits only while it runs; a commit that waits for it is in the log, but not visible yet.
+    private final class SlowStandby {
+      private let process = Process()
+      private let folder: TempFolder
+      private let server: PostgresServer
+
+      init(_ server: PostgresServer) throws {
+        self.server = server
+        folder = try TempFolder()
+        process.executableURL = URL(fileURLWithPath: server.path(of: "pg_receivewal"))
+        process.arguments = ["-D", folder.path, "--synchronous", "-d", server.url() + "&application_name=slow"]
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let streams = "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'slow' AND state = 'streaming'"
+        for _ in 0..<200 where try server.psql(streams) == "0" { Clock.sleep(milliseconds: 50) }
+        #expect(try server.psql(streams) == "1")
+        try server.psql("ALTER SYSTEM SET synchronous_standby_names = 'slow'")
+        try server.psql("SELECT pg_reload_conf()")
+      }
+
+      func pause() { kill(process.processIdentifier, SIGSTOP) }
+      func resume() { kill(process.processIdentifier, SIGCONT) }
+
+      func end() {
+        resume()
+        _ = try? server.psql("ALTER SYSTEM RESET synchronous_standby_names")
+        _ = try? server.psql("SELECT pg_reload_conf()")
+        // Tests may have blocked the signals that a child inherits.
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+      }
+
+      deinit { if process.isRunning { end() } }
+    }
+
+    @Test func `a commit that waits for a standby is captured, and what apply had brought is known`() throws {
+      let server = try PostgresServer()
+      let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)", server: server)
+      try origin.take()
+      let replica = Replica(try TempFolder())
+      try execute(replica.source, "CREATE TABLE s(id INTEGER PRIMARY KEY, a); INSERT INTO s VALUES (1, 1)")
+      try replica.take()
+      let (uri, trail) = (origin.uri, replica.trail)
+      @Sendable func replay() throws {
+        let drain = StopSignal()
+        drain.set()
+        try PostgresApply(uri: uri, trail: trail, name: Replica.name, options: PostgresApply.Options())
+          .run(stop: StopSignal(), drain: drain)
+      }
+      try replay()
+      try origin.take()
+      let known = try origin.lastNumber
+      for id in 2...40 {
+        try execute(replica.source, "INSERT INTO s VALUES (\(id), \(id))")
+        try replica.take()
+      }
+      let last = try #require(try transactions(of: replica.trail).last { $0.records > 0 }?.header.number)
+
+      let standby = try SlowStandby(server)
+      standby.pause()
+      let database = origin.database
+      let program = try WorkerThread<Bool> { (try? server.psql("INSERT INTO t VALUES (1)", database)) != nil }
+      let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+      for _ in 0..<200 where try server.psql(waits) == "0" { Clock.sleep(milliseconds: 50) }
+      #expect(try server.psql(waits) == "1")
+      #expect(try origin.run("SELECT count(*) FROM t") == "0")
+      // The backlog is applied while the program's commit waits; then the program writes one of its rows.
+      let apply = try WorkerThread<Bool> { (try? replay()) != nil }
+      Clock.sleep(milliseconds: 500)
+      standby.resume()
+      #expect(apply.join() == true && program.join() == true)
+      standby.end()
+      try origin.run("UPDATE s SET a = 0 WHERE id = 40")
+      try origin.take()
+      let lines = try origin.lines(from: known).filter { !$0.hasPrefix("sequence") }
+      #expect(lines == ["insert t id=1", "update s id=40 a=0"])
+      let update = try #require(try changing(origin, from: known).last)
+      #expect(update.dependencies.map(\.number) == [last], "\(update.dependencies)")
     }
 
     @Test func `without a copy, rows that were there are not sent, and every change from then on is`() throws {

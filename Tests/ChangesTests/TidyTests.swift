@@ -118,7 +118,7 @@ import Testing
     "Applying/TwoWay/TwoWay.swift": 405,
     "Applying/TwoWay/TwoWayDesk.swift": 671,
     "Capturing/Postgres/TableTracker.swift": 496,
-    "Capturing/SQLite/Journal.swift": 570,
+    "Capturing/SQLite/Journal.swift": 542,
     "Capturing/SQLite/JournalReader.swift": 411,
     "Capturing/SQLite/LookWriter.swift": 484,
     "Capturing/SQLite/TriggerSource.swift": 474,

@@ -53,6 +53,32 @@ struct IdleServerTests {
     #expect(problem == nil)
   }
 
+  @Test func `an idle apply notices that its target file is gone`() throws {
+    let folder = NSTemporaryDirectory() + "cairn-idle-\(UUID().uuidString.prefix(8))"
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let source = try Database(path: folder + "/source.db", mode: .create)
+    try source.executeScript("CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)")
+    let (trail, place) = (TrailName(origin: "n", name: "idle"), folder + "/trail")
+    try CaptureRun(DatabaseURL("sqlite://\(folder)/source.db"), trail: trail, folder: place, place: place)
+      .run(stop: StopSignal(), untilCaughtUp: true, progress: CaptureProgress()) {}
+    let target = try DatabaseURL("sqlite://\(folder)/target.db")
+    let (progress, stop) = (ApplyProgress(), StopSignal())
+    let thread = try WorkerThread<String> {
+      do {
+        try ApplyRun(target, trail: trail, folder: place, options: ApplyOptions())
+          .run(stop: stop, drain: StopSignal(), progress: progress)
+        return ""
+      } catch { return "\(error)" }
+    }
+    #expect(wait(seconds: 60) { progress.snapshot.isCaughtUp })
+    usleep(1_500_000)
+    try FileManager.default.removeItem(atPath: folder + "/target.db")
+    #expect(wait(seconds: 10) { thread.outcome != nil })
+    stop.set()
+    #expect(thread.join()?.contains("database-missing") == true)
+  }
+
   @Test func `an idle capture notices that its server stops, and that its file is gone`() throws {
     let folder = NSTemporaryDirectory() + "cairn-idle-\(UUID().uuidString.prefix(8))"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)

@@ -24,6 +24,22 @@ extension Configuration {
     applies.contains { captureBehind($0)?.name.hasSameBytes(as: capture.name) == true }
   }
 
+  // MARK: Audits
+
+  /// Returns the rate of an apply's audit in bytes per second; nil: no audit. Without a setting in the conf, an audit
+  /// runs at the default rate if the target should equal the source.
+  package func auditRate(_ apply: Apply, goesBothWays: Bool) -> Int? {
+    if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
+    let isToBeEqual = !goesBothWays && !apply.mayDiffer && lineOnLacking(apply) == nil
+    return isToBeEqual ? Configuration.auditBytesUsual : nil
+  }
+
+  /// Returns whether the applies of a capture's trail at this node do not compare the target with the database.
+  package func isUnaudited(_ capture: Capture) -> Bool {
+    let applies = applies.filter { $0.trail == trail(of: capture) }
+    return !applies.isEmpty && applies.allSatisfy { auditRate($0, goesBothWays: captureBehind($0) != nil) == nil }
+  }
+
   // MARK: Relayed rows
 
   /// The settings of an apply for chains, in which a capture also reads rows that an apply has written.

@@ -126,19 +126,14 @@ final class ApplyWorker: Worker {
     leftOut.withLock { $0 = names }
   }
 
-  // The rate in bytes per second; nil for no audit.
-  private func auditRate(goesBothWays: Bool) -> Int? {
-    if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
-    let isToBeEqual = !goesBothWays && !apply.mayDiffer && context.configuration.lineOnLacking(apply) == nil
-    return isToBeEqual ? Configuration.auditBytesUsual : nil
-  }
-
-  // Returns the thread of the audit, nil without an audit, and the signal that stops it.
+  /// Starts an audit, which compares source and target while the apply works. Returns the thread of the audit (nil: no
+  /// audit), and the signal that stops it. If the source is at another node, that node is asked for digests of its
+  /// rows.
   private func startAudit(
     of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
   ) throws -> (WorkerThread<Void>?, StopSignal) {
     let stop = StopSignal()
-    guard let rate = auditRate(goesBothWays: goesBothWays) else { return (nil, stop) }
+    guard let rate = context.configuration.auditRate(apply, goesBothWays: goesBothWays) else { return (nil, stop) }
     let source: Audit.Source
     let tables: TablePatterns
     if trail.origin != context.node {

@@ -45,6 +45,7 @@ final class CaptureWorker: Worker {
     let applies = context.configuration.applies.filter { $0.database == capture.database }
     if let skew = applies.map(\.maxClockSkew.milliseconds).max() { run.skewMicrosecondsMax = skew * 1000 }
     if let line = context.configuration.lineOnApplied(capture) { context.tell(name, line) }
+    if mayMissWrites { context.tell(name, SQLiteCapture.unseenNotice) }
     // Without copies, apply creates the tables, and capture reads what applications write to them from the start.
     run.needsTables = capture.copiesRows
     if !capture.copiesRows, case .sqlite(let path) = run.source, !Trail.exists(folder: folder) {
@@ -106,6 +107,12 @@ final class CaptureWorker: Worker {
     }
   }
 
+  /// Whether writes of programs that switch triggers off may stay unnoticed.
+  private var mayMissWrites: Bool {
+    guard case .sqlite? = try? database.location() else { return false }
+    return context.configuration.isUnaudited(capture)
+  }
+
   func describe(_ status: inout NodeStatus.Worker) {
     let now = progress.snapshot
     status.trail = trail.description
@@ -121,7 +128,9 @@ final class CaptureWorker: Worker {
       ?? CurrentLag.milliseconds(
         commitTime: now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: false, now: moment)
     status.isCaughtUp = now.isCaughtUp && blind == nil
-    if let line = context.configuration.lineOnApplied(capture) { status.detail = "\(status.place); \(line)" }
+    var lines = [context.configuration.lineOnApplied(capture)].compactMap { $0 }
+    if mayMissWrites { lines.append("no audit: writes with triggers switched off may stay unnoticed") }
+    if !lines.isEmpty { status.detail = ([status.place] + lines).joined(separator: "; ") }
     if let copying = now.copying, now.tablesToCopy > 0 { status.detail = "copies table \(copying.table)" }
     status.waits = now.waits.map {
       .init(table: $0.table, code: $0.code.rawValue, message: $0.message, hint: $0.hint)

@@ -541,43 +541,41 @@ extension ErrorCode {
       Explanation(
         "a row that the source changed is not at the target",
         why: """
-          An update or delete names a row that the target does not have. Something else wrote to the target, or rows \
-          were removed there. The transaction was rolled back and apply stopped at the position in the message.
+          An update or delete names a row that the target does not have. Another program removed it there, or changed \
+          its key; or the source has rows that break its own constraint, as a damaged index lets it. The transaction \
+          was rolled back and apply stopped at the position in the message.
           """,
         what: [
           "See the transaction: `cairn trail show --from POSITION`.",
-          "Find what else writes to the target, and stop it.",
-          "Put the row back by hand and run again, or copy the rows again with `--existing overwrite`.",
+          .differenceCause,
+          "Put the row back by hand and run again, or \(String.copyAgain).",
         ])
     case .rowDiffers:
       Explanation(
         "a row at the target differs from the source",
         why: """
-          Before a row is changed it is compared with what the source had. A column differs, so something else wrote \
-          to the row at the target. To continue would lose that change without a trace; the transaction was rolled back.
+          Before a row is changed it is compared with what the source had. A column differs: another program wrote to \
+          the row at the target, or the source has rows that break its own constraint. If another program wrote, \
+          to continue would lose its change without a trace; so the transaction was rolled back.
           """,
         what: [
           "See the row before and after: `cairn trail show --from POSITION`.",
-          "Find what else writes to the target, and stop it.",
-          """
-          Set the column to the source's value by hand and run again, or copy the rows again with `--existing \
-          overwrite`.
-          """,
+          .differenceCause,
+          "Set the column to the source's value by hand and run again, or \(String.copyAgain).",
         ])
     case .rowExists:
       Explanation(
         "a row that the source inserted is already at the target",
         why: """
-          The target has a row with the same key, or with the same value of another UNIQUE index. Something else wrote \
-          to the target, or the target has a unique index that the source lacks. The transaction was rolled back.
+          The target has a row with the same key, or with the same value of another UNIQUE index. Another \
+          program wrote to the target. Or the target has a unique index that the source lacks, or the source has rows \
+          that break its own constraint. The transaction was rolled back.
           """,
         what: [
           "Compare both rows: `cairn trail show --from POSITION`, and the row at the target.",
           "Remove a UNIQUE index that only the target has.",
-          """
-          Remove or change the target's row by hand and run again, or copy the rows again with `--existing \
-          overwrite`.
-          """,
+          .differenceCause,
+          "Remove or change the target's row by hand and run again, or \(String.copyAgain).",
         ])
     case .constraintFailed:
       Explanation(

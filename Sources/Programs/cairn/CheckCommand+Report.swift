@@ -118,7 +118,7 @@ extension CheckCommand {
       isJSON,
       "\(path): journal mode \(mode)\(mode == "wal" ? "" : "; in WAL mode programs would not wait for our reads")",
       [("event", .text("source")), ("database", .text(path)), ("journal_mode", .text(mode))])
-    if let error = try Journal(source).orphanedTriggers() { throw error }
+    if let error = try Journal(source).lostTables() { throw error }
     if let owner = try Journal(source).owner() {
       say(
         isJSON, "\(path): captured already, state in \(owner.place)",

@@ -68,7 +68,11 @@ struct CheckCommand: Command {
     }
     let tables = try source.tables(patterns)
     tellTables(tables, isJSON)
-    if case .sqlite = source.handle { tellBlobs(tables, isJSON) }
+    if case .sqlite = source.handle {
+      tellBlobs(tables, isJSON)
+      let text = "note: \(SQLiteCapture.unseenNotice); or audit the target (--audit)"
+      say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
+    }
     guard tables.contains(where: { $0.refusal == nil }) else {
       throw CairnError(
         .noTables, "\(from.place) has no table that can be captured",

@@ -70,7 +70,10 @@ extension ConfCheck {
     }
     let tables = try end.tables(TablePatterns(capture.tables))
     CheckCommand.tellTables(tables, isJSON)
-    if case .sqlite = end.handle { CheckCommand.tellBlobs(tables, isJSON) }
+    if case .sqlite = end.handle {
+      CheckCommand.tellBlobs(tables, isJSON)
+      if configuration.isUnaudited(capture) { note(SQLiteCapture.unseenNotice) }
+    }
     guard tables.contains(where: { $0.refusal == nil }) else {
       if tables.isEmpty, awaitsTables(capture) {
         return note(

@@ -9,6 +9,13 @@ import Trails
 // Several replications from one SQLite file share one capture and its trail (docs/decisions/0043). The replication that
 // gets the lock of the trail's writer captures the file. The others read the trail, and try regularly to get the lock.
 extension Replication {
+  /// Returns the notices about the two databases that an operator gets at each start.
+  static func notices(_ source: DatabaseURL, _ target: DatabaseURL, _ options: Options) -> [String] {
+    let captured = options.isTwoWay ? [source, target] : [source]
+    let isUnaudited = options.auditBytesPerSecond == nil && captured.contains { $0.engine == .sqlite }
+    return [source, target].compactMap(\.trustNotice) + (isUnaudited ? [SQLiteCapture.unseenNotice] : [])
+  }
+
   private static let pollMilliseconds: Int32 = 250
   /// The interval, in milliseconds, at which the list of the trail's readers is read even if unchanged. A reader's
   /// state folder may have been removed.

@@ -105,7 +105,7 @@ package final class Replication: Sendable {
         trail: options.trailNames?.back ?? TrailName(origin: "remote", name: target.stem), state: statePath,
         notice: notice) : nil
     captureProgress = CaptureProgress(notice: notice)
-    for text in [source, target].compactMap(\.trustNotice) { notice(.init(text)) }
+    for text in Self.notices(source, target, options) { notice(.init(text)) }
     let links = (source: CaptureLink(source), target: CaptureLink(target))
     self.links = back == nil ? nil : links
     let plan = options.conflicts

@@ -125,7 +125,7 @@ extension PostgresApply {
       let names = tables.map(\.table.name).joined(separator: ", ")
       throw CairnError(
         .checkpointForeign, "table \(names) needs changes that the trail no longer has: \(error.message)",
-        hint: "copy all tables again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite")
+        hint: "copy all tables again: \(CopyHint.either)")
     }
   }
 

@@ -6,7 +6,7 @@ import Changes
 /// target checks at once.
 struct PostgresHeldRows {
   struct Row {
-    let table: MappedTable
+    var table: MappedTable
     var values: [String?]
     /// The error to throw if the row still cannot be inserted at the end of its transaction.
     let error: CairnError
@@ -27,7 +27,9 @@ struct PostgresHeldRows {
 
   private func index(_ table: MappedTable, _ key: [String?]) -> Int? {
     guard !key.isEmpty else { return nil }
-    return rows.lastIndex { row in row.table === table && table.key.map { row.values[$0] } == key }
+    return rows.lastIndex { row in
+      row.table.stateKey.hasSameBytes(as: table.stateKey) && row.table.key.map { row.values[$0] } == key
+    }
   }
 
   mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
@@ -37,11 +39,7 @@ struct PostgresHeldRows {
   }
 
   mutating func take(key: [String?], of table: MappedTable) -> Row? {
-    guard
-      let index = rows.lastIndex(where: { row in
-        row.table.stateKey == table.stateKey && row.table.key.map { row.values[$0] } == key
-      })
-    else { return nil }
+    guard let index = index(table, key) else { return nil }
     bytes -= rows[index].bytes
     return rows.remove(at: index)
   }
@@ -54,9 +52,29 @@ struct PostgresHeldRows {
     return true
   }
 
-  mutating func forget(_ table: MappedTable) {
-    rows.removeAll { $0.table.stateKey == table.stateKey }
+  func hasRows(of key: String) -> Bool { rows.contains { $0.table.stateKey.hasSameBytes(as: key) } }
+
+  /// Removes a table's rows from this list, when the table is emptied or dropped. `key`: its name in apply's state.
+  mutating func forget(_ key: String) {
+    rows.removeAll { $0.table.stateKey.hasSameBytes(as: key) }
     bytes = rows.reduce(0) { $0 + $1.bytes }
+  }
+
+  /// Changes the table of rows that stay here while their table or its columns are renamed.
+  mutating func move(from key: String, to table: MappedTable) throws {
+    for index in rows.indices where rows[index].table.stateKey.hasSameBytes(as: key) {
+      guard rows[index].values.count == table.columns.count else { throw rows[index].error }
+      rows[index].table = table
+    }
+  }
+
+  /// Writes those rows of a table that can be written now, and keeps the others.
+  mutating func settle(_ key: String, _ write: (Row) throws -> Bool) throws {
+    guard hasRows(of: key) else { return }
+    var left: [Row] = []
+    for row in rows where try !row.table.stateKey.hasSameBytes(as: key) || !write(row) { left.append(row) }
+    rows = left
+    bytes = left.reduce(0) { $0 + $1.bytes }
   }
 
   mutating func takeAll() -> [Row] {

@@ -16,17 +16,45 @@ extension PostgresReplay {
   }
 
   func putBackHeldRows() throws {
-    for row in held.takeAll() {
-      before.removeAll()
-      after.assign(row.values)
-      do {
-        guard try write(row.table, .insert(.strict), expecting: 1) == 1 else { throw swallowed(row.table) }
-      } catch let error as PostgresError {
-        guard error.isUniqueness else { throw refusal(row.table, error) }
-        guard try meet(held: row) else { throw row.error }
-        continue
-      }
-      unchecked.note(row.table, after)
+    for row in held.takeAll() where try !putBack(row) {
+      guard try meet(held: row) else { throw row.error }
+    }
+  }
+
+  /// Inserts a held row. Returns false if another row still has one of its unique values.
+  private func putBack(_ row: PostgresHeldRows.Row) throws -> Bool {
+    before.removeAll()
+    after.assign(row.values)
+    do {
+      guard try write(row.table, .insert(.strict), expecting: 1) == 1 else { throw swallowed(row.table) }
+    } catch let error as PostgresError {
+      guard error.isUniqueness else { throw refusal(row.table, error) }
+      return false
+    }
+    unchecked.note(row.table, after)
+    return true
+  }
+
+  /// Inserts, before a schema change of their table, the held rows that can be inserted. Returns the table's name in
+  /// apply's state; nil if no rows of the table are held or still to be checked.
+  func settleRows(before ddl: DDL) throws -> String? {
+    guard ddl.before != 0, !held.rows.isEmpty || !unchecked.isEmpty,
+      let key = scope.key(try schema(ddl.before).sourceKey)
+    else { return nil }
+    try held.settle(key, putBack)
+    return held.hasRows(of: key) || unchecked.hasRows(of: key) ? key : nil
+  }
+
+  /// Continues with rows of a table that was altered: those still held, and those that are checked before the commit.
+  func followRows(of key: String, after ddl: DDL) throws {
+    guard ddl.after != 0 else {
+      held.forget(key)
+      return unchecked.forget(key)
+    }
+    try onTable(ddl.after) {
+      guard let table = try table(ddl.after) else { return }
+      try held.move(from: key, to: table)
+      unchecked.move(from: key, to: table)
     }
   }
 
@@ -103,13 +131,11 @@ extension PostgresReplay {
     CairnError(
       .rowExists,
       "table \(table.source.fullName), row \(values.joined(separator: ", ")): the target \(connection.place) would have two rows with the same value of \(table.target.uniqueIndexes[index].name) (trail \(name) at \(reader.position))",
-      hint: Self.foreignWrites, context: ["table": table.source.fullName, "position": reader.position.description])
+      hint: DifferenceHint.text(source: table.source.engine),
+      context: ["table": table.source.fullName, "position": reader.position.description])
   }
 
   // MARK: Errors
-
-  static let foreignWrites =
-    "another program wrote to the target, or the source has rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
   func describeKey(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int = .max) -> String {
     let shown = table.key.isEmpty ? Array(table.columns.indices.prefix(3)) : table.key
@@ -148,7 +174,8 @@ extension PostgresReplay {
     let found = isTwin(table) ? nil : (try? sink.rows(table.statement(.probe(checks: mask)), before, after))?.first
     guard let found else {
       return CairnError(
-        .rowMissing, "\(subject) the target \(connection.place) does not have it \(place)", hint: Self.foreignWrites,
+        .rowMissing, "\(subject) the target \(connection.place) does not have it \(place)",
+        hint: DifferenceHint.text(source: table.source.engine),
         context: context(table, key))
     }
     let checked = table.columns.indices.filter { mask.contains($0) && !table.key.contains($0) }
@@ -157,7 +184,7 @@ extension PostgresReplay {
     return CairnError(
       .rowDiffers,
       "\(subject) its column \(column) in the target \(connection.place) differs from the source \(place)",
-      hint: Self.foreignWrites, context: context(table, key))
+      hint: DifferenceHint.text(source: table.source.engine), context: context(table, key))
   }
 
   /// Returns the error for an INSERT that inserted no row, for example because of a trigger.
@@ -181,9 +208,10 @@ extension PostgresReplay {
     let place = "(trail \(name) at \(reader.position))"
     let text = error.message + (error.detail.isEmpty ? "" : ": \(error.detail)")
     if error.isUniqueness {
+      let hint = DifferenceHint.text(source: table.source.engine)
       return CairnError(
         .rowExists, "\(subject): the target \(connection.place) has such a row already: \(text) \(place)",
-        hint: table.mayFold ? "\(Self.foldedHint); or \(Self.foreignWrites)" : Self.foreignWrites,
+        hint: table.mayFold ? "\(Self.foldedHint); or \(hint)" : hint,
         context: context(table, key))
     }
     if error.isConstraint {

@@ -45,7 +45,7 @@ extension PostgresReplay {
     case .update where !isTolerant && isFilled(table): try updateInFilled(change, table)
     case .update: try mayLack ? updateLeniently(table) : update(table, change)
     case .truncate:
-      held.forget(table)
+      held.forget(table.stateKey)
       try remove(nil, table)
     }
   }

@@ -10,6 +10,12 @@ extension PostgresReplay {
   var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
+    let key = try settleRows(before: ddl)
+    try carryOut(ddl)
+    if let key { try followRows(of: key, after: ddl) }
+  }
+
+  private func carryOut(_ ddl: DDL) throws {
     let before = ddl.before == 0 ? nil : try schema(ddl.before)
     let after = ddl.after == 0 ? nil : try schema(ddl.after)
     guard let named = before ?? after else { return }

@@ -121,7 +121,7 @@ extension PostgresReplay {
       .rowExists,
       "table \(table.source.fullName), row \(row): the source has \(other) as well, and both are the same row at the target \(connection.place): \(error.detail.isEmpty ? error.message : error.detail) (trail \(name) at \(reader.position))",
       hint:
-        "merge the two rows at the source, or create the table with a column of type text at the target; then copy it again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite",
+        "merge the two rows at the source, or create the table with a column of type text at the target; then copy it again: \(CopyHint.either)",
       context: ["table": table.source.fullName, "key": row, "position": reader.position.description])
   }
 

@@ -34,6 +34,24 @@ struct UncheckedRows {
     rows.append(Row(table: table, values: values))
   }
 
+  var isEmpty: Bool { rows.isEmpty && tables.isEmpty }
+
+  func hasRows(of key: String) -> Bool {
+    rows.contains { $0.table.stateKey.hasSameBytes(as: key) }
+      || tables.contains { $0.stateKey.hasSameBytes(as: key) }
+  }
+
+  mutating func forget(_ key: String) {
+    rows.removeAll { $0.table.stateKey.hasSameBytes(as: key) }
+    tables.removeAll { $0.stateKey.hasSameBytes(as: key) }
+  }
+
+  /// Lists a table that was altered as one to check as a whole, in place of its rows.
+  mutating func move(from key: String, to table: MappedTable) {
+    forget(key)
+    if !table.uncheckedIndexes.isEmpty { tables.append(table) }
+  }
+
   mutating func removeAll() {
     rows.removeAll()
     tables.removeAll()

@@ -6,7 +6,7 @@ import Changes
 /// waits here until the transaction ends.
 struct HeldRows {
   struct Row {
-    let table: TargetTable
+    var table: TargetTable
     let values: [Value]
     let error: CairnError
 
@@ -73,9 +73,20 @@ struct HeldRows {
     return rows
   }
 
-  mutating func forget(_ table: TargetTable) {
-    rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
+  func hasRows(of name: String) -> Bool { rows.contains { $0.table.schema.name.hasSameBytes(as: name) } }
+
+  /// Removes a table's rows from this list, when the table is emptied or dropped.
+  mutating func forget(_ name: String) {
+    rows.removeAll { $0.table.schema.name.hasSameBytes(as: name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }
+  }
+
+  /// Changes the table of rows that stay here while their table or its columns are renamed.
+  mutating func move(from name: String, to table: TargetTable) throws {
+    for index in rows.indices where rows[index].table.schema.name.hasSameBytes(as: name) {
+      guard rows[index].values.count == table.schema.columns.count else { throw rows[index].error }
+      rows[index].table = table
+    }
   }
 
   mutating func removeAll() {

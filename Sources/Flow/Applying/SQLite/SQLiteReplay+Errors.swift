@@ -4,9 +4,6 @@ import SQLiteKit
 
 // The errors for rows that differ from the trail.
 extension SQLiteReplay {
-  static let foreignWrites =
-    "another program wrote to the target, or the source has rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
-
   func unexpected(_ table: TargetTable, _ what: String) -> CairnError {
     let key = describeKey(table.schema, before)
     let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
@@ -14,7 +11,7 @@ extension SQLiteReplay {
       return CairnError(
         .rowMissing,
         "table \(table.schema.name), row \(key): the source \(what) it, but the target \(database.path) does not have it (trail \(name) at \(reader.position))",
-        hint: Self.foreignWrites, context: context)
+        hint: DifferenceHint.text(source: table.source.engine), context: context)
     }
     let index = zip(before, found).enumerated().first { pair in
       !pair.element.0.isUnchanged && pair.element.0.value != pair.element.1
@@ -23,7 +20,7 @@ extension SQLiteReplay {
     return CairnError(
       .rowDiffers,
       "table \(table.schema.name), row \(key): the source \(what) it, but its column \(column) in the target \(database.path) differs from the source (trail \(name) at \(reader.position))",
-      hint: Self.foreignWrites, context: context)
+      hint: DifferenceHint.text(source: table.source.engine), context: context)
   }
 
   func refused(_ table: TargetTable, _ error: SQLiteError) -> CairnError {
@@ -35,7 +32,7 @@ extension SQLiteReplay {
       return CairnError(
         .rowExists,
         "table \(table.schema.name), row \(key): the target \(database.path) has a row with the same \(error.message.hasPrefix("UNIQUE constraint failed: ") ? String(error.message.dropFirst(26)) : "key") already \(place)",
-        hint: Self.foreignWrites,
+        hint: DifferenceHint.text(source: table.source.engine),
         context: context)
     }
     return CairnError(

@@ -38,7 +38,7 @@ extension SQLiteReplay {
       if after.contains(where: \.isUnchanged) { return }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate:
-      held.forget(table)
+      held.forget(table.schema.name)
       if let resolver, table.goesBothWays { return try removeKnown(nil, table, resolver) }
       try table.remove(nil, at: reader.commitTime)
     }

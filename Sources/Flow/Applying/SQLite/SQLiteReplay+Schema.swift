@@ -26,7 +26,15 @@ extension SQLiteReplay {
   }
 
   func apply(_ ddl: DDL) throws {
-    if !held.isEmpty { try settleHeld() }
+    try held.settle(insertHeld)
+    let name = try held.isEmpty || ddl.before == 0 ? nil : targetName(of: schema(ddl.before))
+    try carryOut(ddl)
+    guard let name, held.hasRows(of: name) else { return }
+    if ddl.after == 0 { return held.forget(name) }
+    if let table = try table(ddl.after) { try held.move(from: name, to: table) }
+  }
+
+  private func carryOut(_ ddl: DDL) throws {
     let before = ddl.before == 0 ? nil : try schema(ddl.before)
     let after = ddl.after == 0 ? nil : try schema(ddl.after)
     let names = names(before, after)

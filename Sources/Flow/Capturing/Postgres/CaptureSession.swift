@@ -43,6 +43,7 @@ final class CaptureSession {
     source = PostgresSource(connection, uri: uri, trail: trail.id)
     let stored = try trail.lastHeader.map { try PostgresPosition(decoding: $0.sourcePosition) }
     try PostgresSource.check(connection, newSlots: stored == nil ? 1 : 0)
+    if let notice = PostgresSource.versionNotice(connection) { progress.tell(notice) }
     if stored != nil, let notice = try PostgresSource.encodingNotice(connection) { progress.tell(notice) }
     replication = try PostgresConnection(uri, purpose: .replication, application: application)
     registryFile = try RegistryFile(folder: options.place, number: trail.lastHeader?.number ?? 0)
@@ -268,7 +269,7 @@ final class CaptureSession {
 
   /// Returns the error for a slot that cannot be used, or whose publication is missing.
   func lost(_ loss: SlotProgress.Loss) -> CairnError {
-    let copy = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: "
+    let copy = CopyHint.either + ": "
     let newSlot = "a new slot is made and every table is copied again"
     let (what, hint) =
       switch loss {
@@ -282,7 +283,7 @@ final class CaptureSession {
       case .foreign(let database, let plugin):
         (
           "slot \(slotName) is one of database \(database) with plugin \(plugin)",
-          "find out which user created it; run again with --existing overwrite when it is removed"
+          "find out which user created it, and remove it; then copy again: \(CopyHint.either)"
         )
       case .movedOn(let place):
         ("slot \(slotName) was moved on to \(place), the trail ends at \(slot.position.quiet)", copy + newSlot)

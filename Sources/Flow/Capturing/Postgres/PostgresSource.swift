@@ -132,11 +132,16 @@ package struct PostgresSource {
   ///
   /// Source: release notes of 17.5, 16.9, 15.13 and 14.18 ("Avoid data loss in logical replication").
   package static func versionNotice(_ connection: PostgresConnection) -> String? {
+    versionNotice(connection.serverVersion, at: connection.place)
+  }
+
+  /// - Parameter version: The server's version as a number, such as 150012 for 15.12.
+  static func versionNotice(_ version: Int, at place: String) -> String? {
     let mended = [14: 18, 15: 13, 16: 9, 17: 5]
-    let (major, minor) = (connection.serverVersion / 10_000, connection.serverVersion % 10_000)
+    let (major, minor) = (version / 10_000, version % 10_000)
     guard let least = mended[major], minor < least else { return nil }
     return
-      "\(connection.place) is PostgreSQL \(major).\(minor), which can leave out changes of transactions that run while a table is added to a publication; update the server to \(major).\(least) or later"
+      "\(place) is PostgreSQL \(major).\(minor), which can leave out changes of transactions that run while a table is added to a publication; update the server to \(major).\(least) or later"
   }
 
   // MARK: Slot

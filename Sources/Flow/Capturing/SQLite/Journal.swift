@@ -30,10 +30,10 @@ package struct Journal {
 
   /// Returns the trail that captures the source, and its state folder; nil if the source is not captured.
   ///
-  /// - Throws: `source-went-back` if an application dropped some of Cairn's tables, see ``orphanedTriggers()``.
+  /// - Throws: `source-went-back` if an application dropped some of Cairn's tables, see ``lostTables()``.
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
-    if let error = try orphanedTriggers() { throw error }
+    if let error = try lostTables() { throw error }
     let rows = try database.query("SELECT version, trail, place FROM cairn_control WHERE id = 0")
     guard let row = rows.first, case .integer(let version) = row[0] else { return nil }
     guard (1...Self.version).contains(version) else {
@@ -47,33 +47,6 @@ package struct Journal {
 
   func isInstalled() throws -> Bool {
     try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") == 1
-  }
-
-  /// Returns the names of Cairn's tables for capture that are missing in the file.
-  package func missingTables() throws -> Set<NameKey> {
-    let names = try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string }
-    return SQLiteTable.captureNames.subtracting(names.map(\.nameKey))
-  }
-
-  /// Returns the names of the application's tables that have Cairn's triggers for capture.
-  package func orphans() throws -> [String] {
-    let rows = try database.query("SELECT DISTINCT tbl_name, name FROM sqlite_master WHERE type = 'trigger'")
-    return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string.nameKey })
-      .sorted()
-      .map(\.text)
-  }
-
-  /// Returns an error if an application dropped Cairn's tables but left the triggers, so that its writes fail; nil
-  /// otherwise.
-  package func orphanedTriggers() throws -> CairnError? {
-    let tables = try orphans()
-    guard !tables.isEmpty, let missing = try missingTables().sorted().first else { return nil }
-    return CairnError(
-      .sourceWentBack,
-      "triggers of Cairn are left in \(database.path), but its table \(missing) is gone: every write to \(tables.joined(separator: ", ")) fails",
-      hint:
-        "an application dropped tables of Cairn: run 'cairn detach sqlite:\(database.path)', and replicate into a new --state with --existing overwrite",
-      context: ["table": tables[0]])
   }
 
   // MARK: Coming and going

@@ -36,6 +36,10 @@ package final class SQLiteCapture {
     package init() {}
   }
 
+  /// The notice for a source whose target no audit compares: some writes may stay unnoticed.
+  package static let unseenNotice =
+    "writes with triggers switched off are noticed only by a running capture, in files up to 64 MiB: after others run 'cairn compare'"
+
   private let loop: CaptureLoop<TriggerSource>
 
   /// Opens the source, adds missing triggers and tables, and checks that the source still has everything that the trail

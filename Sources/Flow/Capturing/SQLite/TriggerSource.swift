@@ -88,7 +88,7 @@ final class TriggerSource: ChangeSource {
     let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
     let position = stored ?? Self.fresh()
     try Self.checkOwner(journal, trail: trail, options: options)
-    if stored != nil, let error = try journal.orphanedTriggers() { throw error }
+    if stored != nil { try journal.checkTables() }
     let isFirst = stored == nil
     let written = try journal.isInstalled() ? journal.writtenLayouts() : nil
     var doubtful: Set<Int64> = []
@@ -327,8 +327,9 @@ final class TriggerSource: ChangeSource {
 
   func end() throws { try markSource(waitMilliseconds: 2000) }
 
+  /// Throws `source-went-back` if an application dropped Cairn's tables. First removes the triggers that are left.
   func checkParts() throws {
-    if let error = try journal.orphanedTriggers() { throw error }
+    try journal.checkTables()
     guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }
   }
 

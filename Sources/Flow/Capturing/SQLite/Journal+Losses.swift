@@ -1,0 +1,60 @@
+import Changes
+import SQLiteKit
+
+// Tables of Cairn that an application dropped.
+extension Journal {
+  /// Returns the names of Cairn's tables for capture that are missing in the file.
+  package func missingTables() throws -> Set<NameKey> {
+    let names = try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string }
+    return SQLiteTable.captureNames.subtracting(names.map(\.nameKey))
+  }
+
+  /// Returns the names of the application's tables that have Cairn's triggers for capture.
+  package func orphans() throws -> [String] { Set(try triggers().map(\.table.nameKey)).sorted().map(\.text) }
+
+  private func triggers() throws -> [(name: String, table: String)] {
+    try database.query("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'")
+      .map { (name: $0[0].string, table: $0[1].string) }
+      .filter { CaptureTriggers.layout(ofTrigger: $0.name) != nil }
+  }
+
+  /// Returns an error if an application dropped some of Cairn's tables for capture; nil if all exist, or nothing of
+  /// the capture is left.
+  ///
+  /// SQLite rejects a write whose trigger names a missing table, so applications cannot write while triggers are left.
+  package func lostTables() throws -> CairnError? {
+    let missing = try missingTables()
+    guard let name = missing.sorted().first else { return nil }
+    let tables = try orphans()
+    guard !tables.isEmpty || missing.count < SQLiteTable.captureNames.count else { return nil }
+    let what =
+      tables.isEmpty
+      ? "table \(name) of Cairn is gone from \(database.path), and nothing that is written there is captured"
+      : "triggers of Cairn are left in \(database.path), but its table \(name) is gone: every write to \(tables.joined(separator: ", ")) fails"
+    return error(what, tables)
+  }
+
+  /// Throws `source-went-back` if an application dropped some of Cairn's tables. First removes the triggers that need
+  /// these tables, so that applications can write.
+  func checkTables() throws {
+    guard let error = try lostTables() else { return }
+    let tables = try orphans()
+    do {
+      try database.transaction {
+        for trigger in try triggers() { try database.execute("DROP TRIGGER \(trigger.name.quotedName)") }
+      }
+    } catch is SQLiteError { throw error }
+    guard !tables.isEmpty else { throw error }
+    throw self.error(
+      "an application dropped tables of Cairn in \(database.path): Cairn has removed its triggers, so that \(tables.joined(separator: ", ")) can be written, but what is written there is not captured",
+      tables)
+  }
+
+  private func error(_ what: String, _ tables: [String]) -> CairnError {
+    CairnError(
+      .sourceWentBack, what,
+      hint:
+        "an application dropped tables of Cairn: run 'cairn detach sqlite:\(database.path)', and replicate into a new --state with --existing overwrite",
+      context: tables.first.map { ["table": $0] } ?? [:])
+  }
+}
