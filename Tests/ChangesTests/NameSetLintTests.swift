@@ -350,6 +350,10 @@ import Testing
       "Serving/ApplyEntry.swift": ["before.prefix(while: { $0 != \"\\n\""],
       "Serving/Supervisor.swift": ["0.message.prefix { $0 != \"\\n\""],
       "Steering/NodeStatus.swift": ["message.prefix { $0 != \"\\n\""],
+      "cairn/CommandsPage.swift": [
+        "rest.firstIndex(of: \"'\"", "inner.firstIndex(of: \"'\"", "text.split(separator: \" \"",
+        "word.firstIndex(of: \"-\"", "text.split(separator: \"|\"",
+      ],
       "cairn/ExplainCommand.swift": ["text.split(separator: \" \""],
       "cairn/Manual+Conf.swift": ["details.split(separator: \"\\n\""],
       "cairn/ManualPage.swift": [
