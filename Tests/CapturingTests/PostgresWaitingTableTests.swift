@@ -34,7 +34,8 @@ import Testing
     }
 
     private func run() throws {
-      try origin.with(said: { text in self.said.withLock { $0.append(text) } }) { capture in
+      // The progress, which is kept here, keeps this closure.
+      try origin.with(said: { [weak self] text in self?.said.withLock { $0.append(text) } }) { capture in
         progress.withLock { $0 = capture.session.progress }
         try capture.run(stop: stop, untilCaughtUp: false)
       }

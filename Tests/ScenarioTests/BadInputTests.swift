@@ -7,7 +7,7 @@ extension Scenarios {
     /// Runs cairn and expects an error of this code: one error line, one hint line.
     private func refuse(_ bench: Bench, _ arguments: [String], _ code: String, _ status: Int32) throws {
       let outcome = try bench.run(Bench.cairn, arguments, seconds: 60)
-      let lines = outcome.errors.split(separator: "\n").filter { !$0.contains("is not captured") }
+      let lines = outcome.errorLines
       #expect(outcome.status == status, "\(arguments): \(outcome.errors)")
       #expect(lines.count == 2, "\(arguments): \(outcome.errors)")
       #expect(lines.first?.hasPrefix("cairn: error [\(code)]: ") ?? false, "\(outcome.errors)")

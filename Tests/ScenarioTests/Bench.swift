@@ -15,6 +15,13 @@ struct Outcome {
   var status: Int32
   var output: String
   var errors: String
+
+  /// The lines of errors and hints, without notices about rows that are or may be left out.
+  var errorLines: [Substring] {
+    errors.split(separator: "\n").filter {
+      !$0.contains("is not captured") && !$0.contains("writes with triggers switched off")
+    }
+  }
 }
 
 /// A temporary folder with a source, a target and a state, the programs that work on them, and nothing left behind.

@@ -129,7 +129,7 @@ extension Scenarios {
         #expect(try shut(true))
         let refused = try bench.run(Bench.cairn, arguments)
         #expect(refused.status == (expected == "state-unwritable" ? 73 : 77), "\(refused.errors)")
-        let lines = refused.errors.split(separator: "\n").filter { !$0.contains("is not captured") }
+        let lines = refused.errorLines
         #expect(
           lines.count == 2 && lines.first?.hasPrefix("cairn: error [\(expected)]: ") ?? false, "\(refused.errors)")
         #expect(lines.last?.hasPrefix("hint: ") ?? false)

@@ -23,7 +23,10 @@ extension DaemonScenarios {
       _ = try bench.sqlite("source.db", "INSERT INTO item VALUES (2, 1)")
       _ = try bench.sqlite("source.db", "INSERT INTO item VALUES (3, 3)")
       #expect(try bench.waitForTarget("SELECT group_concat(id) FROM item", "1,3"), "\(node.log)")
-      #expect(node.wait { (try? node.cairn("status").output.contains("1 transaction is in quarantine")) == true })
+      let isShown = node.wait(seconds: 60) {
+        (try? node.cairn("status").output.contains("1 transaction is in quarantine")) == true
+      }
+      #expect(isShown, "\((try? node.cairn("status").output) ?? "") \(node.log)")
       #expect(try node.cairn("status").status == 1)
       _ = node.end(SIGKILL)
       _ = try bench.sqlite("source.db", "UPDATE item SET n = 1.5 WHERE id = 2")

@@ -13,7 +13,7 @@ extension Scenarios {
       let arguments = ["replicate", "--from", from, "--to", to, "--state", "state", "--once"] + more
       let outcome = try bench.run(Bench.cairn, arguments, seconds: 90)
       // Passwords on the command line and servers that prove nothing are warned of besides.
-      let lines = outcome.errors.split(separator: "\n").filter {
+      let lines = outcome.errorLines.filter {
         !$0.hasPrefix("cairn: warning: ") && !$0.contains("does not prove which one it is")
       }
       #expect(outcome.status == status, "\(code): \(outcome.errors)")

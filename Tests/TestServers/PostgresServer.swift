@@ -75,7 +75,7 @@ package final class PostgresServer: Sendable {
   private func write(_ settings: Settings) throws {
     var lines = [
       "listen_addresses": settings.listens ? "127.0.0.1" : "", "port": "\(port)", "unix_socket_directories": folder,
-      "wal_level": settings.walLevel, "max_replication_slots": "20", "max_wal_senders": "20",
+      "wal_level": settings.walLevel, "max_replication_slots": "60", "max_wal_senders": "20",
       "max_connections": "100", "shared_buffers": "64MB", "max_wal_size": "4GB", "autovacuum_naptime": "10s",
       "password_encryption": "scram-sha-256", "log_line_prefix": "%m [%p] %u@%d %a: ", "log_lock_waits": "on",
     ]
