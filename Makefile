@@ -122,7 +122,7 @@ test: setup
 	for part in $(APART); do wait $${process[$$part]} || failed=1; cat .build/$$part.log; done; \
 	if ((failed)); then \
 	  echo "test: failed:"; \
-	  grep -a -h -A 3 -e 'recorded an issue' -e 'error: ' $(APART:%=.build/%.log) .build/others.log; exit 1; \
+	  grep -a -h -A 12 -e 'recorded an issue' -e 'error: ' $(APART:%=.build/%.log) .build/others.log; exit 1; \
 	fi
 
 soak: export CAIRN_SOAK = 1
