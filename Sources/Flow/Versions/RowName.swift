@@ -12,6 +12,8 @@ package struct RowName: Hashable, Sendable {
   package var isReference = false
   /// Whether the change for which the name was made deletes the row. This is not part of the hash.
   package private(set) var isEnd = false
+  /// Whether a reference's key may share this name with other keys. This is not part of the hash.
+  package private(set) var isLoose = false
 
   package init(hash: UInt64) { self.hash = hash }
 
@@ -19,6 +21,13 @@ package struct RowName: Hashable, Sendable {
   package var reference: RowName {
     var name = self
     name.isReference = true
+    return name
+  }
+
+  /// Returns the name for references to this row (``reference``) with ``isLoose`` set.
+  package func reference(isLoose: Bool) -> RowName {
+    var name = reference
+    name.isLoose = isLoose
     return name
   }
 
@@ -173,7 +182,7 @@ package struct RowNaming: Sendable {
   }
 
   /// Returns whether the meaning of a text is hashed instead of its bytes, for example because it is a number.
-  static func isLoose(_ text: UnsafeRawBufferPointer) -> Bool {
+  package static func isLoose(_ text: UnsafeRawBufferPointer) -> Bool {
     PlainNumber(text) != nil || blob(text) != nil
       || text.count == 1 && (text[0] == UInt8(ascii: "t") || text[0] == UInt8(ascii: "f"))
   }

@@ -335,6 +335,11 @@ extension VersionWindow {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
+  /// Returns the places of the references for which ``isReferred(_:beside:seen:)`` returns true.
+  package func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
+    try withState { try $0.index.references(to: row, beside: delete, seen: seen) }
+  }
+
   /// Adds a version that apply is about to write; call it while the target holds the lock of the row. Other apply
   /// workers see the version at once, even if the target does not commit: conflicts are resolved from versions alone.
   package func note(_ row: RowName, _ place: VersionPlace) throws {

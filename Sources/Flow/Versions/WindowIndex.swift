@@ -126,8 +126,9 @@ struct WindowIndex {
     origins[origin].lastReference = max(origins[origin].lastReference, entry.number)
     origins[origin].lastReferenceClock = max(origins[origin].lastReferenceClock, entry.clock)
     // If the last reference of this origin knew as much as this one, this one replaces it: an author who knows it knows
-    // both.
-    if let last = try lastReference(row, origin), last.number < entry.number, !origins[origin].floor.includes(last),
+    // both. Two loose ones may reference different rows.
+    if !row.isLoose, let last = try lastReference(row, origin), last.number < entry.number,
+      !origins[origin].floor.includes(last),
       origins[origin].steps.allSatisfy({ $0.known(at: last.number) == $0.known(at: entry.number) }),
       try store.replace(of: row.chain, last, by: entry)
     {
@@ -219,7 +220,7 @@ struct WindowIndex {
   /// earlier than all versions in the window, or if last writes are not kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
-  private func place(_ entry: WindowEntry) -> VersionPlace {
+  func place(_ entry: WindowEntry) -> VersionPlace {
     VersionPlace(
       stamp: Stamp(clock: entry.clock, origin: origins[entry.origin].name, number: entry.number),
       begin: entry.begin)
