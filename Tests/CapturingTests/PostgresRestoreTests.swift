@@ -53,15 +53,23 @@ extension PostgresCapturing {
       try origin.server.psql("INSERT INTO noise SELECT repeat('x', 500) FROM generate_series(1, 2000)", "other")
     }
 
+    /// What `cairn check` says of the server.
+    private func fault(_ origin: PostgresOrigin) throws -> String? {
+      try PostgresCapture.fault(of: origin.uri, folder: origin.trailFolder)
+    }
+
     @Test func `a server restored to an earlier moment is noticed, though the slot had passed the last row`() throws {
       let origin = try captured()
       try save(origin.server)
       try makeNoise(origin)
       try origin.take()
+      #expect(try fault(origin) == nil)
       try restore(origin.server)
       try origin.server.start()
+      #expect(try fault(origin)?.contains("its WAL ends at") == true)
       try origin.run("INSERT INTO t VALUES (3)")
       for _ in 0..<3 { try makeNoise(origin) }
+      #expect(try fault(origin)?.contains("is not the one that the trail has") == true)
       var refusal: CairnError?
       do { try origin.take() } catch let error as CairnError { refusal = error }
       #expect(refusal?.code == .sourceWentBack)
@@ -72,6 +80,7 @@ extension PostgresCapturing {
       let origin = try captured()
       try origin.server.restart(.immediate)
       try origin.run("INSERT INTO t VALUES (3)")
+      #expect(try fault(origin) == nil)
       try origin.take()
       #expect(try origin.lines().last == "insert t id=3")
       let position = try position(origin)
@@ -87,6 +96,7 @@ extension PostgresCapturing {
       // The server itself, promoted at the end of its log.
       try origin.server.stop()
       try promote(origin.server)
+      #expect(try fault(origin) == nil)
       try origin.run("INSERT INTO t VALUES (3)")
       try origin.take()
       #expect(try origin.lines().last == "insert t id=3")

@@ -213,4 +213,76 @@ import Testing
     #expect(upkeep.look(now, trail).count == 1 && upkeep.awaited.isEmpty && book.all.isEmpty)
     #expect(try note.read()?.changed.isEmpty == true)
   }
+
+  @Test func `a rule that matches nothing stops the apply, unless its table was there before`() throws {
+    let node = try TestNode(Self.conf)
+    let shop = try node.database("pos.db")
+    try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
+    try shop.executeScript("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1, 5), (2, 0)")
+    var (wrong, filter) = (TableRule(from: "itme"), TableRule(from: "item"))
+    (wrong.filter, filter.filter) = ("price > 1", "price > 1")
+    adopt(node, [wrong])
+    node.start()
+    let apply = { node.worker("apply.copy") }
+    #expect(node.wait { apply()?.state == .failed }, "\(node.supervisor.workers())")
+    #expect(apply()?.problem?.code == "table-missing")
+    #expect(apply()?.problem?.hint.contains("did you mean from = \"item\"?") == true, "\(apply() as Any)")
+    #expect(text(node, "SELECT count(*) FROM sqlite_master WHERE name = 'item'") != "1", "no row came unfiltered")
+    adopt(node, [filter])
+    #expect(node.wait { text(node, "SELECT group_concat(id) FROM item") == "1" }, "\(node.supervisor.workers())")
+    // A reload with another slip.
+    adopt(node, [filter, TableRule(from: "noet")])
+    #expect(node.wait { apply()?.state == .failed && apply()?.problem?.code == "table-missing" })
+    adopt(node, [filter, TableRule(from: "note")])
+    #expect(node.wait { apply()?.state == .running && apply()?.isCaughtUp == true })
+    node.end()
+    // A rule that was adopted does not stop the apply when its table is dropped.
+    try shop.execute("DROP TABLE item")
+    let again = try TestNode(in: node.folder) { folder in
+      var conf = Self.conf(folder)
+      conf.applies[0].rules = [filter, TableRule(from: "note")]
+      return conf
+    }
+    again.start()
+    defer { again.end() }
+    #expect(again.wait { again.worker("apply.copy")?.isCaughtUp == true }, "\(again.supervisor.workers())")
+    #expect(again.worker("apply.copy")?.problem == nil)
+  }
+
+  @Test func `a listed table that is not there stops the capture, unless it was there before`() throws {
+    let node = try TestNode(Self.conf)
+    let shop = try node.database("pos.db")
+    try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
+    try shop.executeScript("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1, 5)")
+    func list(_ node: TestNode, _ tables: [String]) {
+      var conf = node.context.configuration
+      conf.captures[0].tables = tables
+      node.context.configuration = conf
+      node.supervisor.adopt(WorkerPlan(conf))
+    }
+    list(node, ["itme", "note"])
+    node.start()
+    let capture = { node.worker("capture.pos") }
+    #expect(node.wait { capture()?.state == .failed }, "\(node.supervisor.workers())")
+    #expect(capture()?.problem?.code == "table-missing")
+    #expect(capture()?.problem?.hint.contains("did you mean item?") == true, "\(capture() as Any)")
+    list(node, ["item"])
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 1 }, "\(node.supervisor.workers())")
+    list(node, ["item", "ntoe"])
+    #expect(node.wait { capture()?.state == .failed && capture()?.problem?.code == "table-missing" })
+    list(node, ["item", "note"])
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM note") == 0 }, "\(node.supervisor.workers())")
+    node.end()
+    try shop.execute("DROP TABLE note")
+    let again = try TestNode(in: node.folder) { folder in
+      var conf = Self.conf(folder)
+      conf.captures[0].tables = ["item", "note"]
+      return conf
+    }
+    again.start()
+    defer { again.end() }
+    #expect(again.wait { again.worker("capture.pos")?.state == .running }, "\(again.supervisor.workers())")
+    #expect(again.wait { again.worker("apply.copy")?.isCaughtUp == true })
+    #expect(again.worker("capture.pos")?.problem == nil)
+  }
 }

@@ -1,13 +1,49 @@
 import Applying
 import Changes
+import Configuring
 import Mapping
 import Operating
 import Reshaping
+import ServiceKit
+import Steering
 import SystemKit
 import Trails
 
 // Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {
+  /// Checks that each rule for one table matches a captured table of this node.
+  ///
+  /// A rule that was adopted before is only logged, as its table may have been dropped since.
+  ///
+  /// - Throws: `table-missing` for a new rule, unless an apply may still create its table.
+  func checkRulesMatch(_ end: TargetEnd) throws {
+    let known = RuleChange.sources(of: try end.tableNames(of: trail), rules).map { TableSchema(named: $0) }
+    let open = rules.filter { rule in
+      !TablePatterns.isPattern(rule.from) && !known.contains { $0.matches(rule.from) }
+    }
+    guard !open.isEmpty, let capture = context.capture(of: trail),
+      let database = context.configuration.database(capture.database)
+    else { return }
+    // Apply does not wait for a source that cannot be reached.
+    guard let source = try? SourceEnd(database.location().canonical),
+      let tables = try? source.tables(TablePatterns(capture.tables)).filter({ $0.refusal == nil })
+    else { return }
+    let isWritten = context.configuration.applies.contains { $0.database == capture.database }
+    let adopted = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
+    var refused: CairnError?
+    for (rule, error) in RuledTables.unused(open, in: tables, of: source) {
+      let isNew = !adopted.contains { $0.from.hasSameBytes(as: rule.from) }
+      if isNew, !isWritten, refused == nil {
+        refused = error
+      } else {
+        context.log.write(
+          LogEntry(
+            .warning, error.message, worker: WorkerName(.apply, name).description, code: error.code, hint: error.hint))
+      }
+    }
+    if let refused { throw refused }
+  }
+
   /// Requests copies of the tables whose changed rules need one. Returns the tables whose rules changed.
   ///
   /// - Throws: `rule-refused` if the new rule cannot be applied to a table.

@@ -26,6 +26,7 @@ struct ApplyEntry {
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)
+    try checkRulesMatch(end)
     return (asked, try adoptRules(end))
   }
 

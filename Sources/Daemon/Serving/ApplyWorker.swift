@@ -88,7 +88,7 @@ final class ApplyWorker: Worker {
     }
     if let line = context.configuration.lineOnLacking(apply) { context.tell(name, line) }
     let gate = TwoWayGate(apply: apply, context: context)
-    try gate.check()
+    try gate.check(warns: true)
     let stopLooking = StopSignal()
     let looking = try gate.checkOnceCopied(progress, stop: stopLooking) { [context, name] in context.restart(name) }
     defer {

@@ -64,13 +64,14 @@ final class CaptureWorker: Worker {
     progress.forgetConnection()
     defer { sight.withLock { $0.isOpen = false } }
     do {
-      if applies.isEmpty, !Trail.exists(folder: folder) { try refuseSlips(at: run.source) }
+      if applies.isEmpty { try refuseSlips(at: run.source, folder) }
       try context.alone(name, at: DatabaseIdentity(run.source).map { .capture($0) }) {
         try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
           if case .postgres = run.source { try? LeftSlot.note(source: database.url, folder: folder) }
           sight.withLock { $0.isOpen = true }
           if run.copiesAgain { CopyRequest.settleCapture(folder) }
           RelayedRows.note(run.relays, in: folder)
+          ListedTables.note(capture.tables, in: folder)
           tellUnhooked(run.source)
           tellUnmatched(run.source)
         }
@@ -89,10 +90,15 @@ final class CaptureWorker: Worker {
         worker: name.description, hint: "run 'cairn rehook \(database.name)' after the schema change"))
   }
 
-  // A misspelled exclusion such as `!secrt` would let capture send a table that the operator meant to exclude.
-  private func refuseSlips(at source: DatabaseURL) throws {
-    let unmatched = try SourceEnd(source).unmatched(TablePatterns(capture.tables))
-    guard let slip = unmatched.first(where: { $0.isExclusion && $0.isMistake }) else { return }
+  // With a misspelled `!secrt`, capture would send a table that the operator meant to exclude; with `itme`, not send one.
+  // A name that was in the list before is only logged, as its table may have been dropped since.
+  private func refuseSlips(at source: DatabaseURL, _ folder: String) throws {
+    let names = TablePatterns(capture.tables).patterns
+    let known = Trail.exists(folder: folder) ? ListedTables.read(in: folder)?.patterns ?? names : []
+    let added = names.filter { name in !known.contains { $0.hasSameBytes(as: name) } }
+    guard added.contains(where: { !TablePatterns.isPattern($0) }) else { return }
+    let unmatched = try SourceEnd(source).unmatched(TablePatterns(added))
+    guard let slip = unmatched.first(where: \.isMistake) else { return }
     throw slip.error(listName, at: source.place)
   }
 

@@ -5,6 +5,8 @@ import Conflicts
 import Deploying
 import Operating
 import Reshaping
+import ServiceKit
+import Steering
 import SystemKit
 
 /// The check of two-way tables before an apply starts: each needs a key, and keys that both databases generate must
@@ -16,13 +18,20 @@ struct TwoWayGate {
 
   /// Checks the tables of a two-way apply. Does nothing for a one-way apply.
   ///
+  /// - Parameter warns: Whether problems that do not prevent the replication are logged.
   /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for a two-way table.
-  func check() throws {
+  func check(warns: Bool = false) throws {
     guard let behind = conf.captureBehind(apply), let trail = TrailName(apply.trail) else { return }
     if let capture = context.capture(of: trail) {
-      try checkPair(capture, behind)
+      try checkPair(capture, behind, warns)
     } else {
-      try checkOwn(behind, trail)
+      try checkOwn(behind, trail, warns)
+    }
+  }
+
+  private func warn(_ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: Engine?) throws {
+    for warning in try TwoWayCheck.warnings(end, tables, beside: other) {
+      context.log.write(LogEntry(.warning, warning, worker: WorkerName(.apply, apply.name).description))
     }
   }
 
@@ -49,7 +58,7 @@ struct TwoWayGate {
   }
 
   // If a database cannot be reached, the check is made at the next start.
-  private func checkPair(_ capture: Configuration.Capture, _ behind: Configuration.Capture) throws {
+  private func checkPair(_ capture: Configuration.Capture, _ behind: Configuration.Capture, _ warns: Bool) throws {
     guard
       let back = conf.applies.first(where: { $0.trail == conf.trail(of: behind) && $0.database == capture.database }),
       let there = try? route(capture, apply), let again = try? route(behind, back)
@@ -59,6 +68,7 @@ struct TwoWayGate {
     let (here, other) = (pairs.map(\.here), pairs.map(\.there))
     try checkKeyed(here, there.source, capture, beside: (again.source.url.engine, other))
     try checkKeyed(other, again.source, behind, beside: (there.source.url.engine, here))
+    if warns { try warn(again.source, other, beside: there.source.url.engine) }
     guard ![apply.database, capture.database].contains(where: { conf.database($0)?.sharesKeys ?? false }) else {
       return
     }
@@ -74,7 +84,7 @@ struct TwoWayGate {
   }
 
   // This node cannot reach the other database, so only its own one is checked.
-  private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
+  private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName, _ warns: Bool) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical
     let target = try TargetEnd(location)
@@ -86,6 +96,7 @@ struct TwoWayGate {
       .filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
     try checkLocalWrites(tables, capture)
     try checkKeyed(tables, end, capture)
+    if warns { try warn(end, tables, beside: nil) }
     if database.sharesKeys { return }
     if let alike = try TwoWayCheck.keysNotSeparated(end, tables, from: trail) {
       throw alike.sayingShared(database.name, chain: (capture.name, trail.origin))

@@ -10,6 +10,8 @@ package struct RowName: Hashable, Sendable {
   package var isReference = false
   /// Whether the change deletes the row; not part of the hash.
   package private(set) var isEnd = false
+  /// Whether a reference's key may share this name with other keys. This is not part of the hash.
+  package private(set) var isLoose = false
 
   package init(hash: UInt64) { self.hash = hash }
 
@@ -17,6 +19,13 @@ package struct RowName: Hashable, Sendable {
   package var reference: RowName {
     var name = self
     name.isReference = true
+    return name
+  }
+
+  /// Returns the name for references to this row (``reference``) with ``isLoose`` set.
+  package func reference(isLoose: Bool) -> RowName {
+    var name = reference
+    name.isLoose = isLoose
     return name
   }
 
@@ -171,7 +180,7 @@ package struct RowNaming: Sendable {
   }
 
   /// Returns whether a text is hashed by its meaning, such as a number, and not by its bytes.
-  static func isLoose(_ text: UnsafeRawBufferPointer) -> Bool {
+  package static func isLoose(_ text: UnsafeRawBufferPointer) -> Bool {
     PlainNumber(text) != nil || blob(text) != nil
       || text.count == 1 && (text[0] == UInt8(ascii: "t") || text[0] == UInt8(ascii: "f"))
   }

@@ -317,6 +317,11 @@ extension VersionWindow {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
+  /// Returns the places of the references for which ``isReferred(_:beside:seen:)`` returns true.
+  package func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
+    try withState { try $0.index.references(to: row, beside: delete, seen: seen) }
+  }
+
   /// Adds a version that apply is about to write. Call this while the target holds the lock of the row. Other apply
   /// workers see the version at once.
   package func note(_ row: RowName, _ place: VersionPlace) throws {

@@ -27,16 +27,31 @@ extension WindowIndex {
   /// - Parameter delete: The stamp of the transaction that deletes the row.
   /// - Parameter seen: For each trail, the last transaction that the author of the delete knew.
   func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
-    guard hasReferences, let deleter = places[delete.origin] else { return false }
     var isFound = false
-    try store.forEach(of: row.reference.chain) { entry in
-      if isFound || entry.origin == deleter { return }
-      let knewDelete = origins[entry.origin].steps[deleter].known(at: entry.number) >= delete.number
-      isFound =
-        !entry.isKnown(through: seen[origins[entry.origin].name] ?? 0, at: delete.clock)
-        && !(knewDelete && delete.clock < entry.clock)
-    }
+    try forEachReference(to: row, beside: delete, seen) { _ in isFound = true }
     return isFound
+  }
+
+  /// Returns the places of the references that ``isReferred(_:beside:seen:)`` looks for.
+  func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
+    var found: [VersionPlace] = []
+    try forEachReference(to: row, beside: delete, seen) { found.append(place($0)) }
+    return found
+  }
+
+  private func forEachReference(
+    to row: RowName, beside delete: Stamp, _ seen: [String: UInt64], _ body: (WindowEntry) -> Void
+  ) throws {
+    guard hasReferences, let deleter = places[delete.origin] else { return }
+    try store.forEach(of: row.reference.chain) { entry in
+      if entry.origin == deleter { return }
+      let knewDelete = origins[entry.origin].steps[deleter].known(at: entry.number) >= delete.number
+      if !entry.isKnown(through: seen[origins[entry.origin].name] ?? 0, at: delete.clock),
+        !(knewDelete && delete.clock < entry.clock)
+      {
+        body(entry)
+      }
+    }
   }
 
   mutating func sweepReferences(_ row: RowName) throws {

@@ -117,8 +117,9 @@ struct WindowIndex {
     origins[origin].lastReference = max(origins[origin].lastReference, entry.number)
     origins[origin].lastReferenceClock = max(origins[origin].lastReferenceClock, entry.clock)
     // If the last reference of this origin knew as much as this one, this one replaces it: an author who knows it knows
-    // both.
-    if let last = try lastReference(row, origin), last.number < entry.number, !origins[origin].floor.includes(last),
+    // both. Two loose ones may reference different rows.
+    if !row.isLoose, let last = try lastReference(row, origin), last.number < entry.number,
+      !origins[origin].floor.includes(last),
       origins[origin].steps.allSatisfy({ $0.known(at: last.number) == $0.known(at: entry.number) }),
       try store.replace(of: row.chain, last, by: entry)
     {
@@ -204,7 +205,7 @@ struct WindowIndex {
   /// Returns the stamp of the last write of a row without versions in the window; nil if it was not kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
-  private func place(_ entry: WindowEntry) -> VersionPlace {
+  func place(_ entry: WindowEntry) -> VersionPlace {
     VersionPlace(
       stamp: Stamp(clock: entry.clock, origin: origins[entry.origin].name, number: entry.number),
       begin: entry.begin)

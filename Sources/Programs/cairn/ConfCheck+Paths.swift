@@ -57,6 +57,12 @@ extension ConfCheck {
       if let notice = try server.barNotice() { note(notice) }
       if let notice = url.trustNotice { note(notice) }
       try checkIsSource(of: folder, url) { info in
+        // A running capture reports this itself.
+        if running.isEmpty, case .postgres(let uri) = url.canonical,
+          let how = try PostgresCapture.fault(of: uri, folder: folder)
+        {
+          return (.sourceWentBack, how)
+        }
         let slot = PostgresSource.name(of: info.id)
         let row = try server.query(
           "SELECT coalesce(wal_status, 'lost') FROM pg_replication_slots WHERE slot_name = $1", [slot]

@@ -39,7 +39,7 @@ extension ConfCheck {
           }
           for plan in [apply.conflictPlan, back.conflictPlan] { try TwoWayCheck.checkSums(end, tables, plan) }
         } catch let error as CairnError { return fail(error) }
-        for warning in try TwoWayCheck.warnings(end, tables) { note(warning) }
+        for warning in try TwoWayCheck.warnings(end, tables, beside: beside.engine) { note(warning) }
       }
       let areShared = [apply.database, back.database].contains { configuration.database($0)?.sharesKeys ?? false }
       let check = TwoWayCheck(source.end, pairs.map(\.here), other.end, at: other.end.url)
@@ -114,7 +114,7 @@ extension ConfCheck {
       }
       try TwoWayCheck.checkSums(source.end, tables, apply.conflictPlan)
     } catch let error as CairnError { return fail(error) }
-    for warning in try TwoWayCheck.warnings(source.end, tables) { note(warning) }
+    for warning in try TwoWayCheck.warnings(source.end, tables, beside: nil) { note(warning) }
     if configuration.database(apply.database)?.sharesKeys == true { return }
     if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
       fail(alike.sayingShared(apply.database, chain: (capture.name, trail.origin)))

@@ -300,7 +300,7 @@ package final class Replication: Sendable {
       + (other.map { [($0, theirs, (engine: source.engine, tables: tables))] } ?? [])
     for (end, tables, beside) in ends {
       try TwoWayCheck.checkKeys(end, tables, beside: beside) { "leave it out: --tables \("*,!\($0)".shellWord)" }
-      for warning in try TwoWayCheck.warnings(end, tables) { captureProgress.tell(warning) }
+      for warning in try TwoWayCheck.warnings(end, tables, beside: beside.engine) { captureProgress.tell(warning) }
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
       captureProgress.tell("\(alike.message); \(alike.hint)")

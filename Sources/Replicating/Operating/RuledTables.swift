@@ -30,16 +30,25 @@ package struct RuledTables {
         try refused(error)
       }
     }
-    for rule in rules where !rule.from.contains(where: { $0 == "*" || $0 == "?" }) {
-      guard !tables.contains(where: { $0.schema.matches(rule.from) }) else { continue }
+    unused = Self.unused(rules, in: tables, of: source).map(\.error)
+  }
+
+  /// Returns the rules that name a table which the source does not have, each with its error.
+  package static func unused(_ rules: [TableRule], in tables: [SourceEnd.Table], of source: SourceEnd)
+    -> [(rule: TableRule, error: CairnError)]
+  {
+    let named = rules.filter { rule in
+      !TablePatterns.isPattern(rule.from) && !tables.contains { $0.schema.matches(rule.from) }
+    }
+    return named.map { rule in
       let near = rule.from.asciiLowercased.nearest(in: tables.map { $0.name.asciiLowercased })
-      unused.append(
-        CairnError(
-          .tableMissing,
-          "the rule for table \(rule.from) matches nothing: no captured table of \(source.url.place) has that name",
-          hint: near.map { "did you mean from = \"\($0)\"?" }
-            ?? "create the table, add it to 'tables' of the capture, or remove the rule",
-          remedy: .badInput, context: ["table": rule.from]))
+      let error = CairnError(
+        .tableMissing,
+        "the rule for table \(rule.from) matches nothing: no captured table of \(source.url.place) has that name",
+        hint: near.map { "did you mean from = \"\($0)\"?" }
+          ?? "create the table, add it to 'tables' of the capture, or remove the rule",
+        remedy: .badInput, context: ["table": rule.from])
+      return (rule, error)
     }
   }
 

@@ -171,8 +171,28 @@ package struct TwoWayCheck {
   }
 
   /// Returns warnings about two-way tables.
-  package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> [String] {
-    [try keysLogged(end, tables), selfReferring(end, tables)].compactMap { $0 }
+  /// - Parameter other: The engine of the other end; nil if it is not known here.
+  package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: Engine?) throws -> [String]
+  {
+    [try keysLogged(end, tables), selfReferring(end, tables), spelledApart(end, tables, other)].compactMap { $0 }
+  }
+
+  /// Returns a warning for PostgreSQL keys of type `uuid` or `char(n)` beside SQLite, where two spellings of such a key
+  /// are two keys. Nil if there are none.
+  private static func spelledApart(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ other: Engine?) -> String? {
+    guard end.server != nil, other == .sqlite else { return nil }
+    let found = tables.filter { table in
+      table.refusal == nil
+        && table.schema.key.contains { index in
+          switch PostgresType(table.schema.columns[index]).kind {
+          case .uuid, .bpchar: true
+          default: false
+          }
+        }
+    }
+    guard !found.isEmpty else { return nil }
+    return
+      "\(end.url.place): the key of \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) is uuid or char(n), of which PostgreSQL reads several spellings as one: in the SQLite database, write each key in one spelling (a uuid in lower case with hyphens, a char(n) without spaces at its end), or rows may differ without a report"
   }
 
   /// Returns a warning for SQLite tables with a foreign key to themselves that has ON UPDATE CASCADE; nil if there are

@@ -195,4 +195,65 @@ struct HostileKeyTests {
     #expect(rows[0] == rows[1])
     try mesh.close()
   }
+
+  private static let sales = """
+    CREATE TABLE item(sku TEXT NOT NULL PRIMARY KEY);
+    CREATE TABLE sale(id INTEGER PRIMARY KEY, sku TEXT REFERENCES item(sku))
+    """
+
+  @Test(
+    "a reference to another key of the same number brings no deleted row back", arguments: ["ss", "sp", "ps", "pp"])
+  func referredNamesake(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.sales)
+    try mesh.nodes[0].execute("INSERT INTO item VALUES ('0123'), ('123')")
+    try mesh.settle()
+    try mesh.nodes[0].execute("DELETE FROM item WHERE sku = '0123'")
+    try mesh.nodes[1].execute("INSERT INTO sale VALUES (1, '123')")
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      #expect(try node.rows("SELECT sku FROM item") == ["123"], "\(node.name)")
+      #expect(try node.rows("SELECT id, sku FROM sale") == ["1|123"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test("a deleted row comes back though a later reference is to its namesake", arguments: ["ss", "sp", "ps", "pp"])
+  func referredBoth(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.sales)
+    try mesh.nodes[0].execute("INSERT INTO item VALUES ('0123'), ('123'), ('00123')")
+    try mesh.settle()
+    try mesh.nodes[0].execute("DELETE FROM item WHERE sku IN ('0123', '00123')")
+    try mesh.nodes[1].execute("INSERT INTO sale VALUES (1, '0123')")
+    try mesh.nodes[1].capturePending()
+    try mesh.nodes[1].execute("INSERT INTO sale VALUES (2, '123')")
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      #expect(try node.rows("SELECT sku FROM item ORDER BY sku") == ["0123", "123"], "\(node.name)")
+      #expect(try node.rows("SELECT id, sku FROM sale ORDER BY id") == ["1|0123", "2|123"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test("a row goes with its child though a namesake of it is referenced", arguments: ["ss", "sp", "ps", "pp"])
+  func referredLeaver(engines: String) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: """
+        CREATE TABLE item(sku TEXT NOT NULL PRIMARY KEY);
+        CREATE TABLE box(code TEXT NOT NULL PRIMARY KEY, sku TEXT REFERENCES item(sku));
+        CREATE TABLE sale(id INTEGER PRIMARY KEY, code TEXT REFERENCES box(code))
+        """)
+    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE box REPLICA IDENTITY FULL") }
+    try mesh.nodes[0].execute(
+      "INSERT INTO item VALUES ('0123'), ('123'); INSERT INTO box VALUES ('07', '0123'), ('7', '123')")
+    try mesh.settle()
+    try mesh.nodes[0].execute("BEGIN; DELETE FROM box WHERE code = '07'; DELETE FROM item WHERE sku = '0123'; COMMIT")
+    try mesh.nodes[1].execute("INSERT INTO sale VALUES (1, '7')")
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      #expect(try node.rows("SELECT sku FROM item") == ["123"], "\(node.name)")
+      #expect(try node.rows("SELECT code, sku FROM box") == ["7|123"], "\(node.name)")
+    }
+    try mesh.close()
+  }
 }

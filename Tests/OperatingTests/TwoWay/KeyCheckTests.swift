@@ -158,7 +158,7 @@ struct KeyCheckTests {
     let mesh = try Mesh(engine, schema: schema, isCaptured: false)
     if engine == "p" { try mesh.nodes[0].execute("ALTER TABLE item REPLICA IDENTITY FULL") }
     let end = try SourceEnd(mesh.nodes[0].url)
-    let warnings = try TwoWayCheck.warnings(end, end.tables(TablePatterns()))
+    let warnings = try TwoWayCheck.warnings(end, end.tables(TablePatterns()), beside: .sqlite)
     #expect(warnings.map { $0.contains("table item has a foreign key to itself") } == (isNamed ? [true] : []))
     try mesh.close()
   }
@@ -217,6 +217,19 @@ struct KeyCheckTests {
     try mesh.apply(0, to: 1)
     #expect(mesh.nodes[1].twoWay?.waitingRows == [:])
     #expect(try Detaching.waitingRows(at: mesh.nodes[1].url).rows.isEmpty)
+    try mesh.close()
+  }
+
+  @Test(
+    "a key with several spellings is named beside SQLite",
+    arguments: [
+      ("uuid", Engine.sqlite, true), ("char(6)", .sqlite, true), ("text", .sqlite, false), ("uuid", .postgres, false),
+    ])
+  func spelledApart(type: String, beside: Engine, isNamed: Bool) throws {
+    let mesh = try Mesh("p", schema: "CREATE TABLE item(code \(type) PRIMARY KEY)", isCaptured: false)
+    let end = try SourceEnd(mesh.nodes[0].url)
+    let warnings = try TwoWayCheck.warnings(end, end.tables(TablePatterns()), beside: beside)
+    #expect(warnings.map { $0.contains("write each key in one spelling") } == (isNamed ? [true] : []))
     try mesh.close()
   }
 }

@@ -171,6 +171,9 @@ struct LargeConflictTests {
       "memory grew by \(growth >> 20) MiB")
     #expect(growth < growthMax)
     if kind == .plain { #expect(wait < 3 * usual + 2000) }
+    if kind == .rivals, taken > 3000 {
+      #expect(mesh.notices.contains { $0.contains("apply resolves \(count) rows one by one") }, "\(mesh.notices)")
+    }
 
     for _ in 0..<2 { try mesh.settle() }
     let rows = try mesh.nodes.map { try $0.rows("SELECT \(columns) FROM item ORDER BY id") }

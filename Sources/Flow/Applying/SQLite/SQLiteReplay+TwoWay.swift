@@ -64,6 +64,8 @@ extension SQLiteReplay {
 
 // The parts of conflict resolution that depend on SQLite.
 extension SQLiteReplay: ApplyTarget {
+  var progress: ApplyProgress { target.progress }
+
   func flush() {}
 
   func attempt<Result>(_ body: () throws -> Result) throws -> Result { try body() }

@@ -13,6 +13,7 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: The transaction
 
+  var progress: ApplyProgress { get }
   func flush() throws
   /// Runs a body. If it throws, its changes are undone, and the transaction continues.
   func attempt<Result>(_ body: () throws -> Result) throws -> Result

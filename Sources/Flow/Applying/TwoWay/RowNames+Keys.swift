@@ -9,6 +9,11 @@ extension RowNames {
     let isByKey: Bool
     /// The values of the referenced columns, in order. Empty unless they were requested.
     var key: [Value] = []
+    /// Whether other keys may have the same name, see ``KeyedRow/isLoose``.
+    var isLoose = false
+
+    /// The name under which the version window keeps the reference.
+    var reference: RowName { name.reference(isLoose: isLoose) }
   }
 
   /// The unique columns besides keys that foreign keys reference, by table. Names are in lower case and sorted.

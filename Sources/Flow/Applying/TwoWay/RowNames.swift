@@ -35,6 +35,17 @@ final class RowNames {
         return row.name
       }
 
+      func isLoose(_ value: (Int) -> ColumnView, _ naming: Naming) -> Bool {
+        columns.contains { index in
+          guard case .text(let bytes) = naming.keyView(index, value(index)) else { return false }
+          return RowNaming.isLoose(bytes)
+        }
+      }
+
+      func key(_ value: (Int) -> ColumnView, _ naming: Naming) -> [Value] {
+        columns.map { naming.keyValue($0, value($0).value ?? .null) }
+      }
+
       func name(of values: [Value?], _ naming: Naming) -> RowName? {
         var row = begun
         for index in columns {
@@ -247,8 +258,9 @@ final class RowNames {
       {
         return nil
       }
-      let key = withKeys ? reference.parent.columns.map { naming.keyValue($0, left($0).value ?? .null) } : []
-      return Parent(name: parent, isByKey: reference.isByKey, key: key)
+      return Parent(
+        name: parent, isByKey: reference.isByKey, key: withKeys ? reference.parent.key(left, naming) : [],
+        isLoose: reference.parent.isLoose(left, naming))
     }
   }
 
@@ -259,29 +271,40 @@ final class RowNames {
 
   /// Returns the rows that a row referenced before a change. Empty unless the change deletes the row or gives the row
   /// another key.
-  func left(_ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?) throws -> [Parent] {
+  func left(
+    _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?, withKeys: Bool = false
+  ) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.before != nil, !naming.references.isEmpty else { return [] }
     guard try change.operation == .delete || names(schema, change).count == 2 else { return [] }
     try readWhole(change, naming)
     return naming.references.compactMap { reference in
       guard Self.counts(reference, admitted) else { return nil }
-      return reference.parent.name { before[$0] }.map { Parent(name: $0, isByKey: reference.isByKey) }
+      return reference.parent.name { before[$0] }.map { name in
+        Parent(
+          name: name, isByKey: reference.isByKey, key: withKeys ? reference.parent.key({ before[$0] }, naming) : [])
+      }
     }
   }
 
   /// Returns the further names of a change's rows, from unique columns besides the key that foreign keys reference.
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
+    try keyedAlternates(schema, change).reduce(into: []) { names, row in
+      if !names.contains(row.name) { names.append(row.name) }
+    }
+  }
+
+  /// Returns the further names of a change's rows, each with the values of its columns.
+  func keyedAlternates(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
     try readWhole(change, naming)
-    var names: [RowName] = []
-    for part in naming.alternates {
-      let old = change.before == nil ? nil : part.name { before[$0] }
-      let new = change.after == nil ? nil : part.name(left)
-      names += old == new ? [old].compactMap { $0 } : [old, new].compactMap { $0 }
+    return naming.alternates.flatMap { part in
+      func row(_ value: (Int) -> ColumnView) -> KeyedRow? {
+        part.name(value).map { KeyedRow($0, part.key(value, naming)) }
+      }
+      return [change.before == nil ? nil : row { before[$0] }, change.after == nil ? nil : row(left)].compactMap { $0 }
     }
-    return names
   }
 
   /// Returns all names that ``VersionWindow`` stores for a change: of the changed rows, and of the rows that they
@@ -291,7 +314,7 @@ final class RowNames {
   ) throws -> ChangedRows {
     if change.treatment.contains(.copied), let image = change.after { return try ChangedRows(copied(schema, image)) }
     var rows = try names(schema, change)
-    for parent in try parents(schema, change, from: admitted) { rows.append(parent.name.reference) }
+    for parent in try parents(schema, change, from: admitted) { rows.append(parent.reference) }
     for name in try alternates(schema, change) { rows.append(name) }
     for parent in try left(schema, change, from: admitted) { rows.append(parent.name.leavers) }
     return rows
@@ -354,10 +377,17 @@ final class RowNames {
     }
   }
 
+  /// Returns the further names of a row, each with the values of its columns.
+  func keyedAlternates(_ schema: TableSchema, _ row: [Value?]) -> [KeyedRow] {
+    let naming = naming(of: schema)
+    return naming.alternates.compactMap { part in
+      part.name(of: row, naming).map { KeyedRow($0, part.columns.map { naming.keyValue($0, row[$0] ?? .null) }) }
+    }
+  }
+
   /// Returns the further names of a row, from unique columns besides the key.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
-    let naming = naming(of: schema)
-    return naming.alternates.compactMap { $0.name(of: row, naming) }
+    keyedAlternates(schema, row).map(\.name)
   }
 
   /// Updates ``roots`` after a schema change that renames or creates a table.

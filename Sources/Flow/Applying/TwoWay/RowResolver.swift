@@ -18,6 +18,7 @@ final class RowResolver<Target: ApplyTarget> {
   var displacedCopies: [ContestedRow] = []
   /// The rows that could not be written because other rows have the same unique values.
   private var displaced: [ContestedRow] = []
+  private var longResolves = 0
   /// The waiting rows that a copy brought since ``judge()`` last decided about waiting rows.
   var met: [ContestedRow] = []
   /// The trails of the waiting rows that a copy brought since ``judge()`` last decided about waiting rows.
@@ -68,8 +69,12 @@ final class RowResolver<Target: ApplyTarget> {
   /// Resolves and writes the rows that were deferred to the end of the transaction because of possible conflicts.
   func resolve(_ stop: StopSignal) throws {
     guard desk.isToSettle else { return }
-    let (gone, puts) = try resolveRows(stop)
-    try puts.forEach(write)
+    var watch = LongResolve(now: Clock.monotonicMilliseconds)
+    let (gone, puts) = try resolveRows(stop, &watch)
+    try puts.forEach {
+      try write($0)
+      tellIfLong(&watch)
+    }
     try judgeDisplaced()
     try keepReferred(gone)
     try bringBackNeeded()
@@ -78,7 +83,9 @@ final class RowResolver<Target: ApplyTarget> {
   }
 
   /// Resolves each deferred row, and deletes the rows that are not to exist. This frees their unique values.
-  private func resolveRows(_ stop: StopSignal) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
+  private func resolveRows(
+    _ stop: StopSignal, _ watch: inout LongResolve
+  ) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
     var gone: SpilledList<GoneRow> = desk.list()
     var puts: SpilledList<SettledPut> = desk.list()
     var count = 0
@@ -86,6 +93,7 @@ final class RowResolver<Target: ApplyTarget> {
       guard narrow.isVersion else { return }
       count += 1
       if count % 256 == 0, stop.isSet { throw ApplyStopped() }
+      tellIfLong(&watch)
       let row = try wide(narrow)
       let form = target.form(of: row.table)
       let key = try form.key(row.version)
@@ -117,6 +125,15 @@ final class RowResolver<Target: ApplyTarget> {
           stamp: resolved.stamp))
     }
     return (gone, puts)
+  }
+
+  // The progress keeps each notice, so only the first 20 such transactions are reported.
+  private func tellIfLong(_ watch: inout LongResolve) {
+    guard longResolves < 20, watch.isDue(now: Clock.monotonicMilliseconds) else { return }
+    longResolves += 1
+    target.progress.note(
+      "transaction \(desk.place.stamp.number) of trail \(trail): apply resolves \(desk.deferredCount.counted("row", "rows")) one by one; applications that write them, in SQLite any row, wait until it commits"
+    )
   }
 
   private func write(_ one: SettledPut) throws {
@@ -161,11 +178,12 @@ final class RowResolver<Target: ApplyTarget> {
       try desk.read(row.name, $0).map { (try form.key($0), try form.version($0)) }
     }
     let (name, columns) = (table.shape.plainName, table.columnNames)
+    let keyed = KeyedRow(row.name, desk.names.key(of: row.version))
     return try SettledRow(
       others + [incoming], local: try target.row(key, of: table) ?? waiting, try desk.rules(name, columns),
       deciding: try desk.decidingRules(name, columns), columns: columns,
       function: { [target] function, rows in try target.settle(rows, by: function, in: table) }
-    ) { try desk.counts($0, of: row.name, in: table.shape) }
+    ) { try desk.counts($0, of: keyed, in: table.shape) }
   }
 
   /// Stores this node's decision about a row, which is written as a separate change after the commit.
@@ -243,7 +261,7 @@ final class RowResolver<Target: ApplyTarget> {
     let columns = table.columnNames
     let rules = try desk.rules(table.shape.plainName, columns)
     let resolved = try SettledRow.row(history, rules, columns: columns) { version in
-      try isReferred ? desk.counts(version, of: keyed.name, in: table.shape) : !version.isDelete
+      try isReferred ? desk.counts(version, of: keyed, in: table.shape) : !version.isDelete
     }
     guard let row = resolved, !row.isAll(of: local) else { return [] }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.shape, key)
@@ -346,7 +364,7 @@ final class RowResolver<Target: ApplyTarget> {
     guard !versions.isEmpty else { return .asItWas }
     let resolved = try SettledRow(
       versions, local: candidate.values(columns), try desk.rules(table.shape.plainName, columns), columns: columns
-    ) { try desk.counts($0, of: candidate.row.name, in: table.shape) }
+    ) { try desk.counts($0, of: candidate.row.keyed, in: table.shape) }
     guard let row = resolved.outcome else { return .gone }
     let renewed = Candidate(
       table.shape, key: key, row: row, stamp: try resolved.stamp ?? desk.lastStamp(candidate.row.keyed))

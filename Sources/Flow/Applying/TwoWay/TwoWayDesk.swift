@@ -51,7 +51,9 @@ final class TwoWayDesk<Table: AnyObject> {
   private var written: [RowName] = []
   private var watchesRows = false
   /// A cache of the rows that transactions deleted, for at most 16 transactions.
-  private var leavers: [Stamp: [RowName: [RowName]]] = [:]
+  var leavers: [Stamp: [RowName: [(parent: [Value], rows: [KeyedRow])]]] = [:]
+  /// A cache of ``referred(at:)``, for at most 4 transactions.
+  var referred: [Stamp: [RowName: Set<[Value]>]] = [:]
 
   private var columns: ColumnsNow
 
@@ -121,7 +123,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   private var admitted: [String: AdmittedRows] = [:]
 
-  private func admittedRows(of origin: String) -> AdmittedRows? {
+  func admittedRows(of origin: String) -> AdmittedRows? {
     if let known = admitted[origin] { return known }
     admitted[origin] = shared.admittedRows(of: origin)
     return admitted[origin]
@@ -139,7 +141,7 @@ final class TwoWayDesk<Table: AnyObject> {
     names.parents(version.schema, row, from: admittedRows(of: version.stamp.origin))
   }
 
-  private func forEachRow(
+  func forEachRow(
     at place: VersionPlace, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
   ) throws {
     let admitted = admittedRows(of: place.stamp.origin)
@@ -263,6 +265,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// The rows that the present transaction references and that have versions unknown to its author.
   private var needed: [RowName] = []
+  var deferredCount: Int { deferred.count }
   var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
 
   func endTransaction() {
@@ -340,7 +343,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// know.
   private func need(_ parent: RowNames.Parent) throws -> Bool {
     try watch([parent.name])
-    try shared.window.note(parent.name.reference, place)
+    try shared.window.note(parent.reference, place)
     return try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty
   }
 
@@ -497,7 +500,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the places of a row's versions in the order of their stamps.
   ///
   /// Leaves out versions of a group that was rolled back.
-  private func places(_ row: RowName) throws -> [VersionPlace] {
+  func places(_ row: RowName) throws -> [VersionPlace] {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
@@ -592,41 +595,6 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Notes that a waiting row is back in its table. Returns the entries to store in the target.
   func noteReturn(of row: ContestedRow) -> [StoredReturns.Entry] {
     shared.noteReturn(of: row, by: trail, place.stamp.number)
-  }
-
-  /// Returns whether a delete of a row has effect.
-  ///
-  /// It has none if another node referenced the row, and neither author knew the other's transaction.
-  func counts(_ version: RowVersion, of row: RowName, in table: TableSchema) throws -> Bool {
-    guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
-    return try !isNeeded([row] + names.alternates(table, version.before ?? []), beside: version)
-  }
-
-  /// Returns whether another node referenced one of these rows, and neither author knew the other's transaction.
-  private func isNeeded(_ rows: [RowName], beside delete: RowVersion) throws -> Bool {
-    var (open, met) = (rows, Set(rows))
-    while let row = open.popLast() {
-      if try shared.window.isReferred(row, beside: delete.stamp, seen: delete.seen) { return true }
-      for place in try places(row.leavers) {
-        for other in try leavers(at: place)[row, default: []] where met.insert(other).inserted { open.append(other) }
-      }
-    }
-    return false
-  }
-
-  /// Returns the rows that a transaction deleted, grouped by the rows that they referenced.
-  private func leavers(at place: VersionPlace) throws -> [RowName: [RowName]] {
-    if let known = leavers[place.stamp] { return known }
-    var found: [RowName: [RowName]] = [:]
-    try forEachRow(at: place) { schema, change, isCopied in
-      guard !isCopied else { return }
-      for parent in try names.left(schema, change, from: admittedRows(of: place.stamp.origin)) {
-        found[parent.name, default: []] += try names.names(schema, change).prefix(1) + names.alternates(schema, change)
-      }
-    }
-    if leavers.count >= 16 { leavers.removeAll() }
-    leavers[place.stamp] = found
-    return found
   }
 
   func rules(_ table: String, _ columns: [String]) throws -> ConflictRules {

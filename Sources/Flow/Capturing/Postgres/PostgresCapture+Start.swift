@@ -62,13 +62,7 @@ extension PostgresCapture {
   private func resume(copiesAgain: Bool) throws {
     let source = session.source
     let identity = try PostgresSource.identity(session.replication)
-    let position = session.slot.position
-    let hasHistory =
-      identity.system == position.system && identity.timeline != position.timeline && identity.timeline > 1
-    let history = hasHistory ? try PostgresSource.history(of: identity.timeline, session.replication) : [:]
-    if let how = session.slot.departure(system: identity.system, timeline: identity.timeline, history: history) {
-      throw session.wentBack(how)
-    }
+    if let how = try Self.departure(of: session.slot, identity, session.replication) { throw session.wentBack(how) }
     session.slot.follow(identity.timeline)
     let slot = try source.slot()
     let loss = session.slot.loss(
@@ -78,10 +72,7 @@ extension PostgresCapture {
       guard copiesAgain, loss.canBeReplaced else { throw session.lost(loss) }
       return try begin(.asked)
     }
-    let end = try source.connection.first("SELECT pg_current_wal_lsn()").flatMap { LSN($0) } ?? LSN(0)
-    guard end >= position.reached else {
-      throw session.wentBack("its WAL ends at \(end), the trail at \(position.reached)")
-    }
+    if let how = try Self.shortage(of: session.slot, source) { throw session.wentBack(how) }
     if let slot { session.slot.resume(confirmed: slot.confirmed) }
     if copiesAgain { try copyAll() }
   }

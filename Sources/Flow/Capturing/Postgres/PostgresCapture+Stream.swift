@@ -46,7 +46,7 @@ extension PostgresCapture {
     try refresher.begin(transaction.xid)
     switch session.slot.begin(transaction) {
     case .isForeign(let expected):
-      throw session.wentBack("its transaction at \(expected) is not the one that the trail has")
+      throw session.wentBack(Self.foreign(expected))
     case .isNew: session.incoming.begin(transaction, isRecorded: false)
     case .isRecorded: session.incoming.begin(transaction, isRecorded: true)
     }

@@ -291,7 +291,7 @@ package struct PostgresSource {
     return left
   }
 
-  private static func bytes(ofHex digits: Substring) -> [UInt8] {
+  static func bytes(ofHex digits: Substring) -> [UInt8] {
     var (bytes, high): ([UInt8], Int?) = ([], nil)
     for digit in digits.compactMap(\.hexDigitValue) {
       if let first = high { bytes.append(UInt8(first << 4 | digit)) }

@@ -70,16 +70,7 @@ extension SQLiteCapture {
   /// - Throws: ``SQLiteError``, or an error of a damaged trail.
   package static func fault(of source: Database, folder: String) throws -> String? {
     let before = try SourcePosition.Mark(of: source)
-    let reader = try TrailReader.open(
-      folder: folder, at: Trail.segmentStart(folder: folder, of: Trail.info(folder: folder).lastTransaction))
-    var (open, last): ([UInt8], [UInt8]) = ([], [])
-    while let record = try reader.next() {
-      switch record {
-      case .progress(let position, _): open = position
-      case .commit: last = open
-      default: break
-      }
-    }
+    let last = try Trail.lastSourcePosition(folder: folder)
     guard !last.isEmpty else { return nil }
     guard let marked = try SourcePosition.Mark(of: source) else { return "its table cairn_control is empty" }
     // A capture whose daemon does not answer may be running: it changes the mark.
@@ -88,5 +79,22 @@ extension SQLiteCapture {
       return nil
     }
     return how
+  }
+}
+
+extension Trail {
+  /// Returns the source position of the last transaction in a trail; empty if there is none.
+  static func lastSourcePosition(folder: String) throws -> [UInt8] {
+    let reader = try TrailReader.open(
+      folder: folder, at: segmentStart(folder: folder, of: info(folder: folder).lastTransaction))
+    var (open, last): ([UInt8], [UInt8]) = ([], [])
+    while let record = try reader.next() {
+      switch record {
+      case .progress(let position, _): open = position
+      case .commit: last = open
+      default: break
+      }
+    }
+    return last
   }
 }

@@ -1,0 +1,15 @@
+/// Finds out, at every 256th row, that a transaction has been resolved for a second. True once.
+struct LongResolve {
+  private let begunAt: Int64
+  private var rows = 0
+  private var isTold = false
+
+  init(now: Int64) { begunAt = now }
+
+  mutating func isDue(now: @autoclosure () -> Int64) -> Bool {
+    rows += 1
+    guard !isTold, rows % 256 == 0, now() - begunAt >= 1000 else { return false }
+    isTold = true
+    return true
+  }
+}
