@@ -330,7 +330,8 @@ extension PostgresAlteration.Target {
 }
 
 extension PostgresTargetTable.Column {
-  /// The SQL term that compares the column with a literal; nil if its type has no built-in equality.
+  /// The column as an SQL term that can be compared with a literal: its name, cast to text for `json` and `xml`. Nil if
+  /// its type cannot be compared.
   fileprivate var comparable: String? {
     if hasEquality { return name.quotedName }
     return ["json", "xml"].contains(castType) ? "\(name.quotedName)::text" : nil

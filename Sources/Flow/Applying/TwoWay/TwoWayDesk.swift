@@ -336,8 +336,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.count == 1 && inserted[rows[0].name, default: []].contains(where: rows[0].isSame)
   }
 
-  /// Notes that a row is referenced. Returns whether it has versions that the present transaction's author did not
-  /// know.
+  /// Notes that the present transaction references a row. Returns whether the row has versions that the transaction's
+  /// author did not know.
   private func need(_ parent: RowNames.Parent) throws -> Bool {
     try watch([parent.name])
     try shared.window.note(parent.name.reference, place)
@@ -407,7 +407,8 @@ final class TwoWayDesk<Table: AnyObject> {
     if watchesRows { written += rows }
   }
 
-  /// Returns the author's last version of a waiting row, in the present columns.
+  /// Converts a waiting row of a copy into a version of the row by the present transaction, with present names of
+  /// columns.
   func version(_ row: WaitingRow, _ schema: TableSchema) throws -> StoredVersion {
     let version = StoredVersion(
       stamp: place.stamp, seen: seen, schema: schema, before: nil, after: try row.image.values())
@@ -420,7 +421,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Returns whether the target's row stays although a copy brings the row.
   ///
-  /// It stays if the copy's author did not know one of its writes, or if a later copy brought it.
+  /// It stays if the copy's author did not know one of the row's writes, or if a later copy brought the row.
   func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
@@ -556,7 +557,8 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns a row's rank; nil if all nodes know its last write. Returns the highest rank if capture has not read the
   /// write.
   ///
-  /// - Parameter isNew: Whether the row that needs the value is from this group. Then ``LocalAhead`` is thrown instead.
+  /// - Parameter isNew: Whether the row that needs the value is from this group. If so, a write that capture has not
+  ///   read throws ``LocalAhead``.
   /// - Parameter isMerged: Whether copies merge with the rows that the table has.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
