@@ -147,7 +147,8 @@ final class MappedTable {
     }
   }
 
-  /// Whether an update that leaves the key unchanged may collide with another row.
+  /// Whether an update that leaves the key unchanged may collide with another row, because the table has another unique
+  /// index or is partitioned.
   lazy var mayCollide =
     target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 

@@ -138,7 +138,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Throws `schema-stopped` if the target already has a new column's name with a type that cannot hold all its values.
+  /// Throws `schema-stopped` if the target already has a column named like a new one, with a type that cannot hold the
+  /// new column's values.
   private func checkOwnTypes(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ refusal: SchemaRefusal
   ) throws {

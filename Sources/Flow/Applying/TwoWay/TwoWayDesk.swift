@@ -64,7 +64,8 @@ final class TwoWayDesk<Table: AnyObject> {
     deferred = DeferredRows(bytesMax: shared.deferredBytesMax)
   }
 
-  /// Updates ``columns`` after this database's trail was read. Returns true if tables must be opened again.
+  /// Updates the known renames and drops of tables and columns, after this database's trail was read. Returns whether
+  /// tables must be opened again.
   func learnColumns() -> Bool {
     let (steps, count) = (shared.window.columnSteps + shared.arrivedSteps.withLock { $0.all }, shared.roots.count)
     guard steps != columns.steps || count != rootsCount else { return false }
@@ -401,7 +402,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.reduce(into: []) { rows, row in if !rows.contains(where: row.isSame) { rows.append(row) } }
   }
 
-  /// Adds rows to ``written``. Throws ``LocalAhead`` if capture has not read an application's commit of one of them.
+  /// Notes that the group writes these rows. Throws ``LocalAhead`` if capture has not read an application's commit of
+  /// one of them.
   private func watch(_ rows: ChangedRows) throws {
     if !uncaptured.isEmpty, rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written += rows }
@@ -502,7 +504,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
-  /// Returns the fingerprint of a row's versions, without those of the present transaction and of `other`.
+  /// Returns a fingerprint, to detect later whether a row has other versions. It leaves out the versions of the present
+  /// transaction and of `other`.
   func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
     try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
