@@ -49,12 +49,27 @@ package final class PostgresServer: Sendable {
 
   // MARK: Life
 
+  /// Memory if there is plenty: each database that a test creates has some 300 files, and disks are slow at that.
+  private static let place: String = {
+    var memory = statvfs()
+    let roomMin: UInt64 = 12 << 30
+    guard
+      statvfs("/dev/shm", &memory) == 0, UInt64(memory.f_bavail) * UInt64(memory.f_frsize) >= roomMin,
+      access("/dev/shm", W_OK) == 0,
+      let facts = try? String(contentsOfFile: "/proc/meminfo", encoding: .utf8),
+      let available = facts.firstMatch(of: /MemAvailable: +(\d+) kB/).flatMap({ UInt64($0.output.1) }),
+      available << 10 >= roomMin
+    else { return "/tmp" }
+    return "/dev/shm"
+  }()
+
   /// Makes a server and starts it.
   package init(_ settings: Settings = Settings()) throws {
     tools = try PostgresTools.find()
     // Short, as the path of a socket has a limit of 107 bytes.
-    var name = Array("/tmp/cairn-pg-XXXXXX".utf8CString)
-    guard mkdtemp(&name) != nil else { throw TestFailure("cannot make a folder below /tmp: error \(errno)") }
+    let place = settings.isDurable ? "/tmp" : Self.place
+    var name = Array("\(place)/cairn-pg-XXXXXX".utf8CString)
+    guard mkdtemp(&name) != nil else { throw TestFailure("cannot make a folder below \(place): error \(errno)") }
     folder = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     port = settings.listens ? try Self.freePort() : 5432
     try tools.give(folder)
@@ -76,7 +91,7 @@ package final class PostgresServer: Sendable {
     var lines = [
       "listen_addresses": settings.listens ? "127.0.0.1" : "", "port": "\(port)", "unix_socket_directories": folder,
       "wal_level": settings.walLevel, "max_replication_slots": "60", "max_wal_senders": "20",
-      "max_connections": "100", "shared_buffers": "64MB", "max_wal_size": "4GB", "autovacuum_naptime": "10s",
+      "max_connections": "100", "shared_buffers": "64MB", "max_wal_size": "1GB", "autovacuum_naptime": "10s",
       "password_encryption": "scram-sha-256", "log_line_prefix": "%m [%p] %u@%d %a: ", "log_lock_waits": "on",
     ]
     if !settings.isDurable { lines.merge(["fsync": "off", "full_page_writes": "off"]) { $1 } }
@@ -141,20 +156,27 @@ package final class PostgresServer: Sendable {
 
   /// Makes an empty database, in place of one of the same name, and returns its URL.
   @discardableResult package func createDatabase(_ name: String) throws -> String {
-    try dropDatabase(name)
-    try psql("CREATE DATABASE \"\(name)\" TEMPLATE template0")
+    try psql(statements: Self.dropping(name) + ["CREATE DATABASE \"\(name)\" TEMPLATE template0"])
     return url(name)
   }
 
   /// Drops a database with its slots, whoever is connected to it.
-  package func dropDatabase(_ name: String) throws {
-    try psql(
+  package func dropDatabase(_ name: String) throws { try psql(statements: Self.dropping(name)) }
+
+  private static func dropping(_ name: String) -> [String] {
+    [
       """
       SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots
         WHERE database = '\(name)' AND active_pid IS NOT NULL;
       SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '\(name)'
-      """)
-    try psql("DROP DATABASE IF EXISTS \"\(name)\" WITH (FORCE)")
+      """, "DROP DATABASE IF EXISTS \"\(name)\" WITH (FORCE)",
+    ]
+  }
+
+  /// Runs each string in a transaction of its own.
+  private func psql(statements: [String]) throws {
+    try tools.run(
+      "psql", ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", url("postgres")] + statements.flatMap { ["-c", $0] }, in: folder)
   }
 
   /// Runs SQL, all of it in one session (several statements are one transaction unless they say otherwise), and returns

@@ -38,7 +38,7 @@ package struct SQLiteTable: Sendable {
   /// The prefix of the names of the triggers that refuse writes of applications to a table.
   package static let guardPrefix = "cairn_refuse_"
 
-  /// The tables that capture adds to a file.
+  /// The names of the tables that capture adds to an SQLite file.
   package static let captureNames: Set<NameKey> = [
     "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control",
   ]
@@ -191,9 +191,10 @@ extension Database {
     return table
   }
 
-  /// Chooses the key of the table.
+  /// Chooses the key by which rows of the table are identified.
   ///
-  /// The order is: INTEGER PRIMARY KEY, a key without NULLs, a primary key with NULLs, the whole row.
+  /// It takes the first of these that the table has: INTEGER PRIMARY KEY, a key without NULLs, a primary key with
+  /// NULLs, the whole row.
   private func chooseKey(
     _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
     uniques: [[(column: Int, collation: String)]]

@@ -62,7 +62,7 @@ package final class Statement {
     return try taken(code)
   }
 
-  /// The maximum number of new starts of a statement while another connection keeps changing the schema.
+  /// The maximum number of times that a statement is started again because another connection has changed the schema.
   private static let schemaAttempts = 500
 
   /// Evaluates the result code of a step. Returns whether there is a row; throws ``SQLiteError`` for an error code.

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// The tables of a trail that an apply includes, by the names at both ends.
+/// The choice of the tables that an apply writes, by their names at the source and at the target.
 ///
 ///     let admitted = AdmittedTables(TargetScope(), names: .fold)
 package struct AdmittedTables: Equatable, Sendable {
@@ -9,7 +9,7 @@ package struct AdmittedTables: Equatable, Sendable {
   private let sourceTables: TablePatterns
   private let names: NamePolicy
 
-  /// Creates the choice of tables.
+  /// Creates the choice of the tables that an apply writes.
   ///
   /// - Parameter scope: The tables of the target that the trail may write.
   /// - Parameter sourceTables: The tables of the source that the target receives.
@@ -31,7 +31,7 @@ package struct AdmittedTables: Equatable, Sendable {
 final class AdmittedRows {
   private let tables: AdmittedTables?
   private let target: Engine
-  /// Whether the trail may write the tables that foreign keys reference, by engine, schema and name.
+  /// A cache: whether the trail may write a table that a foreign key references, by engine, schema and name.
   private var referenced: [NameKey: Bool] = [:]
   private static let referencedMax = 1000
   private var last: (namespace: String, name: String, engine: Engine, isAdmitted: Bool)?

@@ -21,7 +21,7 @@ package struct ApplyOptions: Sendable {
   package var purgesTrail = false
   /// Whether apply stops before a copy would write to a table that already holds rows.
   package var refusesRows = false
-  /// The last transaction in the trail when an operator requested a copy of all tables; 0: no request.
+  /// The number of the trail's last transaction when an operator requested a copy of all tables; 0: no request.
   package var askedBehind: UInt64 = 0
   /// The end of the trail when a copy of all tables was requested; nil: no request.
   ///

@@ -57,7 +57,7 @@ package final class ApplyProgress: Sendable {
   private let state = Mutex(Snapshot())
   package init() {}
   package var snapshot: Snapshot { state.withLock { $0 } }
-  /// Resets what is known about the connection, at the start of a run.
+  /// Resets the state of the connection at the start of a run: not reconnecting, not waiting for a lock, not caught up.
   package func forgetConnection() {
     update { ($0.isReconnecting, $0.isWaitingForLock, $0.isCaughtUp) = (false, false, false) }
   }

@@ -18,7 +18,8 @@ extension Refresh {
 }
 
 extension ApplyOptions {
-  /// Returns whether another reader of the trail requested a copy, so that this target already has the rows.
+  /// Returns whether a copy was requested for another reader of the trail, and not for this target, which already has
+  /// the rows.
   func isForOthers(_ reason: Refresh.Reason, isAwaited: Bool) -> Bool {
     reason == .asked && !isAwaited && othersAskForCopies()
   }

@@ -16,7 +16,7 @@ final class ClockGate {
   private let skewMicrosecondsMax: Int64?
   /// The transaction that waits because its clock is too far ahead.
   private(set) var heldBack: TransactionHeader?
-  /// A clock that is known to be allowed, so that the time is not read for each transaction.
+  /// The highest clock that is known to be allowed. For transactions up to this clock, the time is not read again.
   private var near: UInt64 = 0
 
   init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {
@@ -41,7 +41,7 @@ final class ClockGate {
     near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Makes the next check read the time again.
+  /// Makes the next check read the time again. Called at the beginning of a group.
   func beginGroup() { near = 0 }
 
   /// Returns the last transaction that may be applied now; nil: all may be applied.

@@ -1,8 +1,11 @@
 import Changes
 
-/// The hint for a row of the target that is not as the trail expects it.
+/// The hint in the error about a row of the target that differs from what the trail expects.
 enum DifferenceHint {
-  /// - Parameter source: The engine of the trail's source, which may be damaged.
+  /// Returns the hint, with the possible causes and what to do.
+  ///
+  /// - Parameter source: The engine of the trail's source. It decides by which tool the hint says to check the source
+  ///   for damage.
   static func text(source: Engine) -> String {
     let test = source == .sqlite ? "PRAGMA integrity_check" : "pg_amcheck"
     return

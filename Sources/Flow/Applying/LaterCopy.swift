@@ -18,7 +18,8 @@ struct LaterCopy {
   }
 
   let now: TableSchema
-  /// The schemas that the suspended table may have at the target, one for each rule, the oldest first.
+  /// The schema changes that lead to ``now``, one from each schema that the suspended table may have at the target. The
+  /// oldest schema comes first.
   let were: [ChangedRule.Step]
   /// The place of the record with which the copy begins.
   let from: Position
@@ -123,7 +124,8 @@ struct LaterCopy {
       }
     }
 
-    /// Returns the outcome if the trail has no copy.
+    /// Returns the result of a search that found no copy: `wanted` if the table's rule fits its columns again,
+    /// otherwise `none`.
     func end(_ rules: [TableRule], _ target: Engine) -> Outcome {
       let fits = { (given: TableSchema) in
         ReshapePlan.shape(of: given, under: rules.rule(for: given), to: target)

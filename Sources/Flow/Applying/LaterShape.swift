@@ -17,7 +17,7 @@ struct LaterShape {
   /// The columns of an earlier schema that a later schema of the table still has.
   struct Part {
     let schema: TableSchema
-    /// The indexes of these columns in the trail's row images.
+    /// The indexes of the kept columns in the trail's row images.
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
@@ -110,7 +110,8 @@ struct LaterShape {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }
 
-  /// Returns the columns that the later schema still has; nil if they do not include the whole key.
+  /// Returns the columns of `table`, an earlier schema, that the later schema still has. Nil if they do not include the
+  /// whole key.
   func part(of table: TableSchema) -> Part? {
     guard let later = schema else { return nil }
     var names: [Int: String] = [:]

@@ -8,8 +8,8 @@ struct OpenDecision {
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row until the decision is written; nil: the row does not exist. If the table's row differs, an application has
-  /// changed it, and the decision is dropped.
+  /// The row that the table must still have when the decision is written; nil: no row. If the table's row differs, an
+  /// application has changed it, and the decision is dropped.
   var settled: ConflictRow?
   var decided: ConflictRow?
 
@@ -77,7 +77,8 @@ struct Decisions {
 
   /// Stores an open decision. Replaces an earlier decision about the same row.
   ///
-  /// - Parameter keepsEarlier: Whether ``OpenDecision/decided`` of the earlier decision about the row is kept.
+  /// - Parameter keepsEarlier: Whether the row that the earlier decision chose is kept, and only
+  ///   ``OpenDecision/settled`` is updated.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try state.run(
       """

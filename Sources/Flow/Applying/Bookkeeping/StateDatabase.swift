@@ -60,7 +60,8 @@ extension StateDatabase {
       "CREATE TABLE IF NOT EXISTS \(table(name))(\(list), PRIMARY KEY (\(rowKey)))\(keyedTableOptions)")
   }
 
-  /// Adds the columns that an older version of Cairn did not create.
+  /// Adds the given columns to a table of Cairn, except columns that the table already has. An older version of Cairn
+  /// may have created the table.
   func add(_ columns: [String], to name: String, numbers: [String]) throws {
     let there = try self.columns(of: name)
     for column in columns where !there.contains(where: column.hasSameBytes) {

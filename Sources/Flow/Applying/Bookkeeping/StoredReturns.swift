@@ -41,7 +41,7 @@ struct StoredReturns {
       ])
   }
 
-  /// Sets `own` in all entries that have none.
+  /// Stores transaction `own` as ``Entry/own`` in all entries for which it is not known yet.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }

@@ -20,7 +20,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     var renew: (Candidate) throws -> Renewal
     /// Returns a waiting row with the stamp that decides its rank: its own, or that of a later copy.
     var ranked: (Candidate) throws -> Candidate
-    /// Returns the rank of a row in the table by its last write; nil if all nodes know that write.
+    /// Returns the rank of a row in the table, from the stamp of its last write; nil if all nodes know that write.
     ///
     /// - Parameter isNew: Whether the waiting row with the same unique value comes from the present group.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?

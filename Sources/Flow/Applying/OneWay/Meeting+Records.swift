@@ -4,7 +4,7 @@ import Versions
 
 // The entry of a meeting in the conflict log, and the statements that carry a meeting out.
 extension Meeting.Step {
-  /// Returns the entry for the conflict log; nil if the row did not differ from the source's.
+  /// Returns the entry about this step for the conflict log; nil if the target's row did not differ from the source's.
   func record(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord? {

@@ -25,7 +25,8 @@ extension PostgresReplay {
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Applies a change. If the target's row differs from the before image, the policy for local writes decides.
+  /// Runs `body`, which applies a change of a row. If that fails because the target's row differs, and the policy for
+  /// local writes allows it, the source's row wins.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {

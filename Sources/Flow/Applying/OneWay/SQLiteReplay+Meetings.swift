@@ -25,7 +25,8 @@ extension SQLiteReplay {
     return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
-  /// Applies a change. If the target's row differs from the before image, the policy for local writes decides.
+  /// Runs `body`, which applies a change of a row. If that fails because the target's row differs, and the policy for
+  /// local writes allows it, the source's row wins.
   func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
       let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))

@@ -27,6 +27,6 @@ struct EarlyRows {
 
   func contains(_ key: [UInt8], of table: String) -> Bool { keys[table.nameKey]?.contains(key) ?? false }
 
-  /// Returns whether the list of a table's keys is complete.
+  /// Returns whether ``EarlyRows`` has all keys that changes wrote to a table since its copy began.
   func isComplete(_ table: String) -> Bool { known.contains(table.nameKey) }
 }

@@ -1,7 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The schemas of a target whose owner can give their names to other ones while apply writes to their tables.
+/// The schemas (namespaces) of a target whose owners could exchange them while apply writes to their tables. Such an
+/// owner renames the schema, and gives its name to another one.
 ///
 ///     let schemas = try ExchangeableSchemas(connection)
 ///     schemas.notice   // "role low owns schema app …"
@@ -26,7 +27,7 @@ package struct ExchangeableSchemas {
     ).map { ($0[0] ?? "", $0[1] ?? "") }
   }
 
-  /// Returns the right of a schema's owner, and the change that it allows.
+  /// Returns the statement, for operators, that the schema's owner can exchange a table while apply writes.
   package static func fact(_ schema: Schema) -> String {
     "role \(schema.owner) owns schema \(schema.name) and may create others: it can exchange a table while apply writes"
   }
@@ -35,7 +36,7 @@ package struct ExchangeableSchemas {
     "as a superuser: ALTER SCHEMA \(schema.name.quotedName) OWNER TO CURRENT_USER"
   }
 
-  /// One sentence about all these schemas; nil if there is none.
+  /// The warning about the first of these schemas, with the number of the others; nil if there is none.
   package var notice: String? {
     guard let first = all.first else { return nil }
     let more = all.count == 1 ? "" : " (and \(all.count - 1) more, which 'cairn check --security' lists)"

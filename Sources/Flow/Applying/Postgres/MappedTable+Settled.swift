@@ -26,7 +26,7 @@ extension MappedTable {
     return "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)"
   }
 
-  /// Writes the row with a key; deletes it if `row` is nil. Columns that are nil keep their values.
+  /// Writes the row with this key; deletes it if `row` is nil. Columns that are nil keep their values.
   func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
     guard let row else {
       try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", key.map(\.postgresInput))

@@ -25,7 +25,8 @@ final class MappedTable {
     /// A DELETE statement for just one of several rows that are equal in all columns.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
-    /// A delete of the rows with the new row's values in a unique index, except the row that is written.
+    /// A DELETE statement for all rows that have the new row's values in one unique index, except the row that is being
+    /// written.
     case clear(index: Int, sparing: Sparing)
     case doubled(index: Int)
     case anyDoubled(index: Int)
@@ -84,10 +85,10 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Creates the object for a table.
+  /// Creates the object for one table of the trail and its table at the target.
   ///
   /// - Parameter part: The columns of the trail's table that the target has.
-  /// - Parameter mapped: These columns in PostgreSQL's form.
+  /// - Parameter mapped: The table with these columns, converted for PostgreSQL.
   /// - Parameter number: A number that makes the names of the prepared statements unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
@@ -122,7 +123,8 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the table already has.
+  /// The policy for rows that the target's table already has: keep them, overwrite them, or merge the source's rows
+  /// into them.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// The changes of rows that are collected, to be sent together.
@@ -135,7 +137,8 @@ final class MappedTable {
   lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
-  /// The positions in ``target`` of the unique indexes besides the key's. The trail has all columns of these indexes.
+  /// The positions in ``target`` of all unique indexes, except the key's index and indexes with a column that the trail
+  /// lacks.
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
@@ -144,7 +147,8 @@ final class MappedTable {
     }
   }
 
-  /// Whether an update that leaves the key unchanged may collide with another row.
+  /// Whether an update that leaves the key unchanged may collide with another row, because the table has another unique
+  /// index or is partitioned.
   lazy var mayCollide =
     target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 

@@ -164,10 +164,11 @@ struct OwnersCode: Equatable {
       context: ["table": table])
   }
 
-  /// The query that fails with ``changed`` if table `$1` has another ``fingerprint`` than `$3`. `$2`: see
-  /// ``firesInApply``.
+  /// The query that fails with SQLSTATE ``changed`` if table `$1` has another ``fingerprint`` than `$3`. `$2` has the
+  /// states of the triggers that count, as ``firesInApply``.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
-  /// The query that fails with ``changed`` if table `$1` has another ``bearer`` than `$2`.
+  /// The query that fails with SQLSTATE ``changed`` if the name `$1` now means another table: its ``bearer`` is not
+  /// `$2`.
   static let sameTableText = "SELECT 1 / (coalesce(\(bearerText), '') = $2)::int"
   static let changed = "22012"
 

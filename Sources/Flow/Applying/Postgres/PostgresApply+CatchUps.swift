@@ -15,7 +15,7 @@ extension PostgresApply {
     /// The conflict handling of two-way tables; nil if the tables are one-way.
     let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
-    /// The records that the target refuses, by their places in the trail.
+    /// The errors of the records that the target refuses, by the place of the record in the trail.
     var refusals: [Position: CairnError] = [:]
     /// The copies, later in the trail, from which tables of the catch-up continue.
     ///

@@ -42,7 +42,7 @@ package final class PostgresApply {
   /// The statements that apply has already run before the transactions that need them, such as additions of enum
   /// labels.
   var madeAhead: Set<NameKey> = []
-  /// The records at which tables must be suspended, by their places in the trail.
+  /// The errors of the records at which tables must be suspended, by the place of the record in the trail.
   var refusals: [Position: CairnError] = [:]
   /// The last transaction whose statements apply sends one by one, after a failure; 0: none.
   private var carefulThrough: UInt64 = 0

@@ -23,7 +23,8 @@ enum PostgresApplySession {
     return connection
   }
 
-  /// Checks the encoding, the rights, and that the server is a primary. Changes nothing.
+  /// Connects to a target, and checks its encoding, the role's rights, and that the server is a primary. Changes
+  /// nothing.
   static func prove(_ uri: String) throws -> PostgresConnection {
     let connection = try PostgresConnection(uri, application: "cairn")
     try check(connection)

@@ -60,7 +60,7 @@ struct PostgresHeldRows {
     bytes = rows.reduce(0) { $0 + $1.bytes }
   }
 
-  /// Changes the table of rows that stay here while their table or its columns are renamed.
+  /// Assigns the listed rows of a table to its new form, after the table or one of its columns was renamed.
   mutating func move(from key: String, to table: MappedTable) throws {
     for index in rows.indices where rows[index].table.stateKey.hasSameBytes(as: key) {
       guard rows[index].values.count == table.columns.count else { throw rows[index].error }

@@ -21,7 +21,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts a held row. Returns false if another row still has one of its unique values.
+  /// Inserts a row that could not be written earlier in the transaction. Returns false if another row still has one of
+  /// its unique values.
   private func putBack(_ row: PostgresHeldRows.Row) throws -> Bool {
     before.removeAll()
     after.assign(row.values)
@@ -35,8 +36,10 @@ extension PostgresReplay {
     return true
   }
 
-  /// Inserts, before a schema change of their table, the held rows that can be inserted. Returns the table's name in
-  /// apply's state; nil if no rows of the table are held or still to be checked.
+  /// Inserts a table's held rows (``PostgresHeldRows``) before a schema change of the table, as far as possible.
+  ///
+  /// - Returns: The table's name in apply's state, if it still has rows that are held or must be checked; otherwise
+  ///   nil.
   func settleRows(before ddl: DDL) throws -> String? {
     guard ddl.before != 0, !held.rows.isEmpty || !unchecked.isEmpty,
       let key = scope.key(try schema(ddl.before).sourceKey)
@@ -45,7 +48,8 @@ extension PostgresReplay {
     return held.hasRows(of: key) || unchecked.hasRows(of: key) ? key : nil
   }
 
-  /// Continues with rows of a table that was altered: those still held, and those that are checked before the commit.
+  /// Assigns the rows that are held, or are still to be checked, to their table as it is after a schema change. Forgets
+  /// the rows if the table was dropped.
   func followRows(of key: String, after ddl: DDL) throws {
     guard ddl.after != 0 else {
       held.forget(key)

@@ -4,9 +4,8 @@ import PostgresKit
 
 // Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// The longest time that a schema change waits for the lock of its table, in ms.
-  ///
-  /// The longest wait for a lock, in ms. Sessions that use the table then wait for apply.
+  /// The longest time that a schema change waits for the lock of its table, in ms. Sessions that use the table then
+  /// wait for apply.
   var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {

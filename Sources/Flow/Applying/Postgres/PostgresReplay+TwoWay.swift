@@ -66,7 +66,8 @@ extension PostgresReplay {
     desk.noteLocks()
   }
 
-  /// Returns the two-way table whose rows must be locked; nil if there is none.
+  /// Returns the target's table for rows of this schema, if apply must lock its rows; nil otherwise, as for a one-way
+  /// table.
   private func tableToLock(like schema: TableSchema, _ desk: Desk) throws -> MappedTable? {
     guard let key = scope.key(schema.sourceKey), var known = tables[key] else { return nil }
     if let move = desk.move(of: schema) { (known.schema, known.name) = (move.now.namespace, move.now.name) }
@@ -140,7 +141,8 @@ extension PostgresReplay {
     if let transaction { desk.shared.quiet.withLock { $0.note(ours: transaction) } }
   }
 
-  /// Queries which transactions of the server have ended. Sets ``transaction``.
+  /// Queries the server's snapshot, which shows which transactions have ended; nil if it cannot be read. Stores the
+  /// number of apply's open transaction in ``transaction``.
   private func moment() throws -> ServerMoment? {
     let row = try connection.query("SELECT pg_current_snapshot(), pg_current_xact_id_if_assigned()").first
     transaction = row?[1].flatMap { UInt64($0) }

@@ -37,7 +37,8 @@ final class PostgresReplay {
   private var isAside = false
   private(set) var limit = UInt64.max
 
-  /// The records that the target refuses, by their places in the trail. The table of such a record is suspended there.
+  /// The errors of the records that the target refuses, by the place of the record in the trail. The record's table is
+  /// suspended there.
   let refusals: [Position: CairnError]
   /// The later copies with which the tables of a catch-up continue, by the places where they are suspended.
   let overtaken: [Position: LaterCopy]
@@ -305,7 +306,8 @@ final class PostgresReplay {
   /// missing.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
-  /// The value of ``heldThrough`` without the suspended tables in ``waiting``.
+  /// The last transaction before the first one that is in quarantine, or that suspended tables outside of ``waiting``
+  /// lack. Nil if none is missing.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }

@@ -138,7 +138,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Throws `schema-stopped` if the target already has a new column's name with a type that cannot hold all its values.
+  /// Throws `schema-stopped` if the target already has a column named like a new one, with a type that cannot hold the
+  /// new column's values.
   private func checkOwnTypes(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ refusal: SchemaRefusal
   ) throws {
@@ -330,7 +331,8 @@ extension PostgresAlteration.Target {
 }
 
 extension PostgresTargetTable.Column {
-  /// The SQL term that compares the column with a literal; nil if its type has no built-in equality.
+  /// The column as an SQL term that can be compared with a literal: its name, cast to text for `json` and `xml`. Nil if
+  /// its type cannot be compared.
   fileprivate var comparable: String? {
     if hasEquality { return name.quotedName }
     return ["json", "xml"].contains(castType) ? "\(name.quotedName)::text" : nil

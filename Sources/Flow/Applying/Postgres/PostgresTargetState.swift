@@ -100,7 +100,7 @@ package struct PostgresTargetState {
     try connection.execute(Self.waitingTable)
   }
 
-  /// Adds the tables and columns that an older version of Cairn did not create.
+  /// Adds to the schema `cairn` the tables and columns that an older version of Cairn did not create.
   func upgrade() throws {
     try OwnSchema.check("cairn", connection)
     try MessageKey.install(.own, connection, hadMessages: true)

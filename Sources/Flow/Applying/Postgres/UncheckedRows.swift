@@ -46,7 +46,7 @@ struct UncheckedRows {
     tables.removeAll { $0.stateKey.hasSameBytes(as: key) }
   }
 
-  /// Lists a table that was altered as one to check as a whole, in place of its rows.
+  /// Replaces the listed rows of an altered table by the table itself, which is then checked as a whole.
   mutating func move(from key: String, to table: MappedTable) {
     forget(key)
     if !table.uncheckedIndexes.isEmpty { tables.append(table) }

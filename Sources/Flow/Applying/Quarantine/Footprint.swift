@@ -10,7 +10,7 @@ package struct Footprint: Equatable, Sendable {
   var rows: Set<RowName> = []
   var parents: Set<RowName> = []
   var tables: Set<NameKey> = []
-  /// The tables in which the transaction may touch any row.
+  /// The tables in which the transaction may touch any row, so that single rows are not listed.
   var wholeTables: Set<NameKey> = []
   package var changeCount = 0
   /// Whether the transaction has only changes of rows: no schema change and no part of a copy.

@@ -81,7 +81,7 @@ struct HeldRows {
     bytes = rows.reduce(0) { $0 + $1.bytes }
   }
 
-  /// Changes the table of rows that stay here while their table or its columns are renamed.
+  /// Assigns the listed rows of a table to its new form, after the table or one of its columns was renamed.
   mutating func move(from name: String, to table: TargetTable) throws {
     for index in rows.indices where rows[index].table.schema.name.hasSameBytes(as: name) {
       guard rows[index].values.count == table.schema.columns.count else { throw rows[index].error }

@@ -4,7 +4,8 @@ import SQLiteKit
 
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// The separator between a table's wanted name and its full name in a placeholder name.
+  /// The character in a placeholder name, which a table gets if another table has its name: wanted name, separator,
+  /// full name.
   private static let separator = "\u{1e}"
 
   /// Returns the name under which apply's state lists a table of the trail: its name at the target.
@@ -18,7 +19,8 @@ extension SQLiteReplay {
     return isAside || owner(besides: schema) != nil ? aside : name
   }
 
-  /// Returns a name with `^` before each capital letter, so that names stay different in apply's state.
+  /// Returns a name with `^` before each capital letter. Names that differ only in case thus stay different in apply's
+  /// state.
   private static func told(_ name: String) -> String {
     name.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
   }

@@ -114,7 +114,8 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Begins to apply the catch-up's table, or suspends a table, if that is due. Called before each record.
+  /// Begins to apply the catch-up's table, or suspends the table of `record`, if `record` is the place for that. Called
+  /// before each record.
   func reach(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from

@@ -87,7 +87,7 @@ extension SQLiteReplay {
     return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
   }
 
-  /// Adds each row to the digest while SQLite writes the row.
+  /// Executes a statement, and returns the digest of the rows that it writes. Reads each row while SQLite writes it.
   private func told(_ statement: Statement, _ name: String, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: name)
     var digest = StatementDigest()
@@ -102,7 +102,7 @@ extension SQLiteReplay {
     return digest
   }
 
-  /// Adds the rows to the digest after all are written.
+  /// Executes a statement, and returns the digest of the rows that its RETURNING clause gives.
   ///
   /// In a REAL column, RETURNING gives whole numbers as integers (seen in SQLite 3.40); they are converted back.
   private func returned(_ statement: Statement, _ plan: ReplayPlan, _ areReal: [Bool]) throws -> StatementDigest {

@@ -32,7 +32,8 @@ final class SQLiteReplay {
   private(set) var groupStart: Checkpoint
   /// The memory of the table definitions that this group has changed, in bytes.
   var definitionBytes = 0
-  /// The records that the target refuses, by their places in the trail. The table of such a record is suspended there.
+  /// The errors of the records that the target refuses, by the place of the record in the trail. The record's table is
+  /// suspended there.
   let refusals: [Position: CairnError]
   /// The later copies with which the catch-up's table continues, by the places where it is suspended.
   let overtaken: [Position: LaterCopy]
@@ -298,7 +299,7 @@ final class SQLiteReplay {
   /// The error for a target table that does not fit the trail's schema.
   private struct Unopened: Error {
     let error: CairnError
-    /// Whether the failed attempt left the target and apply's state unchanged.
+    /// Whether the failed attempt to open the table left the target and apply's state unchanged.
     let isUndone: Bool
   }
 

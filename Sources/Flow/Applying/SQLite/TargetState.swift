@@ -57,7 +57,7 @@ package struct TargetState {
 
   private static let added = [("claim", "TEXT"), ("guarded", "INTEGER DEFAULT 0")]
 
-  /// Adds the columns that an older version of Cairn did not create.
+  /// Adds to the table `cairn_table` the columns that an older version of Cairn did not create.
   func upgrade() throws {
     let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
     for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Self.added + Waiting.columns

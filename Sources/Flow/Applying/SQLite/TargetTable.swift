@@ -110,7 +110,8 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows that the table already has.
+  /// The policy for rows that the target's table already has: keep them, overwrite them, or merge the source's rows
+  /// into them.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// Returns whether all values are needed to identify a row: the table has no key, or the key has NULL.

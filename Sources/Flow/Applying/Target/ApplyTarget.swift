@@ -26,7 +26,7 @@ protocol ApplyTarget: AnyObject {
   /// Returns the conversion of rows of any trail to rows of a table.
   func form(of table: Table) -> Form
   func hasReferrers(_ table: Table) throws -> Bool
-  /// Returns whether a copy merges the source's rows with the rows that the target has.
+  /// Returns whether copies of the row's table merge the source's rows with the rows that the target has.
   func mergesCopies(at row: ContestedRow) -> Bool
 
   // MARK: Rows

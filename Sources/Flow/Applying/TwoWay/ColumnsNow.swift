@@ -12,7 +12,8 @@ import Versions
 struct ColumnsNow {
   let engine: Engine
   let names: NamePolicy
-  /// The renames and drops: first those in this database's own trail, then those from applied trails.
+  /// The renames and drops of tables and columns. Those in this database's own trail come first, then those from
+  /// applied trails.
   var steps: [ColumnStep] = []
 
   /// The former and the present name of a table that was renamed here. The trail uses the former name.
@@ -97,7 +98,7 @@ struct ColumnsNow {
     return isChanged || move != nil ? (now, move) : nil
   }
 
-  /// Returns a version of a row in the present columns.
+  /// Converts a version of a row to the present columns of its table, after renames and drops here.
   ///
   /// - Parameter own: The name of this database's own trail.
   func version(_ version: StoredVersion, own: String) -> StoredVersion {

@@ -16,7 +16,7 @@ final class RowNames {
     /// The sets of unique columns besides the key that foreign keys reference. Each gives the row a further name.
     let alternates: [Part]
     let references: [Reference]
-    /// The number of columns up to the last key column.
+    /// The number of leading columns of a row image that must be read to get the whole key.
     let width: Int
 
     /// A recipe for a row name: the table, and the columns whose values identify the row.

@@ -54,7 +54,7 @@ final class RowResolver<Target: ApplyTarget> {
     return try desk.keeps(row, copied: copied)
   }
 
-  /// Returns whether the row is deleted because a copy lacks it.
+  /// Returns whether apply may delete a row of the target because a copy of the table lacks the row.
   ///
   /// - Parameter row: A row; only its key columns are used.
   func mayRemove(_ row: [Value], of table: Table) throws -> Bool {

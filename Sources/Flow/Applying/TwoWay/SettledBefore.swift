@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import Versions
 
-/// A cache of row versions. Without it, a row that is written often would be read in all its versions each time.
+/// A cache of the versions of rows. It saves reading all versions again for each write to the same row.
 struct SettledBefore<Table: AnyObject> {
   typealias Read = [(key: [Value], version: RowVersion)]
 
@@ -59,7 +59,7 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// Returns the cached versions of a row; nil if they cannot be used, as after other writes.
+  /// Returns the cached versions of a row; nil if there are none, or if other writes have made them out of date.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {

@@ -138,7 +138,7 @@ struct SettledRow {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row after this node's decision; without one, ``outcome``.
+  /// The row after this node's decision; without a decision, the resolved row. Nil: the row is deleted.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
@@ -150,7 +150,8 @@ struct SettledRow {
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
 
-  /// The kind of conflict if the table's row differs from the row that the author changed. Nil: no conflict.
+  /// The kind of conflict if the table's row differs from the row that the incoming version's author changed. Nil: no
+  /// conflict.
   private var strangeness: Conflict.Kind? {
     guard history.versions.count == 1 else { return nil }
     switch (incoming.write, local) {

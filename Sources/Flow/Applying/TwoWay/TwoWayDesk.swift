@@ -66,7 +66,8 @@ final class TwoWayDesk<Table: AnyObject> {
     deferred = DeferredRows(bytesMax: shared.deferredBytesMax)
   }
 
-  /// Updates ``columns`` after this database's trail was read. Returns true if tables must be opened again.
+  /// Updates the known renames and drops of tables and columns, after this database's trail was read. Returns whether
+  /// tables must be opened again.
   func learnColumns() -> Bool {
     let (steps, count) = (shared.window.columnSteps + shared.arrivedSteps.withLock { $0.all }, shared.roots.count)
     guard steps != columns.steps || count != rootsCount else { return false }
@@ -339,8 +340,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.count == 1 && inserted[rows[0].name, default: []].contains(where: rows[0].isSame)
   }
 
-  /// Notes that a row is referenced. Returns whether it has versions that the present transaction's author did not
-  /// know.
+  /// Notes that the present transaction references a row. Returns whether the row has versions that the transaction's
+  /// author did not know.
   private func need(_ parent: RowNames.Parent) throws -> Bool {
     try watch([parent.name])
     try shared.window.note(parent.reference, place)
@@ -404,13 +405,15 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.reduce(into: []) { rows, row in if !rows.contains(where: row.isSame) { rows.append(row) } }
   }
 
-  /// Adds rows to ``written``. Throws ``LocalAhead`` if capture has not read an application's commit of one of them.
+  /// Notes that the group writes these rows. Throws ``LocalAhead`` if capture has not read an application's commit of
+  /// one of them.
   private func watch(_ rows: ChangedRows) throws {
     if !uncaptured.isEmpty, rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written += rows }
   }
 
-  /// Returns the author's last version of a waiting row, in the present columns.
+  /// Converts a waiting row of a copy into a version of the row by the present transaction, with present names of
+  /// columns.
   func version(_ row: WaitingRow, _ schema: TableSchema) throws -> StoredVersion {
     let version = StoredVersion(
       stamp: place.stamp, seen: seen, schema: schema, before: nil, after: try row.image.values())
@@ -423,7 +426,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Returns whether the target's row stays although a copy brings the row.
   ///
-  /// It stays if the copy's author did not know one of its writes, or if a later copy brought it.
+  /// It stays if the copy's author did not know one of the row's writes, or if a later copy brought the row.
   func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
@@ -504,7 +507,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
-  /// Returns the fingerprint of a row's versions, without those of the present transaction and of `other`.
+  /// Returns a fingerprint, to detect later whether a row has other versions. It leaves out the versions of the present
+  /// transaction and of `other`.
   func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
     try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
@@ -559,7 +563,8 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns a row's rank; nil if all nodes know its last write. Returns the highest rank if capture has not read the
   /// write.
   ///
-  /// - Parameter isNew: Whether the row that needs the value is from this group. Then ``LocalAhead`` is thrown instead.
+  /// - Parameter isNew: Whether the row that needs the value is from this group. If so, a write that capture has not
+  ///   read throws ``LocalAhead``.
   /// - Parameter isMerged: Whether copies merge with the rows that the table has.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name

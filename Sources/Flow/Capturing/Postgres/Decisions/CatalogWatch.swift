@@ -30,7 +30,7 @@ struct CatalogWatch {
   private(set) var hasTriggers = false
   private var reported: Set<NameKey> = []
 
-  /// Whether capture must read the catalog, or use what it has read, as soon as the stream is quiet.
+  /// Whether capture must read the catalog, or process an earlier reading, as soon as the stream is quiet.
   var isPending: Bool { isReached || (isWanted && barrier == nil && !isPostponed) }
 
   enum Step {
@@ -89,7 +89,8 @@ struct CatalogWatch {
   /// Ends one reading of the catalog, after the trail has every table as the catalog showed it.
   ///
   /// - Parameter isWhole: Whether all tables could be read, because none was locked.
-  /// - Parameter looksAgain: Whether a table is suspended for a cause that the fingerprint does not show.
+  /// - Parameter looksAgain: Whether to read the catalog again soon, because its fingerprint does not show when a
+  ///   suspended table can continue.
   mutating func adopted(now: Int64, isWhole: Bool = true, looksAgain: Bool = false) {
     let took = catalog?.tookMilliseconds ?? 0
     fingerprint = catalog?.fingerprint

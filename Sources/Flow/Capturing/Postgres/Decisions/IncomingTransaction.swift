@@ -17,7 +17,7 @@ struct IncomingTransaction {
     case request
     case note
     case schema
-    /// A schema change in the form of an older build, which any role can write.
+    /// A message about a schema change in the format of an older version of Cairn. Any role can write such a message.
     case earlierSchema
 
     init?(prefix: String) {

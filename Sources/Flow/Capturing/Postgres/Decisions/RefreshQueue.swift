@@ -83,7 +83,8 @@ struct RefreshQueue {
     }
   }
 
-  /// Drops the rows that updates moved, and the running copy if it needs them or its table has no key.
+  /// Drops the rows that updates moved, after the connection was lost. Also drops the running copy if it needs these
+  /// rows, or if its table has no key.
   mutating func disconnect(_ tables: KnownTables) {
     movedRows = []
     if current?.wantsRows == true { current = nil }
