@@ -54,9 +54,10 @@ package struct HostileRequest {
       let name = ["x", "y", "n\(Int.random(in: 0..<50, using: &random))"].randomElement(using: &random) ?? "x"
       // The first one to come fixes the id of its trail.
       let id = HostileSegment.id(UInt8.random(in: 1...200, using: &random))
-      path = "/cairn/1/trails/evil.\(name)/\(id)/00000001.seg"
-      (query, node) = (["offset": "0", "chain": "\(ChainHash.zero)"], "evil")
-      body = HostileTrails.segment(TrailName(origin: "evil", name: name), &random, id: id).bytes
+      let whole = HostileTrails.segment(TrailName(origin: "evil", name: name), &random, id: id)
+      path = "/cairn/1/trails/evil.\(name)/\(id)/\(whole.number.hex(8)).seg"
+      (query, node) = (["offset": "0", "chain": "\(whole.start)"], "evil")
+      body = whole.bytes
       guard Int.random(in: 0..<50, using: &random) == 0 else { return }
       // Megabytes of a transaction that never ends, each time in another trail: the limit of the disk is reached.
       let large = TrailName(origin: "evil", name: "large\(Int.random(in: 0..<40, using: &random))")

@@ -24,26 +24,51 @@ package struct HostileSegment {
   package private(set) var chain: ChainHash
   private var contentOffset: UInt64 = 0
 
+  /// Numbers of a segment's header in place of the right ones.
+  package struct HeaderFields {
+    package var version: UInt16 = 1
+    package var length: UInt16 = 512
+    package var reserved: UInt32 = 0
+    package var originLength: UInt16?
+    package var nameLength: UInt16?
+    package init() {}
+  }
+
+  /// Numbers of a block's header in place of the right ones; nil: the right one.
+  package struct BlockFields {
+    package var storedLength: UInt32?
+    package var contentLength: UInt32?
+    package var codec: UInt8?
+    package var flags: UInt8?
+    package var reserved: UInt16 = 0
+    package var contentOffset: UInt64?
+    package var durable: UInt64 = 0
+    package var chain: ChainHash?
+    package var reservedAtEnd: UInt32 = 0
+    package init() {}
+  }
+
   package init(
     _ name: TrailName, id: TrailID = HostileSegment.id(7), number: UInt64 = 1, created: Int64 = 1_772_368_200_000_000,
-    first: UInt64 = 1, chain: ChainHash = .zero
+    first: UInt64 = 1, chain: ChainHash = .zero, _ fields: HeaderFields = .init()
   ) {
     (self.name, self.id, self.number, start, self.chain) = (name, id, number, chain, chain)
     var out = ByteWriter(capacity: 512)
     out.appendFixed(UInt64(0x4c52_544e_5249_4143))
-    out.appendFixed(UInt16(1))
-    out.appendFixed(UInt16(512))
-    out.appendFixed(UInt32(0))
+    out.appendFixed(fields.version)
+    out.appendFixed(fields.length)
+    out.appendFixed(fields.reserved)
     out.append(id.bytes)
     out.appendFixed(number)
     out.appendFixed(created)
     out.appendFixed(first)
     out.append(chain.bytes)
-    for part in [name.origin, name.name] {
-      out.appendFixed(UInt16(part.utf8.count))
+    for (part, length) in [(name.origin, fields.originLength), (name.name, fields.nameLength)] {
+      out.appendFixed(length ?? UInt16(part.utf8.count))
       out.append(Array(part.utf8))
     }
-    while out.count < 508 { out.append(0) }
+    // The checksum is where the length says that the header ends.
+    while out.count < max(508, Int(fields.length) - 4) { out.append(0) }
     out.appendFixed(CRC32C.of(out.bytes))
     bytes = Array(out.bytes)
   }
@@ -51,8 +76,8 @@ package struct HostileSegment {
   package static func id(_ byte: UInt8) -> TrailID { TrailID(Array(repeating: byte, count: 16)).unsafelyUnwrapped }
 
   /// A block with content that is stored as it is.
-  package mutating func block(_ content: [UInt8], _ flags: UInt8 = Flags.border) {
-    append(content, contentLength: UInt32(content.count), codec: 0, flags)
+  package mutating func block(_ content: [UInt8], _ flags: UInt8 = Flags.border, _ fields: BlockFields = .init()) {
+    append(content, contentLength: UInt32(content.count), codec: 0, flags, fields)
     if !content.isEmpty, let hasher = try? SHA256() {
       chain = content.withUnsafeBytes { hasher.chain(before: chain, content: $0) }
     }
@@ -72,35 +97,64 @@ package struct HostileSegment {
     packed(Self.zeros(contentLength), contentLength: UInt32(contentLength))
   }
 
-  /// A frame of zstd with nothing but repeated zeros. Source: RFC 8878, section 3.1.1.
-  package static func zeros(_ count: Int) -> [UInt8] {
+  /// A whole transaction with a record of so many zeros, of a kind that readers skip, in one block that is packed small.
+  package mutating func largeTransaction(zeros: Int) {
+    var (begin, commit) = (HostileRecords(), HostileRecords())
+    var head = ByteWriter()
+    begin.begin(1)
+    commit.commit(1, changes: 0)
+    head.append(0xf0)
+    head.appendVarint(UInt64(zeros))
+    let (before, after) = (begin.bytes + Array(head.bytes), commit.bytes)
+    let content = before + Array(repeating: 0, count: zeros) + after
+    append(
+      Self.zeros(zeros, before: before, after: after), contentLength: UInt32(content.count), codec: 1, Flags.border)
+    if let hasher = try? SHA256() { chain = content.withUnsafeBytes { hasher.chain(before: chain, content: $0) } }
+    contentOffset += UInt64(content.count)
+  }
+
+  /// A frame of zstd with nothing but repeated zeros, between bytes that are not packed. Source: RFC 8878, section 3.1.1.
+  package static func zeros(_ count: Int, before: [UInt8] = [], after: [UInt8] = []) -> [UInt8] {
     var out = ByteWriter()
     out.appendFixed(UInt32(0xfd2f_b528))
     out.append(0xa0)  // Single segment, content size in four bytes.
-    out.appendFixed(UInt32(count))
+    out.appendFixed(UInt32(before.count + count + after.count))
+    func begin(_ size: Int, type: UInt32, isLast: Bool) {
+      let header = UInt32(size) << 3 | type << 1 | (isLast ? 1 : 0)
+      for shift in [0, 8, 16] { out.append(UInt8(truncatingIfNeeded: header >> UInt32(shift))) }
+    }
+    if !before.isEmpty {
+      begin(before.count, type: 0, isLast: false)
+      out.append(before)
+    }
     var left = count
     while left > 0 {
       let size = min(left, 128 << 10)
       left -= size
-      let header = UInt32(size) << 3 | 1 << 1 | (left == 0 ? 1 : 0)
-      for shift in [0, 8, 16] { out.append(UInt8(truncatingIfNeeded: header >> UInt32(shift))) }
+      begin(size, type: 1, isLast: left == 0 && after.isEmpty)
       out.append(0)
+    }
+    if !after.isEmpty {
+      begin(after.count, type: 0, isLast: true)
+      out.append(after)
     }
     return Array(out.bytes)
   }
 
-  private mutating func append(_ stored: [UInt8], contentLength: UInt32, codec: UInt8, _ flags: UInt8) {
+  private mutating func append(
+    _ stored: [UInt8], contentLength: UInt32, codec: UInt8, _ flags: UInt8, _ fields: BlockFields = .init()
+  ) {
     var head = ByteWriter(capacity: 72)
     head.appendFixed(UInt32(0x4b4c_4243))
-    head.appendFixed(UInt32(stored.count))
-    head.appendFixed(contentLength)
-    head.append(codec)
-    head.append(flags)
-    head.appendFixed(UInt16(0))
-    head.appendFixed(contentOffset)
-    head.appendFixed(UInt64(0))
-    head.append(chain.bytes)
-    head.appendFixed(UInt32(0))
+    head.appendFixed(fields.storedLength ?? UInt32(stored.count))
+    head.appendFixed(fields.contentLength ?? contentLength)
+    head.append(fields.codec ?? codec)
+    head.append(fields.flags ?? flags)
+    head.appendFixed(fields.reserved)
+    head.appendFixed(fields.contentOffset ?? contentOffset)
+    head.appendFixed(fields.durable)
+    head.append((fields.chain ?? chain).bytes)
+    head.appendFixed(fields.reservedAtEnd)
     let start = CRC32C.of(head.bytes)
     head.appendFixed(stored.withUnsafeBytes { CRC32C.of($0, continuing: start) })
     bytes += Array(head.bytes) + stored

@@ -254,14 +254,25 @@ package enum HostileTrails {
     }
   }
 
+  private static func header(_ random: inout Seeded) -> UInt64 {
+    HostileHeaders.numbers.randomElement(using: &random) ?? 0
+  }
+
   /// A segment of them, and what a fuzzer makes of its bytes: most with right checksums, some without.
   package static func segment(
     _ name: TrailName, _ random: inout Seeded, id: TrailID = HostileSegment.id(7)
   ) -> HostileSegment {
+    var start = HostileHeaders.Start()
+    if Int.random(in: 0..<15, using: &random) == 0 {
+      HostileHeaders.ofSegments.randomElement(using: &random)?(&start, header(&random))
+    }
+    var fields = HostileSegment.BlockFields()
+    if Int.random(in: 0..<15, using: &random) == 0 {
+      HostileHeaders.ofBlocks.randomElement(using: &random)?(&fields, header(&random))
+    }
     var segment = HostileSegment(
-      name, id: id,
-      created: Int.random(in: 0..<40, using: &random) == 0 ? integers.randomElement(using: &random) ?? 0 : 0,
-      first: 1)
+      name, id: id, number: start.number, created: start.created, first: start.first, chain: start.chain,
+      start.fields)
     var content = transactions(&random)
     if !content.isEmpty, Int.random(in: 0..<3, using: &random) == 0 {
       for _ in 0...Int.random(in: 0..<3, using: &random) {
@@ -276,9 +287,9 @@ package enum HostileTrails {
     if Int.random(in: 0..<6, using: &random) == 0, content.count > 1 {
       let cut = Int.random(in: 1..<content.count, using: &random)
       segment.block(Array(content[..<cut]), HostileSegment.Flags.none)
-      segment.block(Array(content[cut...]))
+      segment.block(Array(content[cut...]), HostileSegment.Flags.border, fields)
     } else {
-      segment.block(content)
+      segment.block(content, HostileSegment.Flags.border, fields)
     }
     if Int.random(in: 0..<4, using: &random) == 0 { segment.seal() }
     return segment

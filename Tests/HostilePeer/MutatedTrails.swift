@@ -37,18 +37,22 @@ package struct MutatedTrails {
 
   /// What the copy of one trail, its target and all that apply puts beside it may take.
   package static let diskBudget = 16 << 20
+  /// What the process may take over its memory at the start: two blocks at once, and what a sanitizer keeps.
+  package static let memoryBudget = 384 << 20
   private static let name = TrailName(origin: "evil", name: "x")
 
   package private(set) var report = Report()
   private let seed: UInt64
+  private let isAlone: Bool
   private let root: String
   private let sqlite: SQLiteVictim
   private let captured: SQLiteVictim
   private let postgres: PostgresVictim?
 
   /// - Parameter server: trails are applied to PostgreSQL too if there is one.
-  package init(seed: UInt64, server: PostgresServer?) throws {
-    self.seed = seed
+  /// - Parameter isAlone: nothing else works in the process, so that its memory is bounded too.
+  package init(seed: UInt64, server: PostgresServer?, isAlone: Bool = false) throws {
+    (self.seed, self.isAlone) = (seed, isAlone)
     root = try makeTemporaryFolder("hostile")
     sqlite = try SQLiteVictim(root, goesBothWays: false)
     captured = try SQLiteVictim(root, goesBothWays: true)
@@ -67,6 +71,22 @@ package struct MutatedTrails {
       report.milliseconds = Clock.monotonicMilliseconds - start
       report.peakBytes = max(report.peakBytes, residentMemory())
       if n % 1000 == 999 { note(report) }
+    }
+    if isAlone, report.peakBytes > report.residentBytes + Self.memoryBudget {
+      report.wrong.append("CAIRN_SEED=\(seed): \(report.peakBytes >> 20) MiB of memory")
+    }
+  }
+
+  /// Takes and reads every header with an extreme number. Returns how many segments were taken.
+  package func headers() throws -> Int {
+    let folder = root + "/headers/evil.x"
+    return try (0..<HostileHeaders.count).count { n in
+      defer { try? FileManager.default.removeItem(atPath: root + "/headers") }
+      try FileManager.default.createDirectory(atPath: root + "/headers", withIntermediateDirectories: true)
+      let segment = HostileHeaders.segment(Self.name, n)
+      guard try take(segment, segment.bytes, into: folder) else { return false }
+      try read(folder)
+      return true
     }
   }
 

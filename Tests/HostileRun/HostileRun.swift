@@ -30,7 +30,9 @@ import TestServers
     say("hostile peer: seed \(seed)")
     var wrong: [String] = []
     if trails > 0 {
-      var attack = try MutatedTrails(seed: seed, server: PostgresServer.isAvailable ? PostgresServer.shared : nil)
+      var attack = try MutatedTrails(
+        seed: seed, server: PostgresServer.isAvailable ? PostgresServer.shared : nil, isAlone: true)
+      say("hostile peer: \(HostileHeaders.count) headers with extreme numbers: \(try attack.headers()) taken")
       try attack.run(trails) { if $0.trails % 5000 == 0 { say($0) } }
       say("hostile peer: \(attack.report)")
       say("why applies stopped: \(attack.report.errors.sorted { $0.value > $1.value }.map { "\($0.key) \($0.value)" })")

@@ -15,7 +15,7 @@ final class HostileBench {
   init(_ more: String = "", grants: String = "push = [\"evil.*\"]", peer: String = "", isTLS: Bool = false) throws {
     net = try NetworkBench()
     port = try NetworkBench.freePort()
-    evil = HostilePusher(port: port)
+    evil = HostilePusher(port: port, files: isTLS ? net.bench.path("state-evil/peers/joined/hq") : nil)
     _ = try net.bench.sqlite(
       "erp.db",
       "PRAGMA journal_mode = WAL; CREATE TABLE salaries(id INTEGER PRIMARY KEY, pay INT); INSERT INTO salaries VALUES (1, 100)"
@@ -43,6 +43,7 @@ final class HostileBench {
 
   func waitForListener() -> Bool {
     net.wait {
+      if evil.files != nil { return evil.get("/cairn") == 200 }
       guard let peer = RawPeer(port) else { return false }
       peer.send("GET /cairn HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\n\r\n")
       return peer.status() == 200
@@ -75,6 +76,14 @@ final class HostileBench {
     let path =
       "/cairn/1/trails/\(segment.name)/\(segment.id)/\(segment.number.hex(8)).seg?offset=0&chain=\(segment.start)"
     return try askOverTLS(path, ["--data-binary", "@" + net.bench.path("body")] + more)
+  }
+
+  /// Adds to the conf, which the daemon then reads again.
+  func reload(adding more: String) throws {
+    let path = net.bench.path("hq/cairn.toml")
+    try Data((String(contentsOfFile: path, encoding: .utf8) + more).utf8).write(to: URL(fileURLWithPath: path))
+    let reloaded = try net.cairn(hq, "reload")
+    try #require(reloaded.status == 0, "\(reloaded)")
   }
 
   /// Asks with the certificate of `evil`, once it has joined; the status of the answer.
@@ -122,9 +131,29 @@ final class HostileBench {
   }
 }
 
-/// What the peer `evil` sends over plain HTTP.
+/// What the peer `evil` sends: over plain HTTP, or over TLS with the certificate in the folder `files`.
 struct HostilePusher: Sendable {
   let port: UInt16
+  let files: String?
+
+  /// Asks over TLS; the status of the answer, nil if there is none.
+  private func ask(_ files: String, _ path: String, body: [UInt8]? = nil) -> Int? {
+    let place = NSTemporaryDirectory() + "/cairn-evil-" + UUID().uuidString
+    defer { for suffix in ["", ".out", ".err"] { unlink(place + suffix) } }
+    var words = [
+      "-s", "-o", "/dev/null", "-w", "%{http_code}", "--resolve", "hq:\(port):127.0.0.1", "--cert",
+      files + "/node.crt", "--key", files + "/node.key", "--cacert", files + "/ca.crt", "https://hq:\(port)\(path)",
+    ]
+    if let body {
+      guard FileManager.default.createFile(atPath: place, contents: Data(body)) else { return nil }
+      words += ["-H", "Expect:", "-H", "Content-Type:", "--data-binary", "@" + place]
+    }
+    let child = try? Child(
+      "/usr/bin/curl", words, folder: "/", environment: [:], output: place + ".out", errors: place + ".err")
+    child?.wait(seconds: 60)
+    let text = (try? String(contentsOfFile: place + ".out", encoding: .utf8)) ?? ""
+    return Int(text).flatMap { $0 == 0 ? nil : $0 }
+  }
 
   private func path(_ trail: TrailName, _ id: TrailID, _ number: UInt64, _ offset: Int, _ chain: ChainHash) -> String {
     "/cairn/1/trails/\(trail)/\(id)/\(number.hex(8)).seg?offset=\(offset)&chain=\(chain)"
@@ -138,8 +167,9 @@ struct HostilePusher: Sendable {
   /// Pushes bytes of a segment at a place.
   @discardableResult
   func push(_ bytes: [UInt8], _ segment: HostileSegment, offset: Int, chain: ChainHash) -> Int? {
-    guard let peer = RawPeer(port) else { return nil }
     let path = path(segment.name, segment.id, segment.number, offset, chain)
+    if let files { return ask(files, path, body: bytes) }
+    guard let peer = RawPeer(port) else { return nil }
     peer.send(
       Array(
         "POST \(path) HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\nContent-Length: \(bytes.count)\r\n\r\n"
@@ -161,12 +191,14 @@ struct HostilePusher: Sendable {
   }
 
   func get(_ path: String) -> Int? {
+    if let files { return ask(files, path) }
     guard let peer = RawPeer(port) else { return nil }
     peer.send("GET \(path) HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\n\r\n")
     return peer.status()
   }
 
   func post(_ path: String, _ body: String) -> Int? {
+    if let files { return ask(files, path, body: Array(body.utf8)) }
     guard let peer = RawPeer(port) else { return nil }
     peer.send(
       "POST \(path) HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"

@@ -1,6 +1,7 @@
 import Changes
 import CodecKit
 import Foundation
+import Synchronization
 import SystemKit
 import TestServers
 import Testing
@@ -18,12 +19,134 @@ import Testing
     try memory.claim(60)
     try memory.claim(40)
     #expect(failure { try memory.claim(1) } == .busy)
-    // A reader does not wait.
-    memory.take(500)
-    #expect(memory.used == 600 && memory.peak == 600)
-    memory.free(600)
+    #expect(memory.used == 100 && memory.peak == 150)
+    memory.free(100)
     let waiter = try WorkerThread<Bool> { (try? memory.claim(100)) != nil }
     #expect(waiter.join() == true)
+  }
+
+  @Test func `readers take turns, and one of each depth always has room`() throws {
+    let memory = BlockMemory(readerPatienceMilliseconds: 200)
+    memory.limit = 100
+    func elsewhere<T: Sendable>(_ body: @escaping @Sendable () -> T) throws -> T? {
+      try WorkerThread<T> { body() }.join()
+    }
+    let first = try memory.begin(150)
+    #expect(try elsewhere { (try? memory.begin(1)) == nil } == true)
+    // A thread that has a block reads a second one meanwhile.
+    let inner = try memory.begin(80)
+    #expect(memory.used == 230)
+    memory.end(inner)
+    // Readers come in the order in which they asked.
+    let large = try WorkerThread<Bool> {
+      guard let turn = try? memory.begin(90) else { return false }
+      Clock.sleep(milliseconds: 100)
+      memory.end(turn)
+      return true
+    }
+    Clock.sleep(milliseconds: 50)
+    let small = try WorkerThread<Int> {
+      guard let turn = try? memory.begin(20) else { return -1 }
+      defer { memory.end(turn) }
+      return memory.used
+    }
+    Clock.sleep(milliseconds: 50)
+    memory.end(first)
+    #expect(large.join() == true && small.join() == 20 && memory.used == 0)
+    // A block from a peer gets no room of readers, and a reader gets some in any case.
+    try memory.claim(100)
+    let turn = try memory.begin(40)
+    #expect(memory.used == 140)
+    memory.end(turn)
+    memory.free(100)
+  }
+
+  @Test func `a worker that is to end waits for no turn`() throws {
+    let memory = BlockMemory()
+    memory.limit = 100
+    let turn = try memory.begin(100)
+    let stop = StopSignal()
+    let waiter = try WorkerThread<Int64> {
+      let begun = Clock.monotonicMilliseconds
+      Pulse(stop: stop).attached { if let turn = try? memory.begin(100) { memory.end(turn) } }
+      return Clock.monotonicMilliseconds - begun
+    }
+    Clock.sleep(milliseconds: 300)
+    stop.set()
+    let waited = waiter.join()
+    #expect((250..<20_000).contains(waited ?? 0))
+    memory.end(turn)
+    #expect(memory.used == 0)
+  }
+
+  /// The blocks that are held at the same time by the readers of a test.
+  private final class Held: Sendable {
+    private let counts = Mutex((now: 0, most: 0))
+    func enter() {
+      counts.withLock {
+        $0.now += 1
+        $0.most = max($0.most, $0.now)
+      }
+    }
+    func leave() { counts.withLock { $0.now -= 1 } }
+    var most: Int { counts.withLock { $0.most } }
+  }
+
+  @Test func `sixteen readers of blocks of 64 MiB stay within the budget, and all come to the end`() throws {
+    let temp = try TempFolder()
+    try write(temp("till.pos"), till, record: 64 << 20, isRandom: false)
+    let held = Held()
+    let readers = try (0..<16).map { _ in
+      try WorkerThread<Int> { [folder = temp("till.pos")] in
+        var records = 0
+        do {
+          let reader = try TrailReader.open(folder: folder, at: nil)
+          while let record = try reader.next() {
+            records += 1
+            guard records == 5, case .marker = record else { continue }
+            held.enter()
+            Clock.sleep(milliseconds: 300)
+            held.leave()
+          }
+        } catch { return -1 }
+        return records
+      }
+    }
+    #expect(readers.map { $0.join() ?? -2 } == Array(repeating: 9, count: 16))
+    // A block is its 64 MiB and a few bytes, so that four of them pass 256 MiB.
+    #expect((1...4).contains(held.most), "\(held.most)")
+    #expect(isGivenBack)
+  }
+
+  @Test func `a reader that waits for something else gives its block back, and goes on where it was`() throws {
+    let temp = try TempFolder()
+    let folder = temp("till.pos")
+    var options = TrailOptions()
+    options.blockBytes = 8 << 20
+    let writer = try TrailWriter.open(folder: folder, name: till, options: options, now: { 0 })
+    for n in 0..<40 {
+      _ = try writer.begin(TransactionHeader(commitTime: Int64(n)))
+      var payload = ByteWriter(capacity: 100_000)
+      payload.append(1)
+      payload.appendCounted(try content(100_000, isRandom: true))
+      try writer.append(kind: RecordKind.marker, payload.bytes)
+      try writer.commit()
+    }
+    let end = try writer.sync()
+    try writer.close()
+    var reader = try TrailReader.open(folder: folder, at: nil)
+    var (numbers, records) = ([UInt64](), 0)
+    while let record = try reader.next() {
+      records += 1
+      if case .commit(let number, _) = record { numbers.append(number) }
+      guard records % 3 == 0, numbers.count < 40 else { continue }
+      reader.pause()
+      #expect(isGivenBack)
+      let checkpoint = reader.checkpoint
+      if numbers.count % 10 == 0 { reader = try TrailReader.open(folder: folder, at: checkpoint) }
+      #expect(try checkpoint == reader.checkpoint && reader.wait(milliseconds: 0))
+    }
+    #expect(numbers == Array(1...40) && reader.checkpoint == end)
   }
 
   /// Other tests of this process may have a large block at the moment.

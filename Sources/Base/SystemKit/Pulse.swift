@@ -8,6 +8,7 @@ import Synchronization
 package final class Pulse: Sendable {
   private let count = Atomic<UInt64>(0)
   private let inStatement = Atomic<Bool>(false)
+  private let stop: StopSignal?
   private static let key: pthread_key_t = {
     var key = pthread_key_t()
     let code = pthread_key_create(&key, nil)
@@ -15,7 +16,8 @@ package final class Pulse: Sendable {
     return key
   }()
 
-  package init() {}
+  /// - Parameter stop: The signal that asks the thread to end; nil: none.
+  package init(stop: StopSignal? = nil) { self.stop = stop }
 
   package var value: UInt64 { count.load(ordering: .relaxed) }
 
@@ -38,6 +40,12 @@ package final class Pulse: Sendable {
     pulse._withUnsafeGuaranteedRef { $0.inStatement.store(true, ordering: .relaxed) }
     defer { pulse._withUnsafeGuaranteedRef { $0.inStatement.store(false, ordering: .relaxed) } }
     return body()
+  }
+
+  /// Whether the calling thread is asked to end. Code that waits without its own signal then waits no longer.
+  package static var isToEnd: Bool {
+    guard let pulse = pthread_getspecific(key) else { return false }
+    return Unmanaged<Pulse>.fromOpaque(pulse).takeUnretainedValue().stop?.isSet ?? false
   }
 
   /// Reports that the calling thread is alive. Does nothing on a thread without a pulse.

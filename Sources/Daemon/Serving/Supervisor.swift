@@ -236,7 +236,8 @@ package final class Supervisor: Sendable {
   // If no thread can be created, returns log entries, and a later call tries again.
   private func start(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) -> [LogEntry] {
     if entry.made != entry.spec { (entry.made, entry.worker) = (entry.spec, make(name, entry.spec)) }
-    let (worker, stop, pulse) = (entry.worker, StopSignal(), Pulse())
+    let (worker, stop) = (entry.worker, StopSignal())
+    let pulse = Pulse(stop: stop)
     let hangs = hanging == name.description
     (entry.stop, entry.pulse, entry.pulseValue, entry.pulseAt) = (stop, pulse, 0, now)
     entry.supervision.started(now: now)

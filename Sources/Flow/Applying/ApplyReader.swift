@@ -121,6 +121,13 @@ final class ApplyReader {
     return nil
   }
 
+  /// Runs a body that reads and decodes a group, as ``decoding(_:)`` does, then gives back the memory of a large block.
+  func decodingGroup<T>(_ body: () throws -> T) throws -> T {
+    let result = try trail.decoding(body)
+    trail.pause()
+    return result
+  }
+
   /// Runs a body that decodes the present record, and adds the record's place to errors of the body.
   func decoding<T>(_ body: () throws -> T) throws -> T { try trail.decoding(body) }
 

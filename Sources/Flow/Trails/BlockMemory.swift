@@ -1,9 +1,13 @@
 import Changes
+import Glibc
 import Synchronization
 import SystemKit
 
-/// The memory for blocks of more than ``usualBytes``, shared by all trails of this process. A block from a peer waits
-/// for memory for a limited time; a reader of a trail never waits.
+/// A budget of memory for large blocks, which all trails of this process share. Only blocks of more than ``usualBytes``
+/// count.
+///
+/// A block from a peer waits for memory for a limited time, and is then refused with `busy`. Readers of trails take
+/// turns: ``BlockShare`` is the part of one reader.
 ///
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }
@@ -12,17 +16,36 @@ package final class BlockMemory: Sendable {
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
 
+  /// The memory of one reader's block, from ``begin(_:)`` to ``end(_:)``.
+  struct Turn {
+    fileprivate let bytes: Int
+    /// The number of turns that the thread had before this one, as a block is often read while another one is in use.
+    fileprivate let depth: Int
+    fileprivate let thread: pthread_t
+  }
+
   fileprivate struct State {
     var used = 0
     var peak = 0
     var limit = 256 << 20
     var blockBytesMax = 64 << 20
+    /// The bytes of readers, by the depth of their turns.
+    var read: [Int: Int] = [:]
+    /// The number of open turns of each thread that has any.
+    var turns: [pthread_t: Int] = [:]
+    /// The readers that wait, by the depth of their turns, in the order in which they came.
+    var waiting: [Int: [UInt64]] = [:]
+    var lastTicket: UInt64 = 0
   }
 
   private let state = Mutex(State())
   private let patienceMilliseconds: Int
+  private let readerPatienceMilliseconds: Int
 
-  package init(patienceMilliseconds: Int = 10_000) { self.patienceMilliseconds = patienceMilliseconds }
+  package init(patienceMilliseconds: Int = 10_000, readerPatienceMilliseconds: Int = 60_000) {
+    self.patienceMilliseconds = patienceMilliseconds
+    self.readerPatienceMilliseconds = readerPatienceMilliseconds
+  }
 
   /// The limit for all blocks of more than ``usualBytes`` together, in bytes.
   package var limit: Int {
@@ -47,12 +70,7 @@ package final class BlockMemory: Sendable {
     guard bytes > 0 else { return }
     let deadline = Clock.monotonicMilliseconds + Int64(patienceMilliseconds)
     while !tryClaim(bytes) {
-      guard Clock.monotonicMilliseconds < deadline else {
-        throw CairnError(
-          .busy,
-          "a block of \(bytes) bytes must wait for memory: other large blocks use \(used) of \(limit) bytes",
-          hint: "Cairn tries again by itself; raise [limits] memory if that happens often", remedy: .retry)
-      }
+      guard Clock.monotonicMilliseconds < deadline else { throw lacksRoom(bytes) }
       Clock.sleep(milliseconds: 20)
     }
   }
@@ -65,8 +83,31 @@ package final class BlockMemory: Sendable {
     }
   }
 
-  /// Reserves memory, without waiting, for a block of a trail that is already on this node.
-  package func take(_ bytes: Int) { state.withLock { $0.take(bytes) } }
+  private func lacksRoom(_ bytes: Int) -> CairnError {
+    CairnError(
+      .busy, "a block of \(bytes) bytes must wait for memory: other large blocks use \(used) of \(limit) bytes",
+      hint: "Cairn tries again by itself; raise [limits] memory if that happens often", remedy: .retry)
+  }
+
+  /// Reserves memory for the block of a reader, and waits for its turn if necessary.
+  ///
+  /// At each depth, one reader may pass the limit, so that readers never wait for each other's inner blocks for ever.
+  /// - Throws: `busy` if the turn does not come in time: 60 seconds by default.
+  func begin(_ bytes: Int) throws -> Turn {
+    let thread = pthread_self()
+    let (depth, ticket) = state.withLock { $0.line(up: thread) }
+    defer { state.withLock { $0.waiting[depth]?.removeAll { $0 == ticket } } }
+    let deadline = Clock.monotonicMilliseconds + Int64(readerPatienceMilliseconds)
+    let turn = Turn(bytes: bytes, depth: depth, thread: thread)
+    while !state.withLock({ $0.begin(turn, ticket, isForced: Pulse.isToEnd) }) {
+      guard Clock.monotonicMilliseconds < deadline else { throw lacksRoom(bytes) }
+      Pulse.beat()
+      Clock.sleep(milliseconds: 5)
+    }
+    return turn
+  }
+
+  func end(_ turn: Turn) { state.withLock { $0.end(turn) } }
 
   package func free(_ bytes: Int) { state.withLock { $0.used -= bytes } }
 }
@@ -75,5 +116,59 @@ extension BlockMemory.State {
   fileprivate mutating func take(_ bytes: Int) {
     used += bytes
     peak = max(peak, used)
+  }
+
+  fileprivate mutating func line(up thread: pthread_t) -> (depth: Int, ticket: UInt64) {
+    let depth = turns[thread] ?? 0
+    lastTicket += 1
+    waiting[depth, default: []].append(lastTicket)
+    return (depth, lastTicket)
+  }
+
+  fileprivate mutating func begin(_ turn: BlockMemory.Turn, _ ticket: UInt64, isForced: Bool) -> Bool {
+    let others = read[turn.depth] ?? 0
+    let isNext = waiting[turn.depth]?.first == ticket
+    guard isForced || isNext && (others == 0 || used + turn.bytes <= limit) else { return false }
+    take(turn.bytes)
+    read[turn.depth] = others + turn.bytes
+    turns[turn.thread, default: 0] += 1
+    return true
+  }
+
+  fileprivate mutating func end(_ turn: BlockMemory.Turn) {
+    used -= turn.bytes
+    read[turn.depth, default: 0] -= turn.bytes
+    let left = (turns[turn.thread] ?? 1) - 1
+    turns[turn.thread] = left > 0 ? left : nil
+  }
+}
+
+/// The memory that one reader of a trail has for its block. Only a block of more than 1 MiB counts in ``BlockMemory``.
+///
+///     try share.take(for: header)  // waits for a turn
+///     share.leave()
+final class BlockShare {
+  private let memory: BlockMemory
+  private var turn: BlockMemory.Turn?
+
+  init(_ memory: BlockMemory = .shared) { self.memory = memory }
+
+  deinit { leave() }
+
+  /// Whether the reader's block has more than 1 MiB, and its memory is reserved.
+  var isTaken: Bool { turn != nil }
+
+  /// Reserves memory for the stored bytes of a block and for its content, and leaves the memory of the last block.
+  /// - Throws: `busy` if other readers leave no room in time.
+  func take(for block: BlockHeader) throws {
+    leave()
+    let bytes = [Int(block.storedLength), BlockOpener.unpackedLength(block)].filter { $0 > BlockMemory.usualBytes }
+    guard !bytes.isEmpty else { return }
+    turn = try memory.begin(bytes.reduce(0, +))
+  }
+
+  func leave() {
+    if let turn { memory.end(turn) }
+    turn = nil
   }
 }

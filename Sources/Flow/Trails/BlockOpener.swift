@@ -10,7 +10,8 @@ final class BlockOpener {
 
   /// The place from which a block comes, which limits its size.
   enum Origin {
-    /// A trail of this node, or a checked copy. A block may contain a record of 1 GiB.
+    /// A trail of this node, or a copy whose blocks have been checked. A block may contain a record of 1 GiB. The
+    /// reader's ``BlockShare`` has the memory.
     case trail
     /// A peer. A block has at most ``BlockMemory/blockBytesMax``.
     case peer
@@ -83,21 +84,26 @@ final class BlockOpener {
     }
   }
 
-  /// Frees the memory of a block of more than 1 MiB, and so its content.
+  /// Returns the memory, in bytes, that unpacking a block takes; zero if the block is stored as it is, or refused.
+  static func unpackedLength(_ block: BlockHeader) -> Int {
+    let isRefused =
+      block.contentLength > BlockHeader.contentLengthMax
+      || Int(block.contentLength) > Int(block.storedLength) * ratioMax
+    return block.codec == BlockHeader.Codec.none || isRefused ? 0 : Int(block.contentLength)
+  }
+
+  /// Frees the memory of a block of more than 1 MiB. The content of the block is no longer valid.
   func release() {
-    guard claimed > 0 else { return }
     unpacked.shrink(above: Self.usualBytes)
+    guard claimed > 0 else { return }
     memory.free(claimed)
     claimed = 0
   }
 
   private func room(_ length: Int) throws -> UnsafeMutableRawBufferPointer {
     release()
-    if length > Self.usualBytes {
-      switch origin {
-      case .peer: try memory.claim(length)
-      case .trail: memory.take(length)
-      }
+    if origin == .peer, length > Self.usualBytes {
+      try memory.claim(length)
       claimed = length
     }
     return unpacked.bytes(length)

@@ -24,12 +24,16 @@ final class SegmentCursor {
   private var stored = Scratch(capacity: 64 << 10)
   private let opener = BlockOpener()
   private let hasher: SHA256
-  private let memory = BlockMemory.shared
-  private var claimed = 0
-  /// The unpacked records of the loaded block. Empty after a block of more than 1 MiB has been read.
+  private let share = BlockShare()
+  /// The unpacked records of the loaded block. Empty before the first block, and after all records of a block of more
+  /// than 1 MiB were read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
-  /// The offset after the loaded block in the segment's unpacked content.
+  /// The offset in the file of the loaded block.
+  private var blockOffset: UInt64 = 0
+  /// The offset in `content` of the next record, while its memory is given back; nil: `content` is there.
+  private var pausedAt: Int?
+  /// The offset in the segment's unpacked content after the loaded block.
   private(set) var contentEnd: UInt64 = 0
   private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
   private var hashedCount = 0
@@ -50,13 +54,11 @@ final class SegmentCursor {
     transactions = TransactionTracker(lastNumber: header.firstTransaction - 1, lastHeader: lastHeader)
   }
 
-  deinit { memory.free(claimed) }
-
   var number: UInt64 { header.number }
   var isSealed: Bool { flags.contains(.seal) }
   /// Whether the loaded block ends between two transactions.
   var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
-  var isAtBlockEnd: Bool { records.isAtEnd }
+  var isAtBlockEnd: Bool { pausedAt == nil && records.isAtEnd }
 
   /// The chain hash after the last returned commit record, or before the segment.
   var commitChain: ChainHash {
@@ -106,6 +108,7 @@ final class SegmentCursor {
 
   /// Returns the next record of the loaded block; nil at its end. The record is valid until the next block is loaded.
   func nextRecord() throws -> Record? {
+    if let offset = pausedAt { try goOn(at: offset) }
     while !records.isAtEnd {
       let start = records.offset
       recordOffset = contentStart + UInt64(start)
@@ -149,7 +152,7 @@ final class SegmentCursor {
     guard !isAtBorder || !transactions.isOpen else {
       throw fault(.content, contentEnd, "a border block ends inside of a transaction")
     }
-    if content.count > BlockOpener.usualBytes { leaveContent() }
+    if share.isTaken { leaveContent() }
     return nil
   }
 
@@ -190,20 +193,34 @@ final class SegmentCursor {
   /// of a trail for days.
   private func leaveContent() {
     _ = chainAtEnd()
+    dropContent()
+  }
+
+  private func dropContent() {
     content = UnsafeRawBufferPointer(start: nil, count: 0)
     records = ByteReader(content)
     opener.release()
     stored.shrink(above: BlockOpener.usualBytes)
-    memory.free(claimed)
-    claimed = 0
+    share.leave()
   }
 
-  private func room(_ length: Int) -> UnsafeMutableRawBufferPointer {
-    memory.free(claimed)
-    claimed = length > BlockOpener.usualBytes ? length : 0
-    memory.take(claimed)
-    if claimed == 0 { stored.shrink(above: BlockOpener.usualBytes) }
-    return stored.bytes(length)
+  /// Gives back the memory of a block of more than 1 MiB; the next record loads the block again. Call it before the
+  /// reader waits for something else. Records that were returned are no longer valid.
+  func pause() {
+    guard share.isTaken, !records.isAtEnd else { return }
+    _ = commitChain
+    pausedAt = records.offset
+    dropContent()
+  }
+
+  private func goOn(at offset: Int) throws {
+    (_, content) = try load(at: blockOffset, contentStart, limit: fileOffset, chain: chain)
+    guard contentStart + UInt64(content.count) == contentEnd else {
+      throw fault(.torn, contentStart, "the block has changed since it was read")
+    }
+    records = ByteReader(content)
+    _ = try records.read(offset)
+    pausedAt = nil
   }
 
   /// Loads the next block, which must end at or before file offset `limit`. All records of the loaded block must have
@@ -211,33 +228,49 @@ final class SegmentCursor {
   func loadBlock(limit: UInt64) throws {
     let before = chainAtEnd()
     let start = contentEnd
-    var checksum: UInt32 = 0
-    let block = try readHeader(at: start, limit: limit, checksum: &checksum)
-    let length = Int(block.storedLength)
-    let bytes = room(length)
-    let found = try file.read(into: bytes, at: fileOffset + UInt64(BlockHeader.size))
-    guard found == length else { throw fault(.torn, start, "the file ends in a block") }
-    checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: checksum)
-    content = try opener.open(
-      block, UnsafeRawBufferPointer(bytes), checksum: checksum, at: Position(segment: number, offset: start),
-      chain: before)
+    let block: BlockHeader
+    (block, content) = try load(at: fileOffset, start, limit: limit, chain: before)
     contentStart = start
     contentEnd = start + UInt64(content.count)
     records = ByteReader(content)
-    fileOffset += UInt64(BlockHeader.size + length)
+    blockOffset = fileOffset
+    fileOffset += UInt64(BlockHeader.size) + UInt64(block.storedLength)
     flags = block.flags
     hashedCount = 0
     isHashed = content.isEmpty
     if !isHashed { hasher.update(before.bytes) }
   }
 
-  private func readHeader(at start: UInt64, limit: UInt64, checksum: inout UInt32) throws -> BlockHeader {
-    guard limit >= fileOffset, limit - fileOffset >= UInt64(BlockHeader.size) else {
+  /// Reads and checks the block at a file offset, whose content begins at `start` in the segment. Returns its header
+  /// and its content.
+  private func load(
+    at offset: UInt64, _ start: UInt64, limit: UInt64, chain: ChainHash
+  ) throws -> (BlockHeader, UnsafeRawBufferPointer) {
+    var checksum: UInt32 = 0
+    let block = try readHeader(at: offset, start, limit: limit, checksum: &checksum)
+    let length = Int(block.storedLength)
+    stored.shrink(above: BlockOpener.usualBytes)
+    opener.release()
+    try share.take(for: block)
+    let bytes = stored.bytes(length)
+    let found = try file.read(into: bytes, at: offset + UInt64(BlockHeader.size))
+    guard found == length else { throw fault(.torn, start, "the file ends in a block") }
+    checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: checksum)
+    let content = try opener.open(
+      block, UnsafeRawBufferPointer(bytes), checksum: checksum, at: Position(segment: number, offset: start),
+      chain: chain)
+    return (block, content)
+  }
+
+  private func readHeader(
+    at offset: UInt64, _ start: UInt64, limit: UInt64, checksum: inout UInt32
+  ) throws -> BlockHeader {
+    guard limit >= offset, limit - offset >= UInt64(BlockHeader.size) else {
       throw fault(.torn, start, "the segment ends where a block should be")
     }
-    let room = limit - fileOffset - UInt64(BlockHeader.size)
+    let room = limit - offset - UInt64(BlockHeader.size)
     let (block, sum) = try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
-      guard try file.read(into: buffer, at: fileOffset) == buffer.count else {
+      guard try file.read(into: buffer, at: offset) == buffer.count else {
         throw fault(.torn, start, "the file ends in a block header")
       }
       let bytes = UnsafeRawBufferPointer(buffer)

@@ -52,6 +52,7 @@ package final class TrailReader {
     } else {
       try seek(checkpoint)
     }
+    pause()
   }
 
   package var name: TrailName { cursor.header.name }
@@ -84,6 +85,10 @@ package final class TrailReader {
       throw folder.outward(error)
     }
   }
+
+  /// Gives back the memory of a block of more than 1 MiB until the next call of ``next()``. Call it before the caller
+  /// waits for something else. Records that were returned are no longer valid.
+  package func pause() { cursor.pause() }
 
   /// Runs `body`, which decodes values of records from this reader.
   ///

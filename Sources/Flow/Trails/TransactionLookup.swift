@@ -26,6 +26,7 @@ package final class TransactionLookup {
   private var useCount = 0
   private var stored = Scratch(capacity: 64 << 10)
   private let opener = BlockOpener()
+  private let share = BlockShare()
 
   package init(folder path: String) { folder = TrailFolder(path) }
 
@@ -97,6 +98,7 @@ package final class TransactionLookup {
     defer {
       opener.release()
       stored.shrink(above: BlockOpener.usualBytes)
+      share.leave()
     }
     let file = try File(folder.segmentPath(place.segment), .read)
     var index = (segment.blocks.partitioningIndex { $0.content > place.offset }) - 1
@@ -142,6 +144,9 @@ package final class TransactionLookup {
       let header = BlockHeader(UnsafeRawBufferPointer(start))
     else { throw SegmentFault(.torn, place, "there is no block here") }
     let begun = BlockHeader.checksumStart(UnsafeRawBufferPointer(start))
+    stored.shrink(above: BlockOpener.usualBytes)
+    opener.release()
+    try share.take(for: header)
     let bytes = stored.bytes(Int(header.storedLength))
     guard try file.read(into: bytes, at: block.file + UInt64(BlockHeader.size)) == bytes.count
     else {

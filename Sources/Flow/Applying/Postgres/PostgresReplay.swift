@@ -192,7 +192,7 @@ final class PostgresReplay {
   func applyAvailable(
     _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isCatchUpDone: Bool = false
   ) throws -> Bool {
-    try reader.decoding { try readAvailable(stop, through: limit, count: most, isCatchUpDone: isCatchUpDone) }
+    try reader.decodingGroup { try readAvailable(stop, through: limit, count: most, isCatchUpDone: isCatchUpDone) }
   }
 
   private func readAvailable(

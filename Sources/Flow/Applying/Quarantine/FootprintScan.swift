@@ -28,6 +28,7 @@ struct FootprintScan {
       if case .commit = record { break }
       try reader.decoding { try footprint.add(record, reader.schema, &uniques) }
     }
+    reader.pause()
     self.reader = reader
     return footprint
   }

@@ -117,7 +117,7 @@ final class SQLiteReplay {
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     gate.beginGroup()
     guard number < limit else { return nil }
-    return try reader.decoding { try readGroup(through: limit, stop) }
+    return try reader.decodingGroup { try readGroup(through: limit, stop) }
   }
 
   private func readGroup(through limit: UInt64, _ stop: StopSignal) throws -> Group? {

@@ -75,7 +75,10 @@ final class TrailFollower {
     let reader = try current()
     while let record = try reader.next() {
       try reader.decoding { try take(record, reader) }
-      if case .commit = record, try isEnough(reader) { return true }
+      if case .commit = record, try isEnough(reader) {
+        reader.pause()
+        return true
+      }
     }
     return false
   }
