@@ -19,7 +19,7 @@ struct Outcome {
   /// The lines of errors and hints, without notices about rows that are or may be left out.
   var errorLines: [Substring] {
     errors.split(separator: "\n").filter {
-      !$0.contains("is not captured") && !$0.contains("writes with triggers switched off")
+      !$0.contains("is not captured") && !$0.contains("with triggers switched off")
     }
   }
 }

@@ -62,7 +62,7 @@ package struct RetentionPlan: Equatable, Sendable {
   /// The readers that still need segments, by trail.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
-  /// Computes the plan.
+  /// Decides which trails to purge, and whether captures pause, from the sizes of the trails and the limits.
   ///
   /// - Parameter isPaused: Whether captures are paused already.
   /// - Parameter now: µs since 1970 UTC.

@@ -73,7 +73,7 @@ struct WaitingRecords {
 
   // MARK: Records
 
-  /// Appends a waiting row; leaves it out if its form is unknown or its key is outside of the bounds.
+  /// Appends a waiting row to the trail. Leaves out a row that cannot be parsed, or whose key is not in the range.
   private func append(_ texts: [String], _ range: Range, _ trail: TrailWriter) throws {
     guard texts.count == 4, let row = ConflictRow(json: texts[0]),
       let clock = Int64(texts[1]).flatMap(NumberBounds.clock), texts[2].isEmpty || TrailName(texts[2]) != nil,

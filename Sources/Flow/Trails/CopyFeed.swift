@@ -9,7 +9,7 @@ package final class CopyFeed {
   package let trail: TrailID
   /// The place of the next block in the trail.
   package private(set) var place: TrailPlace
-  /// The present end of the copy, if the first bytes begin the copy again at a later segment; else nil.
+  /// The present end of the local copy, if the source sends the trail from a later segment on; else nil.
   private var restartsBehind: TrailPlace?
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
