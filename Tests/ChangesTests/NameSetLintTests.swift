@@ -56,9 +56,11 @@ import Testing
       "Versions/VersionPlace.swift": ["var seen", "seen:"],
       "Versions/VersionReader.swift": ["var trails", "let seen", "seen:", "var seen"],
       "Versions/VersionWindow.swift": [
-        "func seen", "func concurrent", "func fingerprint", "func mayBeReferred", "func isReferred",
+        "func seen", "func concurrent", "func fingerprint", "func mayBeReferred", "func isReferred", "func references",
       ],
-      "Versions/WindowIndex+References.swift": ["func mayBeReferred", "func isReferred"],
+      "Versions/WindowIndex+References.swift": [
+        "func mayBeReferred", "func isReferred", "func references", "_ seen: [String",
+      ],
       "Versions/WindowIndex.swift": [
         "var places", "func known", "func fingerprint", "func concurrent", "func seen", "var seen",
       ],

@@ -16,6 +16,7 @@ extension Configuration {
         var database = Database(
           name: section.source.name, url: Database.canonical($0), secret: secrets[section.source.name])
         database.sharesKeys = section.text("keys") == "shared"
+        database.acceptsMovedKeys = section.text("moved_keys") == "accept"
         return database
       }
     }

@@ -49,6 +49,8 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var secret: String? = nil
     /// Whether other nodes may generate the same keys as this database. Applications must then avoid equal keys.
     package var sharesKeys = false
+    /// Whether two-way SQLite tables may have a foreign key to themselves that follows changed keys.
+    package var acceptsMovedKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
       (self.name, self.url, self.secret) = (name, url, secret)
@@ -181,4 +183,11 @@ package struct Configuration: Equatable, Sendable {
 
   /// The level of the log. Messages of this level and of more severe ones are logged.
   package enum LogLevel: String, CaseIterable, Sendable { case error, warning, notice, info, debug }
+}
+
+extension Configuration.Capture {
+  /// Returns the hint for a two-way table with a foreign key to itself that follows changed keys.
+  package func movedKeysHint(_ table: String) -> String {
+    "leave it out of 'tables' of [capture.\(name)], as in [\"*\", \"!\(table)\"]; or, if applications change no keys of such rows, write moved_keys = \"accept\" into [database.\(database)]"
+  }
 }

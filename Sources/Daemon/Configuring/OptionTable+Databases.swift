@@ -42,6 +42,15 @@ extension OptionTable {
           identity` separates them. `shared`: nothing is separated, as applications set the keys, such as \
           UUIDs, or each table is written at one node only.
           """, example: "\"shared\""),
+      Option(
+        "moved_keys", .choice(["accept"], later: []),
+        absence:
+          "SQLite tables with a foreign key to themselves and ON UPDATE CASCADE are refused if both ends write to them",
+        "whether both ends may write to such tables",
+        details: """
+          A row that refers to itself may get another key while another node refers to the old key. Its reference may \
+          then keep the old key there. `accept`: applications change no keys of such rows.
+          """, example: "\"accept\""),
     ])
 
   static let capture = Section(

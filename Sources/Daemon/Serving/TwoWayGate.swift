@@ -115,6 +115,9 @@ struct TwoWayGate {
     try TwoWayCheck.checkKeys(end, tables, beside: other) {
       "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
     }
+    if conf.database(capture.database)?.acceptsMovedKeys != true {
+      try TwoWayCheck.checkMovedKeys(end, tables, hint: capture.movedKeysHint)
+    }
     try TwoWayCheck.checkSums(end, tables, apply.conflictPlan)
   }
 }

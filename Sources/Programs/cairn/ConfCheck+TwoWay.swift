@@ -37,6 +37,7 @@ extension ConfCheck {
           try TwoWayCheck.checkKeys(end, tables, beside: beside) {
             "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
           }
+          try checkMovedKeys(end, tables, capture)
           for plan in [apply.conflictPlan, back.conflictPlan] { try TwoWayCheck.checkSums(end, tables, plan) }
         } catch let error as CairnError { return fail(error) }
         for warning in try TwoWayCheck.warnings(end, tables, beside: beside.engine) { note(warning) }
@@ -112,6 +113,7 @@ extension ConfCheck {
       try TwoWayCheck.checkKeys(source.end, tables) {
         "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
       }
+      try checkMovedKeys(source.end, tables, capture)
       try TwoWayCheck.checkSums(source.end, tables, apply.conflictPlan)
     } catch let error as CairnError { return fail(error) }
     for warning in try TwoWayCheck.warnings(source.end, tables, beside: nil) { note(warning) }
@@ -119,6 +121,11 @@ extension ConfCheck {
     if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
       fail(alike.sayingShared(apply.database, chain: (capture.name, trail.origin)))
     }
+  }
+
+  private func checkMovedKeys(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ capture: Configuration.Capture) throws {
+    guard configuration.database(capture.database)?.acceptsMovedKeys != true else { return }
+    try TwoWayCheck.checkMovedKeys(end, tables, hint: capture.movedKeysHint)
   }
 
   /// Prints an error if a conflict rule names a column that the target lacks.

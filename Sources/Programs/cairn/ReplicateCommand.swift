@@ -16,6 +16,7 @@ struct ReplicateCommand: Command {
     Option("--from", "URL", "the source: sqlite:relative.db, sqlite:///absolute.db or postgresql://user@host/db"),
     Option("--to", "URL", "the target; a missing SQLite file is created"),
     Option("--two-way", nil, "replicate writes to the target back to the source; the later write to a row wins"),
+    Option("--accept-moved-keys", nil, "two-way: take tables that refer to themselves (see below)"),
     Option("--cascade", nil, "also send rows that other replications write to the source (see below)"),
     Option("--once", nil, "apply everything committed up to now, then exit 0"),
     Option("--tables", "PATTERN,...", "tables to take, such as 'order*,!tmp_*' (default: all)"),
@@ -64,7 +65,9 @@ struct ReplicateCommand: Command {
 
     --two-way: the target is captured as well, from the moment at which it has the tables. A row that was written at
     both ends is resolved alike at both: the later write wins, and the other one is kept ('cairn conflicts list').
-    Tables must have a key. Rows that are at the target already are not sent back.
+    Tables must have a key. Rows that are at the target already are not sent back. An SQLite table with a foreign key to
+    itself and ON UPDATE CASCADE is refused. A row that refers to itself may differ after its key has changed.
+    --accept-moved-keys takes such tables, for applications that change no keys of such rows.
 
     --cascade: in a chain A to B to C, rows from A are also sent to C. That is the default if no way leads back from the
     target to the source; with --cascade, cairn refuses to start if one does.
@@ -95,6 +98,7 @@ struct ReplicateCommand: Command {
         "--existing is '\(existing.rawValue)', and --two-way is given",
         "rows of the target are not copied back, so both ends would differ: only overwrite is allowed;")
     }
+    options.acceptsMovedKeys = arguments.has("--accept-moved-keys")
     options.cascades = arguments.has("--cascade")
     if options.isTwoWay, options.cascades {
       throw arguments.usage("--cascade and --two-way are given", "two-way rows are not sent to other databases;")

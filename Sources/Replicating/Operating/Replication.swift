@@ -31,6 +31,8 @@ package final class Replication: Sendable {
     package var auditBytesPerSecond: Int?
     /// Whether changes of applications in the target are replicated to the source.
     package var isTwoWay = false
+    /// Whether two-way SQLite tables may have a foreign key to themselves that follows changed keys.
+    package var acceptsMovedKeys = false
     /// The names of the trails from the source and from the target; nil for names made from the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
     /// Whether a PostgreSQL source also sends rows that other replications write to it.
@@ -287,24 +289,6 @@ package final class Replication: Sendable {
     try findCapture(from)
     if try to.checkpoint(of: trail) == nil { try checkExisting(from, to, patterns) }
     return to
-  }
-
-  /// Reports keys that both databases would generate for different rows.
-  /// - Throws: `table-refused` for a table without a key.
-  private func checkTwoWay(_ from: SourceEnd, _ to: TargetEnd) throws {
-    let other = try to.isMissing ? nil : SourceEnd(target)
-    let tables = try from.tables(options.tables)
-    let theirs = try other?.tables(options.tables) ?? []
-    let ends =
-      [(from, tables, (engine: target.engine, tables: theirs))]
-      + (other.map { [($0, theirs, (engine: source.engine, tables: tables))] } ?? [])
-    for (end, tables, beside) in ends {
-      try TwoWayCheck.checkKeys(end, tables, beside: beside) { "leave it out: --tables \("*,!\($0)".shellWord)" }
-      for warning in try TwoWayCheck.warnings(end, tables, beside: beside.engine) { captureProgress.tell(warning) }
-    }
-    if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
-      captureProgress.tell("\(alike.message); \(alike.hint)")
-    }
   }
 
   private func openEnds() throws -> (SourceEnd, TargetEnd) {

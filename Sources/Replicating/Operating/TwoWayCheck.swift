@@ -174,7 +174,7 @@ package struct TwoWayCheck {
   /// - Parameter other: The engine of the other end; nil if it is not known here.
   package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: Engine?) throws -> [String]
   {
-    [try keysLogged(end, tables), selfReferring(end, tables), spelledApart(end, tables, other)].compactMap { $0 }
+    [try keysLogged(end, tables), spelledApart(end, tables, other)].compactMap { $0 }
   }
 
   /// Returns a warning for PostgreSQL keys of type `uuid` or `char(n)` beside SQLite, where two spellings of such a key
@@ -195,19 +195,25 @@ package struct TwoWayCheck {
       "\(end.url.place): the key of \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) is uuid or char(n), of which PostgreSQL reads several spellings as one: in the SQLite database, write each key in one spelling (a uuid in lower case with hyphens, a char(n) without spaces at its end), or rows may differ without a report"
   }
 
-  /// Returns a warning for SQLite tables with a foreign key to themselves that has ON UPDATE CASCADE; nil if there are
-  /// none.
-  private static func selfReferring(_ end: SourceEnd, _ tables: [SourceEnd.Table]) -> String? {
-    guard end.server == nil else { return nil }
-    let found = tables.filter { table in
+  /// Throws `table-refused` for an SQLite table with a foreign key to itself that has ON UPDATE CASCADE. A row that
+  /// refers to itself may differ between the nodes after its key has changed.
+  ///
+  ///     CREATE TABLE part(id INTEGER PRIMARY KEY, whole INTEGER REFERENCES part(id) ON UPDATE CASCADE)
+  ///
+  /// - Parameter hint: Returns the hint for a table: how to exclude or accept it.
+  package static func checkMovedKeys(_ end: SourceEnd, _ tables: [SourceEnd.Table], hint: (String) -> String) throws {
+    guard end.server == nil else { return }
+    let found = tables.first { table in
       table.refusal == nil
         && table.schema.foreignKeys.contains {
           $0.table.sqliteKey == table.schema.name.sqliteKey && $0.onUpdate.asciiUppercased == "CASCADE"
         }
     }
-    guard let first = found.first else { return nil }
-    return
-      "\(end.url.place): \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) \(found.count == 1 ? "has" : "have") a foreign key to \(found.count == 1 ? "itself" : "themselves") with ON UPDATE CASCADE: a row that refers to itself and gets another key may keep the old key in its reference at the other node; do not change the keys of such rows of \(first.name) as they are, or run 'cairn compare' after a change"
+    guard let found else { return }
+    throw CairnError(
+      .tableRefused,
+      "\(end.url.place): table \(found.name) cannot be replicated two-way: it has a foreign key to itself with ON UPDATE CASCADE, and a row that refers to itself may keep its old key in the reference at the other node if the key changes",
+      hint: hint(found.name), remedy: .badInput, context: ["table": found.name])
   }
 
   /// Returns a warning for tables whose source does not log old rows, so that conflicts are not detected. Nil if there

@@ -32,4 +32,11 @@ extension RowNames {
       self.columns = columns.map { $0.sqliteKey }.sorted()
     }
   }
+
+  /// Returns the further names of a change's rows, from unique columns besides the key that foreign keys reference.
+  func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
+    try keyedAlternates(schema, change).reduce(into: []) { names, row in
+      if !names.contains(row.name) { names.append(row.name) }
+    }
+  }
 }

@@ -287,13 +287,6 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a change's rows, from unique columns besides the key that foreign keys reference.
-  func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
-    try keyedAlternates(schema, change).reduce(into: []) { names, row in
-      if !names.contains(row.name) { names.append(row.name) }
-    }
-  }
-
   /// Returns the further names of a change's rows, each with the values of its columns.
   func keyedAlternates(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let naming = naming(of: schema)
