@@ -314,6 +314,35 @@ extension PostgresCapturing {
       #expect(try origin.lines(from: then).contains("start u firstCopy"))
     }
 
+    /// A role that is no superuser cannot make the event triggers that tell of schema changes.
+    @Test func `without a superuser's rights, and with no rows to copy, a table that apply makes is not sent`() throws {
+      let origin = try PostgresOrigin()
+      let role = "low_\(origin.database)"
+      try origin.run(
+        """
+        CREATE ROLE \(role) LOGIN REPLICATION; GRANT SET ON PARAMETER session_replication_role TO \(role);
+        GRANT CREATE ON DATABASE \(origin.database) TO \(role); GRANT ALL ON SCHEMA public TO \(role); SET ROLE \(role);
+        CREATE TABLE t(id int PRIMARY KEY); INSERT INTO t VALUES (1)
+        """)
+      (origin.role, origin.copiesRows, origin.goesBothWays) = (role, false, true)
+      try origin.take()
+      #expect(try origin.run("SELECT count(*) FROM pg_event_trigger WHERE evtname LIKE 'cairn%'") == "0")
+      let replica = Replica(try TempFolder())
+      try execute(replica.source, "CREATE TABLE s(id INTEGER PRIMARY KEY, a); INSERT INTO s VALUES (1, 1)")
+      try replica.take()
+      let drain = StopSignal()
+      drain.set()
+      let uri = origin.server.url(origin.database, user: role)
+      try PostgresApply(uri: uri, trail: replica.trail, name: Replica.name, options: PostgresApply.Options())
+        .run(stop: StopSignal(), drain: drain)
+      try origin.take()
+      try origin.run("INSERT INTO s VALUES (2, 2); UPDATE s SET a = 3 WHERE id = 1; INSERT INTO t VALUES (2)")
+      try origin.take()
+      #expect(try origin.run("SELECT count(*) FROM s") == "2")
+      let lines = try origin.lines().filter { !$0.hasPrefix("sequence") }
+      #expect(lines == ["create t", "create s", "insert s id=2 a=2", "update s id=1 a=3", "insert t id=2"])
+    }
+
     @Test func `a position of an older version is read as one without knowledge`() throws {
       var position = PostgresPosition(system: 1, timeline: 2, reached: LSN(3))
       position.last = .init(commit: LSN(2), xid: 4, time: 5)

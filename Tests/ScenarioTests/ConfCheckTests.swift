@@ -396,6 +396,49 @@ extension DaemonScenarios {
       #expect(try check(bench).status == 0)
     }
 
+    @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"), arguments: ["shared", ""])
+    func `a column with the rule delta needs whole rows in the log, also with shared keys`(keys: String) throws {
+      let server = try PostgresServer.shared
+      let bench = try Bench()
+      let name = "check_" + UUID().uuidString.prefix(8).lowercased()
+      let url = try server.createDatabase(name)
+      defer { try? server.dropDatabase(name) }
+      let table = "CREATE TABLE item(code text NOT NULL PRIMARY KEY, stock integer)"
+      try server.psql(table, name)
+      _ = try bench.sqlite("copy.db", table)
+      let rule = "[[apply.NAME.table]]\nfrom = \"*\"\nconflicts = { stock = \"delta\" }\n"
+      let both = ["copy", "erp"].map { rule.replacing("NAME", with: $0) }.joined()
+      try write(
+        bench, "conf/cairn.toml",
+        """
+        [node]
+        name = "hq"
+        state = "\(bench.path("state"))"
+        [database.erp]
+        url = "\(url)"
+        [database.copy]
+        url = "sqlite://\(bench.path("copy.db"))"
+        \(keys.isEmpty ? "" : "keys = \"\(keys)\"")
+        [capture.erp]
+        database = "erp"
+        [capture.copy]
+        database = "copy"
+        [apply.copy]
+        trail = "hq.erp"
+        database = "copy"
+        [apply.erp]
+        trail = "hq.copy"
+        database = "erp"
+        \(both)
+        """)
+      let refused = try check(bench)
+      #expect(errors(refused).count == 1 && refused.errors.contains("[table-refused]"), "\(refused.errors)")
+      #expect(refused.errors.contains("column stock of table item has the rule delta"), "\(refused.errors)")
+      try server.psql("ALTER TABLE item REPLICA IDENTITY FULL", name)
+      let good = try check(bench)
+      #expect(good.status == 0, "\(good.errors)")
+    }
+
     @Test(.enabled(if: geteuid() == 0, "only root may make files that another user cannot write"))
     func `the rights are those of the daemon's user`() throws {
       let bench = try Bench()
