@@ -121,7 +121,8 @@ extension DaemonScenarios {
         "\(bad.map { worker($0) }) \(bench.net.logs)")
       #expect(
         bench.net.wait { (try? server.psql("SELECT count(*) FROM good", database)) == "2" }, "\(worker("good"))")
-      #expect(worker("good")["tables_left_out"] as? [String] == ["ledger"], "\(worker("good"))")
+      #expect(
+        bench.net.wait { worker("good")["tables_left_out"] as? [String] == ["ledger"] }, "\(worker("good"))")
       #expect(try server.psql("SELECT id, v FROM ledger", database) == "7|whole")
       #expect(try server.psql("SELECT to_regclass('public.pwned')", database) == "")
       #expect(try server.psql("SELECT count(*) FROM pg_roles WHERE rolname = 'pwned'", database) == "0")
