@@ -52,18 +52,8 @@ enum Fixture {
   /// What the target executes, without RETURNING; else the reason, behind "no: ".
   static func told(_ sql: String, _ parameters: [Value] = [], for engine: Engine, now: Int64? = now) -> String {
     switch judge(sql, parameters, for: engine, now: now) {
-    case .yes(let plan):
-      shown(
-        String(plan.sql[..<(plan.sql.range(of: " RETURNING ") ?? plan.sql.endIndex)]), engine == .postgres ? plan : nil)
+    case .yes(let plan): String(plan.sql[..<(plan.sql.range(of: " RETURNING ") ?? plan.sql.endIndex)])
     case .no(let reason): "no: \(reason)"
-    }
-  }
-
-  /// The statement with its bound texts as literals.
-  private static func shown(_ sql: String, _ plan: ReplayPlan?) -> String {
-    guard let plan else { return sql }
-    return plan.parameters.indices.reduce(sql) { sql, index in
-      sql.replacing(boundSetting(ReplayPlan.boundName, index), with: plan.parameters[index].string.postgresLiteral)
     }
   }
 }

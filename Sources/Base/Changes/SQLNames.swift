@@ -135,9 +135,3 @@ extension TableSchema.Column {
     return "NUMERIC"
   }
 }
-
-/// Returns the SQL expression for a text that was bound to a PostgreSQL transaction as a setting: the value number
-/// `index` of `name`.
-///
-///     boundSetting("after", 0)  // current_setting('cairn.after_0')
-package func boundSetting(_ name: String, _ index: Int) -> String { "current_setting('cairn.\(name)_\(index)')" }

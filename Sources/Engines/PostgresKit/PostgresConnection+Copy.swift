@@ -57,7 +57,7 @@ extension PostgresConnection {
   }
 
   /// Returns the SQL expression for a value that ``bind(_:as:)`` stored, as text.
-  package static func bound(_ name: String, _ column: Int) -> String { boundSetting(name, column) }
+  package static func bound(_ name: String, _ column: Int) -> String { "current_setting('cairn.\(name)_\(column)')" }
 
   /// Returns the FROM item for rows that ``bind(rows:as:)`` stored: table `bound` with the text columns `c0`, `c1` and
   /// so on.

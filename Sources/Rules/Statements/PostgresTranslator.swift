@@ -7,7 +7,6 @@ struct PostgresTranslator {
   let tables: (String) -> StatementTable?
   let checker: Checker
   var names = Names()
-  let bound = BoundTexts()
 
   init(tables: @escaping (String) -> StatementTable?, checker: Checker) {
     (self.tables, self.checker) = (tables, checker)
@@ -19,9 +18,9 @@ struct PostgresTranslator {
 
   mutating func piece(_ expression: Expression) throws(Unreplayable) -> PostgresPiece {
     switch expression {
-    case .literal(let value): return try PostgresPiece(constant: value, bound)
-    case .parameter(let number): return try PostgresPiece(constant: try checker.parameter(number), bound)
-    case .clock(let name, _): return try PostgresPiece(constant: .text(try checker.clockText(name)), bound)
+    case .literal(let value): return try PostgresPiece(constant: value)
+    case .parameter(let number): return try PostgresPiece(constant: try checker.parameter(number))
+    case .clock(let name, _): return try PostgresPiece(constant: .text(try checker.clockText(name)))
     case .column(let table, let name):
       let found = try names.find(table?.text, name.text)
       let source = names.levels[found.level][found.source]
@@ -38,7 +37,7 @@ struct PostgresTranslator {
       let high = try comparison("<=", value, try piece(high))
       return PostgresPiece("(\(isNot ? "NOT " : "")(\(low) AND \(high)))", .logic)
     case .inList(let operand, let list, let isNot):
-      if list.isEmpty { return try PostgresPiece(constant: .integer(isNot ? 1 : 0), bound) }
+      if list.isEmpty { return try PostgresPiece(constant: .integer(isNot ? 1 : 0)) }
       let value = try piece(operand)
       var terms: [String] = []
       for element in list { terms.append(try comparison("=", value, try piece(element))) }
@@ -140,7 +139,8 @@ struct PostgresTranslator {
     }
   }
 
-  /// Returns the expression converted to text, for the operator `||`.
+  /// Returns the expression converted to text, for use with `
+  /// `.
   mutating func text(_ expression: Expression) throws(Unreplayable) -> String {
     let value = number(try piece(expression))
     if value.isNull { return "NULL::text" }
@@ -193,8 +193,7 @@ struct PostgresTranslator {
   private func adapted(_ piece: PostgresPiece, to other: PostgresPiece) throws(Unreplayable) -> PostgresPiece {
     guard let constant = piece.constant, other.constant == nil, let kind = other.value else { return piece }
     switch (kind, constant) {
-    case (.text, .integer(let number)) where other.isColumn:
-      return try PostgresPiece(constant: .text(String(number)), bound)
+    case (.text, .integer(let number)) where other.isColumn: return try PostgresPiece(constant: .text(String(number)))
     case (.integer, .text(let bytes)) where other.isColumn, (.number, .text(let bytes)) where other.isColumn:
       let text = String(decoding: bytes, as: UTF8.self)
       guard let number = Int64(text), String(number) == text else { throw refused("a text compared with a number") }

@@ -41,7 +41,7 @@ struct PostgresPiece {
     (self.sql, self.value, self.isColumn) = (sql, value, isColumn)
   }
 
-  init(constant: Value, _ bound: BoundTexts) throws(Unreplayable) {
+  init(constant: Value) throws(Unreplayable) {
     self.constant = constant
     switch constant {
     case .null: (sql, value) = ("NULL", nil)
@@ -49,37 +49,20 @@ struct PostgresPiece {
     case .real(let number):
       guard number.isFinite else { throw Unreplayable("it has a number without end") }
       (sql, value) = ("\(number.description.quotedText)::float8", .real)
-    case .text(let bytes), .exact(let bytes): (sql, value) = ("\(try bound.sql(bytes))::text", .text)
-    case .blob(let bytes): (sql, value) = ("\(try bound.sql(Array("\\x\(bytes.hex)".utf8)))::bytea", .blob)
+    case .text(let bytes), .exact(let bytes): (sql, value) = ("\(try Self.literal(bytes))::text", .text)
+    case .blob(let bytes): (sql, value) = ("'\\x\(bytes.hex)'::bytea", .blob)
     }
+  }
+
+  static func literal(_ bytes: [UInt8]) throws(Unreplayable) -> String {
+    guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else {
+      throw Unreplayable("it has a text that PostgreSQL does not take")
+    }
+    return text.postgresLiteral
   }
 
   var isNull: Bool { constant == .null }
 
   /// The expression as a 64-bit integer, so that it does not overflow earlier than in SQLite.
   var wide: String { constant == nil ? "(\(sql))::bigint" : sql }
-}
-
-/// The texts of a translated statement, which are bound before it is executed.
-///
-/// Texts of digits, such as numbers and dates, stay in the statement.
-final class BoundTexts {
-  private static let max = 1000
-  private static let plain = Set("0123456789.+-: ".utf8)
-  private(set) var all: [String] = []
-  private var places: [[UInt8]: Int] = [:]
-
-  /// Returns the SQL expression that has the value of a text. Adds the text if it is new.
-  func sql(_ bytes: [UInt8]) throws(Unreplayable) -> String {
-    guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else {
-      throw Unreplayable("it has a text that PostgreSQL does not take")
-    }
-    if bytes.allSatisfy(Self.plain.contains) { return text.postgresLiteral }
-    if let place = places[bytes] { return boundSetting(ReplayPlan.boundName, place) }
-    // Each text is a setting of the session, which the server keeps until the session ends.
-    guard all.count < Self.max else { throw Unreplayable("it has more than \(Self.max) texts") }
-    all.append(text)
-    places[bytes] = all.count - 1
-    return boundSetting(ReplayPlan.boundName, all.count - 1)
-  }
 }

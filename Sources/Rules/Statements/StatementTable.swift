@@ -71,13 +71,10 @@ package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
   /// The RETURNING clause to append to the statement in SQLite.
   package var returning = ""
-  /// The values to bind. For PostgreSQL they are texts, bound as ``boundName``.
   package var parameters: [Value]
   @ByBytes package var table: String
   /// Whether the statement deletes the rows that it returns.
   package var deletes: Bool
   /// Whether the statement may replace rows that it does not return.
   package var replaces: Bool
-
-  package static let boundName = "statement"
 }

@@ -91,7 +91,6 @@ extension PostgresReplay {
     try sink.attempt {
       try connection.executeScript(Self.plannerFree)
       try connection.execute("SET LOCAL statement_timeout = \(milliseconds)")
-      try connection.bind(plan.parameters.map(\.string), as: ReplayPlan.boundName)
       try connection.copyOut("COPY (\(plan.sql)) TO STDOUT") { line in
         form.read(line)
         if plan.deletes { digest.addGone(form.image, of: table) } else { digest.addWritten(form.image, of: table) }
