@@ -65,6 +65,40 @@ import Testing
     }
   }
 
+  @Test func `rows are read one by one, and their values are bound as texts`() throws {
+    let connection = try PostgresConnection(PostgresServer.shared.createDatabase("rows"))
+    try connection.execute("CREATE TABLE public.t(id bigint, a text, b bytea, d date)")
+    let seed = UInt64.random(in: .min ... .max)
+    var random = Seeded(seed)
+    var texts = (0..<50).map { _ in random.hostileText(upTo: 10) }
+    texts += [
+      "'\u{301}; DROP TABLE public.t; --", #"\'"#, #"E'\047'"#, "$1", "", String(repeating: "'\\", count: 1 << 20),
+    ]
+    for text in texts {
+      var found: [[[UInt8]?]] = []
+      // Parameter 4 is not in the statement.
+      try connection.forEachRow(
+        "INSERT INTO public.t VALUES (1, $1::text, $2::bytea, $3::date), (2, NULL, NULL, NULL) RETURNING *",
+        [text, "\\x\(Array(text.utf8).hex)", "2026-11-27", "unused"]
+      ) { found.append($0.map { $0.map(Array.init) }) }
+      let wanted = ["1", text, "\\x\(Array(text.utf8).hex)", "2026-11-27"].map { Array($0.utf8) }
+      #expect(found == [wanted, [Array("2".utf8), nil, nil, nil]], "seed \(seed)")
+    }
+    var count = 0
+    try connection.forEachRow("SELECT g FROM generate_series(1, 100000) AS g", []) { _ in count += 1 }
+    #expect(count == 100_000)
+    #expect {
+      try connection.forEachRow("SELECT 1 / (3 - g) FROM generate_series(1, 9) AS g", []) { _ in count += 1 }
+    } throws: { ($0 as? PostgresError)?.sqlState == "22012" }
+    #expect { try connection.forEachRow("SELECT $1", ["a\0b"]) { _ in count += 1 } } throws: {
+      ($0 as? PostgresError)?.sqlState == "22021"
+    }
+    #expect { try connection.forEachRow("SELECT 1; DROP TABLE public.t", []) { _ in count += 1 } } throws: {
+      ($0 as? PostgresError)?.sqlState == "42601"
+    }
+    #expect(try connection.first("SELECT count(*) FROM public.t") == "\(2 * texts.count)")
+  }
+
   @Test func `COPY takes bound values, whatever they hold`() throws {
     let connection = try PostgresConnection(PostgresServer.shared.createDatabase("bound"))
     let seed = UInt64.random(in: .min ... .max)

@@ -52,8 +52,17 @@ enum Fixture {
   /// What the target executes, without RETURNING; else the reason, behind "no: ".
   static func told(_ sql: String, _ parameters: [Value] = [], for engine: Engine, now: Int64? = now) -> String {
     switch judge(sql, parameters, for: engine, now: now) {
-    case .yes(let plan): String(plan.sql[..<(plan.sql.range(of: " RETURNING ") ?? plan.sql.endIndex)])
+    case .yes(let plan):
+      shown(String(plan.sql[..<(plan.sql.range(of: " RETURNING ") ?? plan.sql.endIndex)]), plan, engine)
     case .no(let reason): "no: \(reason)"
+    }
+  }
+
+  /// The statement with its bound texts as literals.
+  private static func shown(_ sql: String, _ plan: ReplayPlan, _ engine: Engine) -> String {
+    guard engine == .postgres else { return sql }
+    return plan.parameters.indices.reversed().reduce(sql) { sql, index in
+      sql.replacing("$\(index + 1)", with: plan.parameters[index].string.postgresLiteral)
     }
   }
 }

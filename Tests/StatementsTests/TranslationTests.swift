@@ -74,6 +74,44 @@ struct TranslationTests {
   }
 
   @Test(arguments: [
+    "x'); DROP TABLE canary; --", "'\u{301}; DROP TABLE canary; --", #"\'; DROP TABLE canary; --\"#,
+    #"E'\047; DROP TABLE canary; --"#, "$1 $2 $$", String(repeating: "DROP '", count: 200_000),
+  ])
+  func `texts of a statement are bound, never a part of it`(_ hostile: String) throws {
+    let printed = "'\(hostile.replacing("'", with: "''"))'"
+    let blob = "x'\(Array(hostile.utf8.prefix(1000)).hex)'"
+    let texts = hostile.utf8.allSatisfy { $0 < 0x80 } ? ["?1", printed] : ["?1"]
+    for text in texts {
+      let set = "name = \(text) || 'it''s', photo = \(blob), stock = 4711"
+      let told = Fixture.judge(
+        "UPDATE item SET \(set) WHERE name < \(text) AND name IS NOT \(text)", [.text(Array(hostile.utf8))],
+        for: .postgres)
+      guard case .yes(let plan) = told else {
+        Issue.record("not translated: \(told)")
+        return
+      }
+      for part in ["DROP", "'", "\\", "47;"] { #expect(!plan.sql.contains(part)) }
+      #expect(plan.sql.contains("\"name\" < $1::text"))
+      #expect(plan.parameters.count { $0 == .text(Array(hostile.utf8)) } == 1)
+    }
+  }
+
+  @Test func `a text with NUL, or more values than PostgreSQL binds, is refused`() {
+    let refused = "no: it has a text that PostgreSQL does not take"
+    #expect(Fixture.told("UPDATE item SET name = ?", [.text("a\0b")], for: .postgres) == refused)
+    #expect(Fixture.told("DELETE FROM item WHERE name = ?", [.text([0xff])], for: .postgres) == refused)
+    func rows(_ count: Int) -> String {
+      "DELETE FROM item WHERE name IN (" + (1...count).map { "'\($0)'" }.joined(separator: ",") + ")"
+    }
+    guard case .yes(let plan) = Fixture.judge(rows(65_535), for: .postgres) else {
+      Issue.record("not translated")
+      return
+    }
+    #expect(plan.parameters.count == 65_535)
+    #expect(Fixture.told(rows(65_536), for: .postgres) == "no: it has more than 65535 values")
+  }
+
+  @Test(arguments: [
     "SET name = weight", "SET name = name || weight", "SET stock = weight", "SET stock = 'many'", "SET sold = 2",
     "SET stock = stock WHERE weight = stock", "SET stock = stock << 1", "SET price = price / 2",
     "SET code = upper(code)",

@@ -29,6 +29,40 @@ extension PostgresConnection {
     _ = try finish(sql)
   }
 
+  // Source: https://github.com/postgres/postgres/blob/REL_15_STABLE/src/include/catalog/pg_type.dat
+  static let textType: Oid = 25
+
+  /// Runs one statement, and calls `body` with the fields of each row as it arrives; nil for NULL. The bytes are valid
+  /// only during the call.
+  ///
+  ///     try connection.forEachRow("UPDATE t SET a = $1::date RETURNING id", ["2026-11-27"]) { ids.append($0[0]) }
+  ///
+  /// - Parameter texts: The parameters `$1…`, of type `text`.
+  package func forEachRow(
+    _ sql: String, _ texts: [String], _ body: ([UnsafeRawBufferPointer?]) -> Void
+  ) throws {
+    try sendParameters(sql, texts, areTexts: true)
+    guard PQsetSingleRowMode(handle) == 1 else { throw failure(sql) }
+    var fields: [UnsafeRawBufferPointer?] = []
+    var error: PostgresError?
+    while let result = try nextResult(sql) {
+      defer { PQclear(result) }
+      switch PQresultStatus(result) {
+      case PGRES_SINGLE_TUPLE:
+        fields.removeAll(keepingCapacity: true)
+        for column in 0..<PQnfields(result) {
+          let isNull = PQgetisnull(result, 0, column) == 1
+          let count = Int(PQgetlength(result, 0, column))
+          fields.append(isNull ? nil : UnsafeRawBufferPointer(start: PQgetvalue(result, 0, column), count: count))
+        }
+        body(fields)
+      case PGRES_TUPLES_OK, PGRES_COMMAND_OK: break
+      default: error = error ?? self.error(of: result, sql)
+      }
+    }
+    if let error { throw error }
+  }
+
   /// Stores values for a later COPY in the open transaction, because COPY takes no parameters.
   ///
   ///     try connection.bind([key], as: "after")

@@ -227,7 +227,9 @@ package final class PostgresConnection {
   /// Sends one statement with its parameters.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-flow.html, section 55.2.3.
-  func sendParameters(_ sql: String, _ parameters: [String?]) throws {
+  ///
+  /// - Parameter areTexts: Whether each parameter has the type `text`; otherwise the server infers the types.
+  func sendParameters(_ sql: String, _ parameters: [String?], areTexts: Bool = false) throws {
     try refuseNUL(sql, parameters)
     if purpose == .replication {
       // A replication connection supports the simple protocol only.
@@ -237,7 +239,8 @@ package final class PostgresConnection {
     let words = parameters.map { $0.map { strdup($0) } ?? nil }
     defer { for word in words { free(word) } }
     let values = words.map { UnsafePointer<CChar>($0) }
-    guard PQsendQueryParams(handle, sql, Int32(parameters.count), nil, values, nil, nil, 0) == 1 else {
+    let types = areTexts ? [Oid](repeating: Self.textType, count: parameters.count) : nil
+    guard PQsendQueryParams(handle, sql, Int32(parameters.count), types, values, nil, nil, 0) == 1 else {
       throw failure(sql)
     }
   }

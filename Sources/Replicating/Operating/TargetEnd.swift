@@ -142,11 +142,13 @@ package struct TargetEnd {
   /// - Parameter source: The table at the source. If trails share the target's table, only the rows of the source's
   ///   trail count.
   func holdsRows(_ table: TableSchema, sharedBy source: TableSchema) throws -> Bool {
-    let terms = (source.treatment?.shares ?? []).compactMap { share in
+    let shares = (source.treatment?.shares ?? []).compactMap { share in
       source.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }.map {
-        "\(table.columns[$0].name.quotedName) = \(share.literal)"
+        (column: table.columns[$0].name, value: share.value)
       }
     }
+    let sign = if case .sqlite = handle { "?" } else { "$" }
+    let terms = shares.indices.map { "\(shares[$0].column.quotedName) = \(sign)\($0 + 1)" }
     let condition = terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))"
     switch handle {
     case .sqlite(let database):
@@ -154,20 +156,17 @@ package struct TargetEnd {
         try database.integer(
           "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(table.name)]) != nil
       else { return false }
-      return try database.integer("SELECT 1 FROM \(table.name.quotedName)\(condition) LIMIT 1") != nil
+      return try database.integer(
+        "SELECT 1 FROM \(table.name.quotedName)\(condition) LIMIT 1", shares.map(\.value)) != nil
     case .postgres(let connection):
       guard try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil else { return false }
       return try connection.transaction("BEGIN READ ONLY") {
         try connection.hold(table.qualifiedName)
         try connection.lockPlanning(of: table.qualifiedName)
         try connection.checkPlanning(of: table.qualifiedName, .ownersCode)
-        for share in source.treatment?.shares ?? [] {
-          guard let index = source.columns.firstIndex(where: { $0.name.hasSameBytes(as: share.column) }) else {
-            continue
-          }
-          try connection.checkCasts(of: table.qualifiedName, column: table.columns[index].name)
-        }
-        return try connection.first("SELECT 1 FROM \(table.qualifiedName)\(condition) LIMIT 1") != nil
+        for share in shares { try connection.checkCasts(of: table.qualifiedName, column: share.column) }
+        return try connection.first(
+          "SELECT 1 FROM \(table.qualifiedName)\(condition) LIMIT 1", shares.map { $0.value.parameter }) != nil
       }
     }
   }
@@ -187,14 +186,14 @@ package struct TargetEnd {
   }
 }
 
-extension TableTreatment.Share {
-  /// The constant that identifies the rows of one trail in a shared table, as an SQL literal.
-  fileprivate var literal: String {
-    switch value {
+extension Value {
+  /// The value as a parameter of PostgreSQL; nil for a blob, which no column of a share has.
+  fileprivate var parameter: String? {
+    switch self {
     case .integer(let number): String(number)
     case .real(let number): String(number)
-    case .text(let bytes), .exact(let bytes): String(decoding: bytes, as: UTF8.self).quotedText
-    case .blob, .null: "NULL"
+    case .text(let bytes), .exact(let bytes): String(decoding: bytes, as: UTF8.self)
+    case .blob, .null: nil
     }
   }
 }

@@ -99,12 +99,12 @@ extension PostgresTranslator {
       String(decoding: bytes, as: UTF8.self).asciiLowercased == "now"
     else { throw refused("\(call.name)()") }
     switch call.name {
-    case "date": return try PostgresPiece(constant: .text(try checker.clockText("CURRENT_DATE")))
-    case "time": return try PostgresPiece(constant: .text(try checker.clockText("CURRENT_TIME")))
-    case "datetime": return try PostgresPiece(constant: .text(try checker.clockText("CURRENT_TIMESTAMP")))
+    case "date": return try PostgresPiece(constant: .text(try checker.clockText("CURRENT_DATE")), bound)
+    case "time": return try PostgresPiece(constant: .text(try checker.clockText("CURRENT_TIME")), bound)
+    case "datetime": return try PostgresPiece(constant: .text(try checker.clockText("CURRENT_TIMESTAMP")), bound)
     default:
       guard let now = checker.now, now >= 0 else { throw refused("\(call.name)()") }
-      return try PostgresPiece(constant: .integer(now / 1_000_000))
+      return try PostgresPiece(constant: .integer(now / 1_000_000), bound)
     }
   }
 }

@@ -62,7 +62,7 @@ extension PostgresTranslator {
     for (index, column) in table.schema.columns.enumerated() where !columns.contains(index) {
       guard let value = Checker.constantDefault(column) else { throw refused("a default") }
       columns.append(index)
-      defaults.append(try assigned(try PostgresPiece(constant: value), to: index, of: table))
+      defaults.append(try assigned(try PostgresPiece(constant: value, bound), to: index, of: table))
     }
     var rows = try query(statement.rows, as: Places(table: table, columns: columns)).sql
     if !defaults.isEmpty {
@@ -114,7 +114,7 @@ extension PostgresTranslator {
     if piece.isNull { return "NULL::\(type.name)" }
     let misfit = Unreplayable("what it puts into column \(source.name) may be another value in PostgreSQL")
     if let constant = piece.constant {
-      guard let form = try Self.form(constant, kind, source, type) else { throw misfit }
+      guard let form = try form(constant, kind, source, type) else { throw misfit }
       return form
     }
     switch (kind, piece.value) {
@@ -135,18 +135,18 @@ extension PostgresTranslator {
   }
 
   /// Returns a constant as SQL, in the form that apply writes to the column; nil if the column may change the value.
-  private static func form(
+  private func form(
     _ constant: Value, _ kind: PostgresValue, _ source: TableSchema.Column, _ type: PostgresType
   ) throws(Unreplayable) -> String? {
     var form = ByteWriter(capacity: 64)
     let text = PostgresText(from: source, of: .sqlite, to: type)
-    let kept: Value = underAffinity(constant, source.affinity)
+    let kept: Value = Self.underAffinity(constant, source.affinity)
     let misfit: Misfit? = kept.withView { view in
       do throws(Misfit) { try text.append(view, to: &form) } catch { return error }
       return nil
     }
     guard misfit == nil else { return nil }
-    return "\(try PostgresPiece.literal(Array(form.bytes)))::\(type.name)"
+    return "\(try bound.sql(Array(form.bytes)))::\(type.name)"
   }
 
   /// Returns the value that SQLite stores in a column of this affinity.

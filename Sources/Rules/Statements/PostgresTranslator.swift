@@ -7,6 +7,7 @@ struct PostgresTranslator {
   let tables: (String) -> StatementTable?
   let checker: Checker
   var names = Names()
+  let bound = BoundTexts()
 
   init(tables: @escaping (String) -> StatementTable?, checker: Checker) {
     (self.tables, self.checker) = (tables, checker)
@@ -18,9 +19,9 @@ struct PostgresTranslator {
 
   mutating func piece(_ expression: Expression) throws(Unreplayable) -> PostgresPiece {
     switch expression {
-    case .literal(let value): return try PostgresPiece(constant: value)
-    case .parameter(let number): return try PostgresPiece(constant: try checker.parameter(number))
-    case .clock(let name, _): return try PostgresPiece(constant: .text(try checker.clockText(name)))
+    case .literal(let value): return try PostgresPiece(constant: value, bound)
+    case .parameter(let number): return try PostgresPiece(constant: try checker.parameter(number), bound)
+    case .clock(let name, _): return try PostgresPiece(constant: .text(try checker.clockText(name)), bound)
     case .column(let table, let name):
       let found = try names.find(table?.text, name.text)
       let source = names.levels[found.level][found.source]
@@ -37,7 +38,7 @@ struct PostgresTranslator {
       let high = try comparison("<=", value, try piece(high))
       return PostgresPiece("(\(isNot ? "NOT " : "")(\(low) AND \(high)))", .logic)
     case .inList(let operand, let list, let isNot):
-      if list.isEmpty { return try PostgresPiece(constant: .integer(isNot ? 1 : 0)) }
+      if list.isEmpty { return try PostgresPiece(constant: .integer(isNot ? 1 : 0), bound) }
       let value = try piece(operand)
       var terms: [String] = []
       for element in list { terms.append(try comparison("=", value, try piece(element))) }
@@ -193,7 +194,8 @@ struct PostgresTranslator {
   private func adapted(_ piece: PostgresPiece, to other: PostgresPiece) throws(Unreplayable) -> PostgresPiece {
     guard let constant = piece.constant, other.constant == nil, let kind = other.value else { return piece }
     switch (kind, constant) {
-    case (.text, .integer(let number)) where other.isColumn: return try PostgresPiece(constant: .text(String(number)))
+    case (.text, .integer(let number)) where other.isColumn:
+      return try PostgresPiece(constant: .text(String(number)), bound)
     case (.integer, .text(let bytes)) where other.isColumn, (.number, .text(let bytes)) where other.isColumn:
       let text = String(decoding: bytes, as: UTF8.self)
       guard let number = Int64(text), String(number) == text else { throw refused("a text compared with a number") }
@@ -212,15 +214,15 @@ struct PostgresTranslator {
   private mutating func like(_ operand: Expression, _ pattern: Expression, _ escape: Expression?, _ isNot: Bool)
     throws(Unreplayable) -> PostgresPiece
   {
-    var mark = ""
+    var mark: [UInt8] = []
     if let escape {
       guard case .text(let bytes)? = try checker.constant(escape), bytes.count == 1, bytes[0] < 0x80,
         bytes[0] | 0x20 < 0x61 || bytes[0] | 0x20 > 0x7a
       else { throw refused("LIKE with such an ESCAPE") }
-      mark = String(decoding: bytes, as: UTF8.self)
+      mark = bytes
     }
     let (value, pattern) = (Self.lower(try text(operand)), Self.lower(try text(pattern)))
-    return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(mark.postgresLiteral))", .logic)
+    return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(try bound.sql(mark)))", .logic)
   }
 
   /// Returns SQL for lower() of ASCII letters only, as in SQLite.

@@ -41,7 +41,7 @@ struct PostgresPiece {
     (self.sql, self.value, self.isColumn) = (sql, value, isColumn)
   }
 
-  init(constant: Value) throws(Unreplayable) {
+  init(constant: Value, _ bound: BoundTexts) throws(Unreplayable) {
     self.constant = constant
     switch constant {
     case .null: (sql, value) = ("NULL", nil)
@@ -49,20 +49,34 @@ struct PostgresPiece {
     case .real(let number):
       guard number.isFinite else { throw Unreplayable("it has a number without end") }
       (sql, value) = ("\(number.description.quotedText)::float8", .real)
-    case .text(let bytes), .exact(let bytes): (sql, value) = ("\(try Self.literal(bytes))::text", .text)
-    case .blob(let bytes): (sql, value) = ("'\\x\(bytes.hex)'::bytea", .blob)
+    case .text(let bytes), .exact(let bytes): (sql, value) = ("\(try bound.sql(bytes))::text", .text)
+    case .blob(let bytes): (sql, value) = ("\(try bound.sql(Array("\\x\(bytes.hex)".utf8)))::bytea", .blob)
     }
-  }
-
-  static func literal(_ bytes: [UInt8]) throws(Unreplayable) -> String {
-    guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else {
-      throw Unreplayable("it has a text that PostgreSQL does not take")
-    }
-    return text.postgresLiteral
   }
 
   var isNull: Bool { constant == .null }
 
   /// The expression as a 64-bit integer, so that it does not overflow earlier than in SQLite.
   var wide: String { constant == nil ? "(\(sql))::bigint" : sql }
+}
+
+/// The texts of a translated statement that are bound as parameters.
+final class BoundTexts {
+  /// Source: https://www.postgresql.org/docs/15/limits.html
+  static let max = 65_535
+
+  private(set) var all: [String] = []
+  private var numbers: [[UInt8]: Int] = [:]
+
+  /// Adds a text unless it is there. Returns its parameter, such as `$1`.
+  func sql(_ bytes: [UInt8]) throws(Unreplayable) -> String {
+    if let number = numbers[bytes] { return "$\(number)" }
+    guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else {
+      throw Unreplayable("it has a text that PostgreSQL does not take")
+    }
+    guard all.count < Self.max else { throw Unreplayable("it has more than \(Self.max) values") }
+    all.append(text)
+    numbers[bytes] = all.count
+    return "$\(all.count)"
+  }
 }

@@ -36,6 +36,7 @@ extension Replayable {
       guard let side = table.postgres else { throw Unreplayable("table \(statement.table) is not at the target") }
       var translator = PostgresTranslator(tables: tables, checker: checker)
       plan.sql = try translator.statement(statement, table, side)
+      plan.parameters = translator.bound.all.map { .text(Array($0.utf8)) }
     }
     return plan
   }

@@ -71,6 +71,7 @@ package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
   /// The RETURNING clause to append to the statement in SQLite.
   package var returning = ""
+  /// The values to bind. For PostgreSQL, they are texts.
   package var parameters: [Value]
   @ByBytes package var table: String
   /// Whether the statement deletes the rows that it returns.

@@ -81,7 +81,7 @@ extension PostgresReplay {
 
   /// Executes a statement within a savepoint, and returns the digest of the rows that it wrote.
   ///
-  /// COPY returns the rows, so that memory is bounded. `milliseconds` is the time limit.
+  /// The rows are read one by one, so that memory is bounded. `milliseconds` is the time limit.
   private func execute(
     _ plan: ReplayPlan, _ form: ReturnedRows, _ milliseconds: Int64
   ) throws -> StatementDigest {
@@ -91,8 +91,8 @@ extension PostgresReplay {
     try sink.attempt {
       try connection.executeScript(Self.plannerFree)
       try connection.execute("SET LOCAL statement_timeout = \(milliseconds)")
-      try connection.copyOut("COPY (\(plan.sql)) TO STDOUT") { line in
-        form.read(line)
+      try connection.forEachRow(plan.sql, plan.parameters.map(\.string)) { fields in
+        form.read(fields)
         if plan.deletes { digest.addGone(form.image, of: table) } else { digest.addWritten(form.image, of: table) }
       }
       try connection.executeScript(Self.plannerBound)

@@ -13,7 +13,6 @@ final class ReturnedRows {
 
   private let forms: [Form]
   private var row = ByteWriter(capacity: 256)
-  private var field = ByteWriter(capacity: 256)
   private var scratch = ByteWriter(capacity: 256)
 
   /// Prepares the conversion. Nil if values of a column cannot be converted back exactly.
@@ -39,15 +38,12 @@ final class ReturnedRows {
   /// The last row that was read, as an image of the trail.
   var image: UnsafeRawBufferPointer { row.bytes }
 
-  func read(_ line: UnsafeRawBufferPointer) {
+  func read(_ fields: [UnsafeRawBufferPointer?]) {
     row.removeAll()
     scratch.removeAll()
-    scratch.reserve(line.count)
-    var column = 0
-    CopyText.forEachField(line, field: &field) { text in
-      defer { column += 1 }
-      guard let text, column < forms.count else { return row.appendNull() }
-      Self.append(text, forms[column], to: &row, &scratch)
+    scratch.reserve(fields.reduce(0) { $0 + ($1?.count ?? 0) })
+    for (field, form) in zip(fields, forms) {
+      if let field { Self.append(field, form, to: &row, &scratch) } else { row.appendNull() }
     }
   }
 
