@@ -144,6 +144,28 @@ import Trails
     #expect(try countMaking("made", in: pair.back.trail) > 5)
   }
 
+  /// A peer may ask for rows of any tables that it may read.
+  @Test func `requests for rows of more tables than a transaction has room for end no capture`() throws {
+    let pair = try narrow()
+    let names = (0..<30).map { "asked\($0)" }
+    for name in names {
+      try execute(pair.back.source, Self.create([name]) + "; INSERT INTO \(name)(id) VALUES (1)")
+      try pair.back.take()
+    }
+    let known = try pair.told().count
+    for name in names {
+      try Journal(Database(path: pair.back.source, mode: .readWrite)).ask(
+        RowRequest(table: name, keys: [[.integer(1)]]))
+    }
+    try pair.back.take()
+    let sent = try pair.told().dropFirst(known).filter { $0 == "row" }.count
+    #expect(sent > 0 && sent < names.count)
+    try execute(pair.back.source, "INSERT INTO t VALUES (7, 7)")
+    try pair.back.takeAndReplay()
+    #expect(try pair.told().last == "insert t")
+    #expect(try pair.back.differences() == [])
+  }
+
   /// The number of transactions with tables of this prefix that were made.
   private func countMaking(_ prefix: String, in trail: String) throws -> Int {
     let reader = try TrailReader.open(folder: trail, at: nil)

@@ -8,6 +8,8 @@ struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?
   private var begun: Set<Int64> = []
+  /// The tables whose definition has no room in the open transaction, by the id of their layout.
+  private var roomless: Set<Int64> = []
 
   var isPending: Bool { places != nil }
 
@@ -18,8 +20,12 @@ struct RequestedRows {
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
-    guard layout.refresh == nil || layout.isPartial, begun.insert(layout.id).inserted else { return }
-    let id = try trail.schemaID(layout.schema, token: layout.token)
+    guard layout.refresh == nil || layout.isPartial, !begun.contains(layout.id) else { return }
+    guard let id = try trail.schemaIDInRoom(layout.schema, token: layout.token) else {
+      roomless.insert(layout.id)
+      return
+    }
+    begun.insert(layout.id)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 1)), trail)
   }
 
@@ -34,6 +40,9 @@ struct RequestedRows {
       guard let now = Self.successor(of: old, layouts) else {
         tell("rows of table \(name) were requested, but it is no longer captured: they are not sent")
         continue
+      }
+      if roomless.contains(asked) {
+        tell("rows of table \(name) were requested together with those of too many tables: they are not sent")
       }
       guard now.refresh == nil || now.isPartial, begun.contains(asked) else { continue }
       guard try !Journal(source).isUnhooked(name) else {
