@@ -68,7 +68,7 @@ package struct HostileSegment {
       out.append(Array(part.utf8))
     }
     // The checksum is where the length says that the header ends.
-    while out.count < max(508, Int(fields.length) - 4) { out.append(0) }
+    while out.count < Int(fields.length) - 4 { out.append(0) }
     out.appendFixed(CRC32C.of(out.bytes))
     bytes = Array(out.bytes)
   }
