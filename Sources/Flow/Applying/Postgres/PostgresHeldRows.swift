@@ -8,6 +8,8 @@ struct PostgresHeldRows {
   struct Row {
     var table: MappedTable
     var values: [String?]
+    /// The record from which on the row is held.
+    let position: Position
     /// The error to throw if the row still cannot be inserted at the end of its transaction.
     let error: CairnError
 
@@ -18,9 +20,9 @@ struct PostgresHeldRows {
   private var bytes = 0
   private(set) var rows: [Row] = []
 
-  mutating func add(_ table: MappedTable, _ values: [String?], _ error: CairnError) throws {
+  mutating func add(_ table: MappedTable, _ values: [String?], at position: Position, _ error: CairnError) throws {
     guard rows.count < Self.countMax, bytes < Self.bytesMax else { throw error }
-    let row = Row(table: table, values: values, error: error)
+    let row = Row(table: table, values: values, position: position, error: error)
     bytes += row.bytes
     rows.append(row)
   }
@@ -53,6 +55,11 @@ struct PostgresHeldRows {
   }
 
   func hasRows(of key: String) -> Bool { rows.contains { $0.table.stateKey.hasSameBytes(as: key) } }
+
+  /// The first record from which on a row of the table is held; nil if none is.
+  func start(of key: String) -> Position? {
+    rows.filter { $0.table.stateKey.hasSameBytes(as: key) }.map(\.position).min()
+  }
 
   /// Removes a table's rows from this list, when the table is emptied or dropped. `key`: its name in apply's state.
   mutating func forget(_ key: String) {

@@ -12,7 +12,7 @@ extension PostgresReplay {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
     for column in table.columns.indices where after.gives(column) { values[column] = after.string(column) }
-    try held.add(table, values, refused(table, error))
+    try held.add(table, values, at: reader.position, refused(table, error))
   }
 
   func putBackHeldRows() throws {
@@ -32,7 +32,7 @@ extension PostgresReplay {
       guard error.isUniqueness else { throw refusal(row.table, error) }
       return false
     }
-    unchecked.note(row.table, after)
+    unchecked.note(row.table, after, at: row.position)
     return true
   }
 
@@ -59,6 +59,21 @@ extension PostgresReplay {
       guard let table = try table(ddl.after) else { return }
       try held.move(from: key, to: table)
       unchecked.move(from: key, to: table)
+    }
+  }
+
+  /// Throws ``SchemaStop`` for the first row of a table that is suspended while two of its rows have one unique value.
+  func leaveOpenRows(_ key: String, _ error: CairnError) throws {
+    try held.settle(key, putBack)
+    if let position = held.start(of: key) { throw SchemaStop(key: key, position: position, error: error) }
+    guard let position = unchecked.start(of: key) else { return }
+    do {
+      try checkUnique(
+        unchecked.rows.filter { $0.table.stateKey.hasSameBytes(as: key) },
+        unchecked.tables.filter { $0.stateKey.hasSameBytes(as: key) })
+      try sink.settle()
+    } catch let doubled as CairnError where doubled.code == .rowExists {
+      throw SchemaStop(key: key, position: position, error: error)
     }
   }
 
@@ -105,7 +120,11 @@ extension PostgresReplay {
   /// session.
   func checkUncheckedRows() throws {
     defer { unchecked.removeAll() }
-    for row in unchecked.rows {
+    try checkUnique(unchecked.rows, unchecked.tables)
+  }
+
+  private func checkUnique(_ rows: [UncheckedRows.Row], _ tables: [MappedTable]) throws {
+    for row in rows {
       before.removeAll()
       after.assign(row.values)
       for index in row.table.uncheckedIndexes {
@@ -120,7 +139,7 @@ extension PostgresReplay {
         }
       }
     }
-    for table in unchecked.tables {
+    for table in tables {
       for index in table.uncheckedIndexes where table.positions(of: index) != nil {
         before.removeAll()
         after.removeAll()

@@ -121,10 +121,10 @@ extension PostgresReplay {
       do {
         guard try write(table, .insert(.strict), expecting: 1) == 1 else { throw swallowed(table) }
       } catch let error as PostgresError where error.isUniqueness {
-        try held.add(table, after.strings, refused(table, error))
+        try held.add(table, after.strings, at: reader.position, refused(table, error))
       } catch let error as PostgresError { throw refusal(table, error) }
     }
-    unchecked.note(table, after)
+    unchecked.note(table, after, at: reader.position)
   }
 
   /// Inserts the row, and replaces all rows that have its key or unique values.
@@ -197,7 +197,7 @@ extension PostgresReplay {
     }
     do {
       if try updateStrictly(table) == 1 {
-        if table.uncheckedIndexes.isEmpty == false { unchecked.note(table, after, before) }
+        if table.uncheckedIndexes.isEmpty == false { unchecked.note(table, after, before, at: reader.position) }
         if !early.isEmpty { try settleUpdated(table, change.before, change.after) }
         return
       }

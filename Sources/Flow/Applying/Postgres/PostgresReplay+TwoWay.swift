@@ -276,7 +276,7 @@ extension PostgresReplay: ApplyTarget {
     }
     guard let row, !table.uncheckedIndexes.isEmpty else { return }
     after.assign(row.map { $0.flatMap(\.postgresInput) })
-    unchecked.note(table, after)
+    unchecked.note(table, after, at: reader.position)
   }
 
   private func referrers(of table: MappedTable) throws -> [Reference] {

@@ -505,6 +505,7 @@ final class PostgresReplay {
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
     guard let error = refusals[reader.position], let key = scope.key(name) else { return }
     try sink.settle()
+    try leaveOpenRows(key, error)
     let (from, border) = (reader.position, reader.checkpoint)
     if scope.isCatchUp {
       halted[key] = Halt(place: name, from: from, checkpoint: border, number: passed)

@@ -1,3 +1,5 @@
+import Changes
+
 /// Rows that apply wrote to tables with deferrable unique constraints. Apply checks the rows before the commit.
 ///
 /// PostgreSQL checks such constraints by triggers, which do not fire in apply's session.
@@ -10,22 +12,26 @@ struct UncheckedRows {
   private(set) var rows: [Row] = []
   /// The tables for which too many rows were written to list them. They are checked as a whole.
   private(set) var tables: [MappedTable] = []
+  private var starts: [(key: String, position: Position)] = []
 
-  mutating func note(_ table: MappedTable, _ row: borrowing RowText) {
+  mutating func note(_ table: MappedTable, _ row: borrowing RowText, at position: Position) {
     guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
-    add(table, row.strings)
+    add(table, row.strings, position)
   }
 
-  mutating func note(_ table: MappedTable, _ row: borrowing RowText, _ before: borrowing RowText) {
+  mutating func note(
+    _ table: MappedTable, _ row: borrowing RowText, _ before: borrowing RowText, at position: Position
+  ) {
     guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
     var values: [String?] = []
     for column in table.columns.indices {
       values.append(row.gives(column) ? row.string(column) : before.gives(column) ? before.string(column) : nil)
     }
-    add(table, values)
+    add(table, values, position)
   }
 
-  private mutating func add(_ table: MappedTable, _ values: [String?]) {
+  private mutating func add(_ table: MappedTable, _ values: [String?], _ position: Position) {
+    if start(of: table.stateKey) == nil { starts.append((table.stateKey, position)) }
     guard rows.count < Self.countMax else {
       tables.append(table)
       rows.removeAll { $0.table === table }
@@ -41,19 +47,27 @@ struct UncheckedRows {
       || tables.contains { $0.stateKey.hasSameBytes(as: key) }
   }
 
+  /// The record with which the first of the table's listed rows was written; nil if none is listed.
+  func start(of key: String) -> Position? { starts.first { $0.key.hasSameBytes(as: key) }?.position }
+
   mutating func forget(_ key: String) {
+    starts.removeAll { $0.key.hasSameBytes(as: key) }
     rows.removeAll { $0.table.stateKey.hasSameBytes(as: key) }
     tables.removeAll { $0.stateKey.hasSameBytes(as: key) }
   }
 
   /// Replaces the listed rows of an altered table by the table itself, which is then checked as a whole.
   mutating func move(from key: String, to table: MappedTable) {
+    let start = start(of: key)
     forget(key)
-    if !table.uncheckedIndexes.isEmpty { tables.append(table) }
+    guard !table.uncheckedIndexes.isEmpty else { return }
+    tables.append(table)
+    if let start { starts.append((table.stateKey, start)) }
   }
 
   mutating func removeAll() {
     rows.removeAll()
     tables.removeAll()
+    starts.removeAll()
   }
 }

@@ -8,6 +8,8 @@ struct HeldRows {
   struct Row {
     var table: TargetTable
     let values: [Value]
+    /// The record from which on the row is held.
+    let position: Position
     let error: CairnError
 
     func isNamed(by image: [ColumnView], of other: TargetTable) -> Bool {
@@ -74,6 +76,11 @@ struct HeldRows {
   }
 
   func hasRows(of name: String) -> Bool { rows.contains { $0.table.schema.name.hasSameBytes(as: name) } }
+
+  /// The first record from which on a row of the table is held; nil if none is.
+  func start(of name: String) -> Position? {
+    rows.filter { $0.table.schema.name.hasSameBytes(as: name) }.map(\.position).min()
+  }
 
   /// Removes a table's rows from this list, when the table is emptied or dropped.
   mutating func forget(_ name: String) {

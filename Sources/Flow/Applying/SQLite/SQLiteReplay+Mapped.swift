@@ -27,7 +27,8 @@ extension SQLiteReplay {
       guard touched == 0 else { return }
       if !isLenient {
         if let row = held.take(before, of: table) {
-          return try write(held: .init(table: table, values: merged(row.values), error: row.error))
+          return try write(
+            held: .init(table: table, values: merged(row.values), position: row.position, error: row.error))
         }
         if change.treatment.contains(.incomplete) { return try refuse(table) }
         let error = unexpected(table, "updated")
@@ -52,7 +53,7 @@ extension SQLiteReplay {
   {
     do { return try write(table, body) } catch let error as CairnError where error.code == .rowExists {
       guard !table.schema.flags.contains(.wholeRow) else { throw error }
-      try hold(.init(table: table, values: try row(), error: error))
+      try hold(.init(table: table, values: try row(), position: reader.position, error: error))
       return 1
     }
   }

@@ -160,11 +160,14 @@ extension SQLiteReplay {
     let name = targetName(of: schema)
     defer { forgetShapes() }
     if case .catchUp = scope {
-      if catchUpName?.sqliteKey == name.sqliteKey { (halt, catchUpName) = (place, nil) }
+      guard catchUpName?.sqliteKey == name.sqliteKey else { return }
+      try leaveHeld(name, error)
+      (halt, catchUpName) = (place, nil)
       return
     }
     var known = target.tables[name.sqliteKey] ?? TargetState.Table(claim: TableClaim.none)
     guard known.waiting == nil else { return }
+    try leaveHeld(name, error)
     try WaitingTable.checkCount(target.waiting(in: reader.id).count, of: self.name, error)
     if isStranger(name.sqliteKey) { (known.refreshing, known.isAwaited) = (.byKey, true) }
     let table = WaitingTable(
@@ -172,6 +175,12 @@ extension SQLiteReplay {
       hint: error.hint)
     known.waiting = .init(table: table, names: [name], from: reader.position)
     try save(name, known)
+  }
+
+  /// Throws ``Refusal`` for the first row of a table that is suspended while two of its rows have one unique value.
+  private func leaveHeld(_ name: String, _ error: CairnError) throws {
+    try held.settle(insertHeld)
+    if let position = held.start(of: name) { throw Refusal(position: position, error: error) }
   }
 
   /// Returns whether a schema change is skipped because its table is suspended. If so, stores only a new name or a
