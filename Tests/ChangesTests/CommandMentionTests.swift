@@ -16,7 +16,8 @@ import Testing
 
   /// Returns the commands in `text`, between code quotes or single quotes, or after the prompt of a console.
   private static func mentions(_ text: String) -> [Substring] {
-    text.matches(of: /`(cairn [^`\n]+)`|'(cairn [^'\n]+)'|\$ (?:sudo (?:-u [a-z]+ )?)?(cairn [^|>&;\n]+)/)
+    guard text.contains("cairn ") else { return [] }
+    return text.matches(of: /`(cairn [^`\n]+)`|'(cairn [^'\n]+)'|\$ (?:sudo (?:-u [a-z]+ )?)?(cairn [^|>&;\n]+)/)
       .compactMap { $0.output.1 ?? $0.output.2 ?? $0.output.3 }
   }
 

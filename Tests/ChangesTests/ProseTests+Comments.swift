@@ -81,6 +81,7 @@ extension ProseTests {
       }
       isCode = isCode && line.hasPrefix("    ")
       // The name of a parameter is code too.
+      guard line.hasPrefix("- Parameter") else { return isCode ? "" : line }
       return isCode ? "" : line.replacing(/^(- Parameter) \w+:/) { "\($0.1):" }
     }
   }

@@ -80,7 +80,8 @@ import Testing
     var isOpen = false
     for (number, line) in prose(lines) {
       let text = line.drop { $0 == " " }
-      let item = text.prefixMatch(of: /(?:[-*+]|\d+\.) +/)
+      let mayBeItem = text.first.map { "-*+0123456789".contains($0) } == true
+      let item = mayBeItem ? text.prefixMatch(of: /(?:[-*+]|\d+\.) +/) : nil
       if text.isEmpty || text.hasPrefix("|") || text.hasPrefix("#") || (line.hasPrefix("    ") && !isOpen) {
         isOpen = false
       } else if let item {
