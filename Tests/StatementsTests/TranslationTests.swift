@@ -75,7 +75,7 @@ struct TranslationTests {
 
   @Test(arguments: [
     "x'); DROP TABLE canary; --", "'\u{301}; DROP TABLE canary; --", #"\'; DROP TABLE canary; --\"#,
-    #"E'\047; DROP TABLE canary; --"#, "$1 $2 $$", String(repeating: "DROP '", count: 200_000),
+    #"E'\047; DROP TABLE canary; --"#, "$1 $2 $$", String(repeating: "DROP '", count: 40_000),
   ])
   func `texts of a statement are bound, never a part of it`(_ hostile: String) throws {
     let printed = "'\(hostile.replacing("'", with: "''"))'"

@@ -8,6 +8,10 @@ struct PostgresTranslator {
   let checker: Checker
   var names = Names()
   let bound = BoundTexts()
+  private var producedBytes = 0
+  private static let pieceBytesMax = 4 << 20
+  private static let producedBytesMax = 32 << 20
+  private static let tooLong = Unreplayable("its translation is too long")
 
   init(tables: @escaping (String) -> StatementTable?, checker: Checker) {
     (self.tables, self.checker) = (tables, checker)
@@ -18,6 +22,19 @@ struct PostgresTranslator {
   // MARK: Expressions
 
   mutating func piece(_ expression: Expression) throws(Unreplayable) -> PostgresPiece {
+    let piece = try translated(expression)
+    guard piece.sql.utf8.count <= Self.pieceBytesMax else { throw Self.tooLong }
+    try count(piece.sql)
+    return piece
+  }
+
+  /// Some functions have their arguments twice in PostgreSQL, so that nested ones would grow without end.
+  private mutating func count(_ sql: String) throws(Unreplayable) {
+    producedBytes += sql.utf8.count
+    guard producedBytes <= Self.producedBytesMax else { throw Self.tooLong }
+  }
+
+  private mutating func translated(_ expression: Expression) throws(Unreplayable) -> PostgresPiece {
     switch expression {
     case .literal(let value): return try PostgresPiece(constant: value, bound)
     case .parameter(let number): return try PostgresPiece(constant: try checker.parameter(number), bound)
@@ -41,7 +58,11 @@ struct PostgresTranslator {
       if list.isEmpty { return try PostgresPiece(constant: .integer(isNot ? 1 : 0), bound) }
       let value = try piece(operand)
       var terms: [String] = []
-      for element in list { terms.append(try comparison("=", value, try piece(element))) }
+      for element in list {
+        let term = try comparison("=", value, try piece(element))
+        try count(term)
+        terms.append(term)
+      }
       return PostgresPiece("(\(isNot ? "NOT " : "")(\(terms.joined(separator: " OR "))))", .logic)
     case .inSelect(let operand, let select, let isNot):
       let value = try piece(operand)

@@ -31,3 +31,18 @@ struct Token: Sendable {
   let kind: Kind
   let range: Range<Int>
 }
+
+extension Token {
+  /// Whether an expression may grow by this token without parentheses.
+  var isOperator: Bool {
+    switch kind {
+    case .symbol(let symbol): !["(", ")", ",", ";", "."].contains(symbol)
+    case .word(let word, _):
+      [
+        "AND", "OR", "NOT", "IS", "ISNULL", "NOTNULL", "IN", "LIKE", "GLOB", "BETWEEN", "COLLATE", "UNION", "EXCEPT",
+        "INTERSECT", "CASE",
+      ].contains(word)
+    default: false
+    }
+  }
+}

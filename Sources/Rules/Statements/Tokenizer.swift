@@ -9,7 +9,14 @@ struct Tokenizer {
   private var parameters: [NameKey: Int] = [:]
   private var lastParameter = 0
 
+  /// The longest statement, in bytes, that is executed again. A peer may send any text.
+  private static let bytesMax = 1 << 20
+  /// The highest number of a parameter in SQLite as Debian builds it.
+  private static let parametersMax = 250_000
+
   static func tokens(_ text: String) throws(Unreplayable) -> [Token] {
+    guard text.utf8.count <= bytesMax else { throw Unreplayable("it has more than 1 MiB") }
+    guard !text.utf8.contains(0) else { throw Unreplayable("it has a NUL character, where SQLite ends the statement") }
     var tokenizer = Tokenizer(text)
     while try tokenizer.readToken() {}
     return tokenizer.tokens
@@ -43,6 +50,8 @@ struct Tokenizer {
     case let first where Self.isWord(first):
       while Self.isWord(byte()) || byte() == UInt8(ascii: "$") { at += 1 }
       let word = text(start..<at)
+      // SQLite reads this mark before a word as a space.
+      guard !word.unicodeScalars.contains("\u{FEFF}") else { throw Unreplayable("it has a byte order mark") }
       add(.word(word.asciiUppercased, written: word), from: start)
     default:
       for symbol in Self.symbols where bytes[at...].starts(with: symbol.utf8) {
@@ -144,12 +153,9 @@ struct Tokenizer {
     at += 1
     while Self.isWord(byte()) || byte() == UInt8(ascii: "$") { at += 1 }
     let name = text(start..<at)
-    if name == "?" {
-      lastParameter += 1
-      return lastParameter
-    }
+    if name == "?" { return try nextParameter() }
     if name.hasPrefix("?") {
-      guard let number = Int(name.dropFirst()), number > 0 else {
+      guard let number = Int(name.dropFirst()), (1...Self.parametersMax).contains(number) else {
         throw Unreplayable("it has a parameter without a number")
       }
       lastParameter = max(lastParameter, number)
@@ -159,8 +165,14 @@ struct Tokenizer {
       throw Unreplayable("it has a parameter with a name of Tcl")
     }
     if let known = parameters[name] { return known }
+    let number = try nextParameter()
+    parameters[name] = number
+    return number
+  }
+
+  private mutating func nextParameter() throws(Unreplayable) -> Int {
+    guard lastParameter < Self.parametersMax else { throw Unreplayable("it has too many parameters") }
     lastParameter += 1
-    parameters[name] = lastParameter
     return lastParameter
   }
 }
