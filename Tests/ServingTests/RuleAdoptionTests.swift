@@ -233,6 +233,12 @@ import Testing
     // A reload with another slip.
     adopt(node, [filter, TableRule(from: "noet")])
     #expect(node.wait { apply()?.state == .failed && apply()?.problem?.code == "table-missing" })
+    // A rule that leads to the table of another one does not count as its rule.
+    var stray = TableRule(from: "itme")
+    stray.to = "item"
+    adopt(node, [stray])
+    #expect(node.wait { apply()?.problem?.hint.contains("did you mean from = \"item\"?") == true }, "\(apply() as Any)")
+    #expect(apply()?.problem?.code == "table-missing")
     adopt(node, [filter, TableRule(from: "note")])
     #expect(node.wait { apply()?.state == .running && apply()?.isCaughtUp == true })
     node.end()

@@ -17,7 +17,9 @@ extension ApplyEntry {
   ///
   /// - Throws: `table-missing` for a new rule, unless an apply may still create its table.
   func checkRulesMatch(_ end: TargetEnd) throws {
-    let known = RuleChange.sources(of: try end.tableNames(of: trail), rules).map { TableSchema(named: $0) }
+    let adopted = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
+    // A new rule must not prove by its own `to` that its table was there.
+    let known = RuleChange.sources(of: try end.tableNames(of: trail), adopted).map { TableSchema(named: $0) }
     let open = rules.filter { rule in
       !TablePatterns.isPattern(rule.from) && !known.contains { $0.matches(rule.from) }
     }
@@ -29,7 +31,6 @@ extension ApplyEntry {
       let tables = try? source.tables(TablePatterns(capture.tables)).filter({ $0.refusal == nil })
     else { return }
     let isWritten = context.configuration.applies.contains { $0.database == capture.database }
-    let adopted = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
     var refused: CairnError?
     for (rule, error) in RuledTables.unused(open, in: tables, of: source) {
       let isNew = !adopted.contains { $0.from.hasSameBytes(as: rule.from) }

@@ -64,7 +64,7 @@ final class CaptureWorker: Worker {
     progress.forgetConnection()
     defer { sight.withLock { $0.isOpen = false } }
     do {
-      if applies.isEmpty { try refuseSlips(at: run.source, folder) }
+      try refuseSlips(at: run.source, folder, isWritten: !applies.isEmpty)
       try context.alone(name, at: DatabaseIdentity(run.source).map { .capture($0) }) {
         try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
           if case .postgres = run.source { try? LeftSlot.note(source: database.url, folder: folder) }
@@ -91,14 +91,15 @@ final class CaptureWorker: Worker {
   }
 
   // With a misspelled `!secrt`, capture would send a table that the operator meant to exclude; with `itme`, not send one.
-  // A name that was in the list before is only logged, as its table may have been dropped since.
-  private func refuseSlips(at source: DatabaseURL, _ folder: String) throws {
+  // A name that was in the list before is only logged, as its table may have been dropped since. An apply may still create
+  // a table that is to be sent.
+  private func refuseSlips(at source: DatabaseURL, _ folder: String, isWritten: Bool) throws {
     let names = TablePatterns(capture.tables).patterns
     let known = Trail.exists(folder: folder) ? ListedTables.read(in: folder)?.patterns ?? names : []
     let added = names.filter { name in !known.contains { $0.hasSameBytes(as: name) } }
     guard added.contains(where: { !TablePatterns.isPattern($0) }) else { return }
     let unmatched = try SourceEnd(source).unmatched(TablePatterns(added))
-    guard let slip = unmatched.first(where: \.isMistake) else { return }
+    guard let slip = unmatched.first(where: { $0.isMistake && ($0.isExclusion || !isWritten) }) else { return }
     throw slip.error(listName, at: source.place)
   }
 

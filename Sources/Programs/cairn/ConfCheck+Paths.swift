@@ -101,7 +101,7 @@ extension ConfCheck {
     let isWritten = awaitsTables(capture)
     for name in try end.unmatched(TablePatterns(capture.tables)) {
       let error = name.error("'tables' of [capture.\(capture.name)]", at: end.url.place)
-      name.isMistake && !isWritten ? fail(error) : note("\(error.message); \(error.hint)")
+      name.isMistake && (name.isExclusion || !isWritten) ? fail(error) : note("\(error.message); \(error.hint)")
     }
   }
 

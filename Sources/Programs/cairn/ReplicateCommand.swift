@@ -136,6 +136,10 @@ struct ReplicateCommand: Command {
       guard let rate = ByteRate(text) else {
         throw arguments.usage("--audit is '\(text)'", "bytes a second are allowed, such as 500KiB or 10MiB;")
       }
+      // An audit has no end of its own.
+      guard !options.once else {
+        throw arguments.usage("--audit and --once are given", "run 'cairn compare' afterwards instead of --audit;")
+      }
       options.auditBytesPerSecond = rate.bytesPerSecond
     }
     if let text = arguments.value("--journal-rows") {
