@@ -14,6 +14,27 @@ extension DaemonScenarios {
       )
     }
 
+    @Test func `a status after an order shows no state from before it`() throws {
+      let node = try DaemonBench()
+      try shop(node)
+      try node.write(node.pair())
+      try node.start()
+      #expect(node.wait(for: "apply.copy", "running"), "\(node.log)")
+      for _ in 0..<10 {
+        #expect(try node.cairn("stop", "apply.copy").status == 0)
+        #expect(["ending", "stopped"].contains(try state(of: "apply.copy", node)), "\(node.log)")
+        #expect(node.wait(for: "apply.copy", "stopped"), "\(node.log)")
+        #expect(try node.cairn("start", "apply.copy").status == 0)
+        #expect(["waiting", "running"].contains(try state(of: "apply.copy", node)), "\(node.log)")
+        #expect(node.wait(for: "apply.copy", "running"), "\(node.log)")
+      }
+    }
+
+    private func state(of worker: String, _ node: DaemonBench) throws -> String {
+      let lines = try node.cairn("status").output.split(separator: "\n").map { $0.split(separator: " ") }
+      return lines.first { $0.first == worker[...] }.map { String($0[1]) } ?? ""
+    }
+
     @Test func `a node is started, steered, reloaded and ended`() throws {
       let node = try DaemonBench()
       try shop(node)

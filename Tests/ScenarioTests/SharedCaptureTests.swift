@@ -145,6 +145,23 @@ extension Scenarios {
       }
     }
 
+    @Test func `replications that are stopped while others begin to capture end without an error`() throws {
+      var random = Seeded(drawSeed("stops while captures begin"))
+      for _ in 0..<(isSoak ? 60 : 12) {
+        let bench = try Bench()
+        _ = try bench.sqlite("source.db", "CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)")
+        let targets = ["a.db", "b.db", "c.db"]
+        let cairns = try targets.map { try bench.start($0, Bench.cairn, arguments("sqlite:\($0)")) }
+        usleep(UInt32.random(in: 20_000...200_000, using: &random))
+        for cairn in cairns { cairn.signal(SIGINT) }
+        for (target, cairn) in zip(targets, cairns) {
+          // The second signal kills a program that has not begun to handle the first one.
+          let status = bench.stop(cairn)
+          #expect(status == 0 || status == 128 + SIGINT, "\(target): \(bench.text("\(target).err"))")
+        }
+      }
+    }
+
     @Test func `each target gets the tables of its own list, also while the first one runs`() throws {
       let bench = try Bench()
       _ = try bench.sqlite(

@@ -56,7 +56,17 @@ package final class Daemon: Sendable {
         loadedAt: startedAt))
   }
 
-  private var status: NodeStatus { published.withLock { $0 } }
+  // Trails and paths are up to a second old. Workers and conf are the present ones: the state before an order would
+  // mislead the operator who gave it.
+  private var status: NodeStatus {
+    var status = published.withLock { $0 }
+    status.workers = supervisor.workers()
+    status.isEnding = isEnding.load(ordering: .relaxed)
+    status.loadedAt = loadedAt.load(ordering: .relaxed)
+    status.refusal = refusal.withLock { $0 }
+    status.now = Clock.system.microseconds()
+    return status
+  }
 
   /// Runs until a signal ends the daemon, and returns the exit status. The signals must be blocked in all threads.
   package func run(_ signals: sigset_t) throws -> Int32 {
@@ -250,8 +260,6 @@ package final class Daemon: Sendable {
     var now = NodeStatus(
       node: context.node, version: version, process: getpid(), now: Clock.system.microseconds(), startedAt: startedAt,
       loadedAt: loadedAt.load(ordering: .relaxed))
-    now.isEnding = isEnding.load(ordering: .relaxed)
-    now.workers = supervisor.workers()
     now.trails = context.trailInfos.values.sorted { $0.name.description < $1.name.description }.map {
       NodeStatus.Trail(
         name: $0.name.description, bytes: $0.onDisk, segments: $0.segments.count, end: $0.end.position.description,
@@ -260,7 +268,6 @@ package final class Daemon: Sendable {
     now.sources = context.sourceFacts
     now.paths = paths(now.now)
     now.leftSlots = leftSlots.slots
-    now.refusal = refusal.withLock { $0 }
     published.withLock { published in
       now.disk = published.disk
       published = now

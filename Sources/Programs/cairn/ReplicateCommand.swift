@@ -164,8 +164,10 @@ struct ReplicateCommand: Command {
         var display = Display(replication, isJSON: isJSON, once: options.once)
         let isStopped = try follow(replication, signals, &display)
         if replication.mayJoin, !isStopped, !isSecondTry { return false }
-        display.end(replication.error)
-        if let error = replication.error { throw error }
+        // A replication that was to stop anyway does not report that another one captures its source.
+        let error = replication.mayJoin && isStopped ? nil : replication.error
+        display.end(error)
+        if let error { throw error }
         return true
       }
     }
