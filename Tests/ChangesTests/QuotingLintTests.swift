@@ -34,6 +34,13 @@ import Testing
       // A message of the TOML parser; the text of a manual page.
       allowed: ["Configuring/SyntaxProblem.swift", "cairn/ManualPage.swift"]),
     Rule(
+      pattern: #"replacing\((\w+) \+ \1,"#, reason: "takes quoted text apart by Character: use String(undoubling:)"),
+    Rule(
+      pattern: #"\+ "('|\\"|`)"\s*$|"(E?'|\\"|`)" \+"#,
+      reason: "puts quotes around a variable: use quotedName, quotedText or postgresLiteral",
+      // Tokens as they were in the text, which is taken apart by its bytes; JSON; TOML.
+      allowed: ["Mapping/Parsed/DDLTokens.swift", "Changes/JSONObject.swift", "Configuring/ReadSection.swift"]),
+    Rule(
       pattern: ##"\$[01] == "(\\"|\\\\|'|`)""##,
       reason: "looks for a quote by Character, which a combining character hides: compare bytes"),
     Rule(

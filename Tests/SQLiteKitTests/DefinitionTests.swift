@@ -51,4 +51,46 @@ import Testing
     #expect(throws: SQLiteError.self) { try database.execute("ATTACH ':memory:' AS evil") }
     #expect(throws: SQLiteError.self) { try database.execute("CREATE VIEW v AS SELECT 1") }
   }
+
+  // MARK: Statements that write rows
+
+  private func written(_ statement: String) throws {
+    let database = try made()
+    try database.executeScript(
+      "CREATE TABLE u(b); INSERT INTO u VALUES (7); CREATE VIEW v AS SELECT x FROM other;"
+        + "CREATE TABLE fired(a); CREATE TRIGGER f AFTER INSERT ON fired BEGIN DELETE FROM other; END")
+    let before = try database.query("SELECT name FROM sqlite_master")
+    defer { #expect(throws: Never.self) { try database.execute("CREATE VIEW after_it AS SELECT 1") } }
+    let table = statement.contains("fired") ? "fired" : "t"
+    do {
+      try database.writing(only: table, reading: ["U"]) { try database.execute(statement) }
+    } catch {
+      #expect(try database.query("SELECT x FROM other") == [[.integer(1)]])
+      #expect(try database.query("SELECT b FROM u") == [[.integer(7)]])
+      #expect(try database.query("SELECT name FROM sqlite_master") == before)
+      throw error
+    }
+  }
+
+  @Test(arguments: [
+    "INSERT INTO t SELECT b FROM u", "UPDATE t SET a = (SELECT max(b) FROM U) WHERE a IN (SELECT b FROM u)",
+    "DELETE FROM t WHERE abs(a) > 1", "INSERT INTO t VALUES (1) RETURNING a",
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3) INSERT INTO t SELECT i FROM n",
+    "INSERT INTO t SELECT count(*) FROM (SELECT b FROM u GROUP BY b)", "DELETE FROM t",
+  ])
+  func `a statement that writes one table and reads another is allowed`(statement: String) throws {
+    try written(statement)
+  }
+
+  @Test(arguments: [
+    "INSERT INTO other VALUES (2)", "DELETE FROM u", "UPDATE other SET x = 2", "INSERT INTO t SELECT x FROM other",
+    "INSERT INTO t SELECT x FROM v", "INSERT INTO fired VALUES (1)", "DELETE FROM sqlite_sequence",
+    "INSERT INTO t SELECT name FROM sqlite_master", "DROP TABLE t", "PRAGMA user_version = 7", "ATTACH ':memory:' AS e",
+    "INSERT INTO t SELECT load_extension('x')", "INSERT INTO t SELECT name FROM pragma_database_list", "VACUUM",
+    "SAVEPOINT s", "INSERT INTO temp.t VALUES (1)", "CREATE INDEX i ON t(a)", "UPDATE t SET a = x FROM other",
+    "WITH \u{feff}u AS (SELECT x FROM other) INSERT INTO t SELECT * FROM \u{feff}u",
+  ])
+  func `a statement that reaches further is refused`(statement: String) throws {
+    #expect(throws: SQLiteError.self) { try written(statement) }
+  }
 }

@@ -137,7 +137,7 @@ struct HostilePusher: Sendable {
   let files: String?
 
   /// Asks over TLS; the status of the answer, nil if there is none.
-  private func ask(_ files: String, _ path: String, body: [UInt8]? = nil) -> Int? {
+  private func ask(_ files: String, _ path: String, body: [UInt8]? = nil, chunks: (() -> [UInt8]?)? = nil) -> Int? {
     let place = NSTemporaryDirectory() + "/cairn-evil-" + UUID().uuidString
     defer { for suffix in ["", ".out", ".err"] { unlink(place + suffix) } }
     var words = [
@@ -147,6 +147,13 @@ struct HostilePusher: Sendable {
     if let body {
       guard FileManager.default.createFile(atPath: place, contents: Data(body)) else { return nil }
       words += ["-H", "Expect:", "-H", "Content-Type:", "--data-binary", "@" + place]
+    }
+    if let chunks {
+      guard FileManager.default.createFile(atPath: place, contents: nil), let file = FileHandle(forWritingAtPath: place)
+      else { return nil }
+      while let chunk = chunks() { try? file.write(contentsOf: chunk) }
+      try? file.close()
+      words += ["-X", "POST", "-T", place, "-H", "Expect:", "-H", "Transfer-Encoding: chunked"]
     }
     let child = try? Child(
       "/usr/bin/curl", words, folder: "/", environment: [:], output: place + ".out", errors: place + ".err")
@@ -178,9 +185,10 @@ struct HostilePusher: Sendable {
   }
 
   /// One body of chunks, each as `next` gives it, until it is nil or the daemon does not listen any more.
-  func pushChunks(_ segment: HostileSegment, _ next: () -> [UInt8]?) -> Int? {
-    guard let peer = RawPeer(port) else { return nil }
+  func pushChunks(_ segment: HostileSegment, _ next: @escaping () -> [UInt8]?) -> Int? {
     let path = path(segment.name, segment.id, segment.number, 0, segment.start)
+    if let files { return ask(files, path, chunks: next) }
+    guard let peer = RawPeer(port) else { return nil }
     peer.send(
       "POST \(path) HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
     while let chunk = next() {

@@ -22,7 +22,7 @@ extension DaemonScenarios {
 
     @Test(arguments: [UInt64.max, 1 << 63, 1 << 48])
     func `a segment with an extreme number stops no daemon, now or after a restart`(number: UInt64) throws {
-      let bench = try HostileBench()
+      let bench = try Self.bench()
       var segment = HostileSegment("evil.x", number: number, first: 5)
       segment.seal()
       let status = bench.evil.push(segment)
@@ -36,7 +36,7 @@ extension DaemonScenarios {
     }
 
     @Test func `the last segment that a trail can have stops no daemon`() throws {
-      let bench = try HostileBench()
+      let bench = try Self.bench()
       var segment = HostileSegment("evil.x", number: 1 << 48 - 1, first: 5)
       segment.seal()
       #expect(bench.evil.push(segment) == 200, "\(bench.net.logs)")
@@ -49,7 +49,7 @@ extension DaemonScenarios {
 
     @Test(arguments: [Int64.min, .max]) func `a segment of an extreme time stops no daemon`(created: Int64) throws {
       let metrics = try NetworkBench.freePort()
-      let bench = try HostileBench("[metrics]\nlisten = \"127.0.0.1:\(metrics)\"")
+      let bench = try Self.bench("[metrics]\nlisten = \"127.0.0.1:\(metrics)\"")
       var segment = HostileSegment("evil.x", created: created)
       var records = HostileRecords()
       records.begin(1)
@@ -74,7 +74,7 @@ extension DaemonScenarios {
 
     @Test(arguments: [Int64.min, .max])
     func `a transaction of an extreme time stops no daemon that applies it`(time: Int64) throws {
-      let bench = try HostileBench(Self.apply)
+      let bench = try Self.bench(Self.apply)
       var segment = HostileSegment("evil.x")
       var records = HostileRecords()
       records.begin(1, time: time)
@@ -93,7 +93,7 @@ extension DaemonScenarios {
 
     @Test(arguments: [1 << 62, 1 << 63, UInt64.max])
     func `a transaction of an extreme number stops no daemon that applies it`(number: UInt64) throws {
-      let bench = try HostileBench(Self.apply)
+      let bench = try Self.bench(Self.apply)
       var segment = HostileSegment("evil.x", first: number)
       var records = HostileRecords()
       records.begin(number, clock: 1)
@@ -198,8 +198,9 @@ extension DaemonScenarios {
       return records.bytes
     }
 
-    @Test func `one body without an end does not pass the limit of the disk`() throws {
-      let bench = try HostileBench(Self.limits)
+    @Test(arguments: [false, true])
+    func `one body without an end does not pass the limit of the disk`(isTLS: Bool) throws {
+      let bench = try Self.bench(Self.limits, isTLS: isTLS)
       var segment = HostileSegment("evil.x")
       var sent = 0
       let status = bench.evil.pushChunks(segment) {

@@ -31,6 +31,14 @@ import Testing
     #expect(change == .init(altered: [WorkerName(.capture, "pos")]))
   }
 
+  @Test func `names that only look alike are other tables`() {
+    var (composed, decomposed) = (Self.conf(), Self.conf())
+    (composed.captures[0].tables, decomposed.captures[0].tables) = (["caf\u{e9}"], ["cafe\u{301}"])
+    (composed.applies[0].tables, decomposed.applies[0].tables) = (["caf\u{e9}"], ["cafe\u{301}"])
+    let change = WorkerPlan(composed).change(to: WorkerPlan(decomposed))
+    #expect(change.altered == [WorkerName(.capture, "pos"), WorkerName(.apply, "copy")])
+  }
+
   @Test func `another place concerns all who use the database`() {
     var other = Self.conf()
     other.databases[1].url = "sqlite:///moved.db"

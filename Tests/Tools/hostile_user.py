@@ -17,6 +17,7 @@ import ctypes
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -370,6 +371,9 @@ class Round:
                 self.execute()
                 done = self.step("statements", "replicate", *self.ends(), "--once", "--replay", "statements")
                 self.statements = done.stdout + done.stderr
+                replayed = re.search(r"(\d+) of \d+ statements were executed as such", self.statements)
+                if not replayed or replayed.group(1) == "0":
+                    self.bad.append("no statement was executed as such: " + self.statements[-500:])
                 self.judge("the statements")
             if not self.bad:
                 self.step("compare", "compare", *self.ends())

@@ -204,7 +204,7 @@ package struct DDL: Equatable, Sendable {
   /// For each column after the change, its index before; nil if the column is new. The whole list is nil if unknown.
   package var origins: [Int?]?
   /// The trail, `NODE.NAME`, whose apply made the change at the source; empty if an application made it there.
-  package var applied = ""
+  @ByBytes package var applied: String = ""
   package init(
     action: Action, before: UInt64, after: UInt64, text: String = "", isRefreshed: Bool = false, origins: [Int?]? = nil
   ) {

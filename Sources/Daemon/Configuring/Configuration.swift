@@ -68,7 +68,7 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var name: String
     @ByBytes package var database: String
     /// The captured tables, as patterns of ``Changes/TablePatterns``.
-    package var tables = ["*"]
+    @ByBytes package var tables: [String] = ["*"]
     /// Whether statements that applications executed go into the trail too.
     package var statements = true
     /// The maximum number of rows in the journal; SQLite only.
@@ -93,7 +93,7 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var trail: String
     @ByBytes package var database: String
     /// The tables of the target to which the apply may write, as patterns.
-    package var tables = ["*"]
+    @ByBytes package var tables: [String] = ["*"]
     /// Patterns of the triggers of a PostgreSQL target that may fire, even if another role owns their code.
     @ByBytes package var fireTriggers: [String] = []
     /// The conflict rules for tables without rules of their own.

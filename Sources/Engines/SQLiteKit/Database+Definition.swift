@@ -1,49 +1,77 @@
 import CSQLite
 import Changes
 
-/// Restricts a DDL statement to certain tables while SQLite prepares it.
-private final class DefinitionGuard {
-  let tables: Set<NameKey>
-  var refused: String?
+/// Decides, while SQLite prepares a statement, which actions the statement may perform.
+private final class ActionGuard {
+  /// An action as SQLite gives it to the authorizer: a code, and the names of up to two objects and of their database.
+  struct Action {
+    let code: Int32
+    let first: String
+    let second: String
+    let database: String
+    /// The trigger, view or WITH clause that performs the action; empty for the statement itself.
+    let accessor: String
+  }
 
-  init(_ tables: [String]) { self.tables = Set(tables.map { $0.sqliteKey }) }
+  private let allows: (Action) -> Bool
+  private(set) var refused: String?
+
+  init(_ allows: @escaping (Action) -> Bool) { self.allows = allows }
 
   /// Sets this guard as the authorizer of a connection. The guard must outlive that.
   func watch(_ handle: OpaquePointer) {
     sqlite3_set_authorizer(
       handle,
-      { context, action, first, second, database, _ in
+      { context, code, first, second, database, accessor in
         guard let context else { return SQLITE_DENY }
-        let guardian = Unmanaged<DefinitionGuard>.fromOpaque(context).takeUnretainedValue()
+        let guardian = Unmanaged<ActionGuard>.fromOpaque(context).takeUnretainedValue()
         func text(_ bytes: UnsafePointer<CChar>?) -> String { bytes.map { String(cString: $0) } ?? "" }
-        if guardian.allows(action, text(first), text(second), text(database)) { return SQLITE_OK }
-        if guardian.refused == nil { guardian.refused = "action \(action) on \(text(first)) \(text(second))" }
+        let action = Action(
+          code: code, first: text(first), second: text(second), database: text(database), accessor: text(accessor))
+        if guardian.allows(action) { return SQLITE_OK }
+        if guardian.refused == nil { guardian.refused = "action \(code) on \(action.first) \(action.second)" }
         return SQLITE_DENY
       }, Unmanaged.passUnretained(self).toOpaque())
   }
+}
 
+extension ActionGuard.Action {
   // SQLite itself needs these for a DDL statement, or to check an altered table.
   private static let own: Set<NameKey> = [
     "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
     "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",
   ]
+  // Functions that reach outside of the database.
+  private static let reaching: Set<NameKey> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
 
-  /// Returns whether the DDL statement may perform an action.
-  func allows(_ action: Int32, _ first: String, _ second: String, _ database: String) -> Bool {
+  /// Returns whether a DDL statement that may touch only `tables` may perform this action.
+  func isOfDefinition(_ tables: Set<NameKey>) -> Bool {
     // For this action the database is the first argument, and a column the last.
-    if action == SQLITE_ALTER_TABLE { return ["main", "temp"].contains(first) && tables.contains(second.sqliteKey) }
+    if code == SQLITE_ALTER_TABLE { return ["main", "temp"].contains(first) && tables.contains(second.sqliteKey) }
     guard ["", "main", "temp"].contains(database) else { return false }
     func isMine(_ name: String) -> Bool {
       Self.own.contains(name.asciiLowercased) || (database != "temp" && tables.contains(name.sqliteKey))
     }
-    switch action {
+    switch code {
     case SQLITE_SELECT, SQLITE_REINDEX: return true
     case SQLITE_PRAGMA: return first == "quick_check"
-    case SQLITE_FUNCTION:
-      return !["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"].contains(second)
+    case SQLITE_FUNCTION: return !Self.reaching.contains(second.asciiLowercased)
     case SQLITE_CREATE_TABLE, SQLITE_DROP_TABLE, SQLITE_INSERT, SQLITE_DELETE, SQLITE_READ, SQLITE_UPDATE:
       return isMine(first)
     case SQLITE_CREATE_INDEX, SQLITE_DROP_INDEX, SQLITE_CREATE_TRIGGER, SQLITE_DROP_TRIGGER: return isMine(second)
+    default: return false
+    }
+  }
+
+  /// Returns whether a statement that may write only `table`, and read only `tables`, may perform this action.
+  func isOfWrite(to table: NameKey, reading tables: Set<NameKey>) -> Bool {
+    switch code {
+    case SQLITE_SELECT, SQLITE_RECURSIVE: return true
+    case SQLITE_FUNCTION: return !Self.reaching.contains(second.asciiLowercased)
+    // The rows of a subquery or WITH clause have no database.
+    case SQLITE_READ: return database.isEmpty || (database == "main" && tables.contains(first.sqliteKey))
+    case SQLITE_INSERT, SQLITE_DELETE, SQLITE_UPDATE:
+      return accessor.isEmpty && database == "main" && first.sqliteKey == table
     default: return false
     }
   }
@@ -56,8 +84,33 @@ extension Database {
   ///
   /// - Throws: ``SQLiteError`` with SQLITE_ERROR for a refused action, and for text after the statement.
   package func define(_ sql: String, tables: [String]) throws {
-    let guardian = DefinitionGuard(tables)
-    try withExtendedLifetime(guardian) {
+    let keys = Set(tables.map(\.sqliteKey))
+    try guarding(sql, { $0.isOfDefinition(keys) }) {
+      // ALTER TABLE reads every view and trigger of the file.
+      let isAlteration = SQLText.tokens(Array(sql.utf8)).first?.word == "ALTER"
+      try isAlteration ? readingAsPrograms { try define(sql) } : define(sql)
+    }
+  }
+
+  /// Runs `body`, in which statements may write only `table`, and read only that and `tables`, of the main database.
+  ///
+  ///     try database.writing(only: "t", reading: ["u"]) { try database.execute("INSERT INTO t SELECT b FROM u") }
+  ///
+  /// Writes of triggers are refused too.
+  ///
+  /// - Throws: The errors of `body`; ``SQLiteError`` with SQLITE_ERROR for a refused action.
+  package func writing<Result>(only table: String, reading tables: [String], _ body: () throws -> Result) throws
+    -> Result
+  {
+    let (own, read) = (table.sqliteKey, Set((tables + [table]).map(\.sqliteKey)))
+    return try guarding("", { $0.isOfWrite(to: own, reading: read) }, body)
+  }
+
+  private func guarding<Result>(
+    _ sql: String, _ allows: @escaping (ActionGuard.Action) -> Bool, _ body: () throws -> Result
+  ) throws -> Result {
+    let guardian = ActionGuard(allows)
+    return try withExtendedLifetime(guardian) {
       if !keepsAuthorizer { guardian.watch(handle) }
       defer {
         // Restores the authorizer that the connection had before.
@@ -67,13 +120,10 @@ extension Database {
           sqlite3_set_authorizer(handle, nil, nil)
         }
       }
-      do {
-        // ALTER TABLE reads every view and trigger of the file.
-        let isAlteration = SQLText.tokens(Array(sql.utf8)).first?.word == "ALTER"
-        try isAlteration ? readingAsPrograms { try define(sql) } : define(sql)
-      } catch let error as SQLiteError {
+      do { return try body() } catch let error as SQLiteError {
         guard let refused = guardian.refused else { throw error }
-        throw SQLiteError(code: SQLITE_ERROR, message: "\(error.message) (\(refused))", sql: sql, path: path)
+        throw SQLiteError(
+          code: SQLITE_ERROR, message: "\(error.message) (\(refused))", sql: sql.isEmpty ? error.sql : sql, path: path)
       }
     }
   }

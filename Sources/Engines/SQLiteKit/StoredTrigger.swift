@@ -61,8 +61,7 @@ package struct StoredTrigger: Sendable {
     switch token.symbol {
     case 0: return String(decoding: bytes, as: UTF8.self)
     case UInt8(ascii: "\""), UInt8(ascii: "`"), UInt8(ascii: "'"):
-      let quote = String(UnicodeScalar(token.symbol))
-      return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self).replacing(quote + quote, with: quote)
+      return String(undoubling: bytes.dropFirst().dropLast(), token.symbol)
     case UInt8(ascii: "["): return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self)
     default: return nil
     }

@@ -13,7 +13,7 @@ struct NamedColumn: Equatable, Sendable {
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
-  var sql = ""
+  @ByBytes var sql: String = ""
   var value: PostgresValue?
 }
 

@@ -14,8 +14,14 @@ extension Replayable {
   }
 
   private static func plan(
-    _ executed: ExecutedStatement, _ engine: Engine, _ tables: @escaping (String) -> StatementTable?
+    _ executed: ExecutedStatement, _ engine: Engine, _ known: @escaping (String) -> StatementTable?
   ) throws(Unreplayable) -> ReplayPlan {
+    var used: [String] = []
+    func tables(_ name: String) -> StatementTable? {
+      let found = known(name)
+      if let found { used.append(found.schema.name) }
+      return found
+    }
     guard executed.dialect == .sqlite else { throw Unreplayable("it is not in SQLite's language") }
     if executed.flags.contains(.isPartial) { throw Unreplayable("it touched tables that are not captured") }
     let statement = try StatementParser.parse(executed.text)
@@ -32,6 +38,7 @@ extension Replayable {
       plan.sql = try SQLiteRewriting(executed.text, statement, checker.edits).sql
       plan.returning = " RETURNING " + table.schema.columns.map(\.name.quotedName).joined(separator: ", ")
       plan.parameters = executed.parameters
+      plan.reads = used
     case .postgres:
       guard let side = table.postgres else { throw Unreplayable("table \(statement.table) is not at the target") }
       var translator = PostgresTranslator(tables: tables, checker: checker)

@@ -70,10 +70,12 @@ package enum Replayable: Sendable {
 package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
   /// The RETURNING clause to append to the statement in SQLite.
-  package var returning = ""
+  @ByBytes package var returning: String = ""
   /// The values to bind. For PostgreSQL, they are texts.
   package var parameters: [Value]
   @ByBytes package var table: String
+  /// The tables that the statement may read.
+  @ByBytes package var reads: [String] = []
   /// Whether the statement deletes the rows that it returns.
   package var deletes: Bool
   /// Whether the statement may replace rows that it does not return.

@@ -16,8 +16,8 @@ struct PendingForeignKey: Equatable {
   @ByBytes var columns: [String]
   /// The referenced columns; empty: the primary key of the referenced table.
   @ByBytes var references: [String]
-  var onUpdate = ""
-  var onDelete = ""
+  @ByBytes var onUpdate: String = ""
+  @ByBytes var onDelete: String = ""
   /// The columns that `ON DELETE SET NULL` or `SET DEFAULT` sets (PostgreSQL 15 and newer). Empty: all columns of the
   /// key.
   @ByBytes var deleteColumns: [String] = []

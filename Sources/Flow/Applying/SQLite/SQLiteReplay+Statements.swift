@@ -82,9 +82,12 @@ extension SQLiteReplay {
   private func execute(_ plan: ReplayPlan, _ schema: TableSchema?) throws -> StatementDigest {
     let areReal = schema?.columns.map { $0.affinity == "REAL" } ?? []
     let isTold = try !plan.deletes && WrittenRows.areTold && !hasHiddenColumns(plan.table)
-    let statement = try database.prepare(isTold ? plan.sql : plan.sql + plan.returning)
-    try statement.bind(Array(plan.parameters.prefix(statement.parameterCount)))
-    return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
+    // SQLite may read a text in another way than the parser that judged it.
+    return try database.writing(only: plan.table, reading: plan.reads) {
+      let statement = try database.prepare(isTold ? plan.sql : plan.sql + plan.returning)
+      try statement.bind(Array(plan.parameters.prefix(statement.parameterCount)))
+      return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
+    }
   }
 
   /// Executes a statement, and returns the digest of the rows that it writes. Reads each row while SQLite writes it.

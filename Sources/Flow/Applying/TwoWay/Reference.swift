@@ -2,7 +2,7 @@ import Changes
 
 /// A foreign key that references a table of the target.
 struct Reference: Equatable, Sendable {
-  var namespace = ""
+  @ByBytes var namespace: String = ""
   /// The referencing table.
   @ByBytes var child: String
   @ByBytes var columns: [String]
