@@ -41,7 +41,7 @@ struct ReplayedStatementTests {
       try shop.execute(
         "INSERT INTO tag VALUES ('a', 9), ('z', 9) ON CONFLICT(word) DO UPDATE SET item = item + excluded.item")
       try shop.execute("DELETE FROM tag WHERE item IN (SELECT id FROM item WHERE name = 'c')")
-      try shop.execute("UPDATE item SET name = hex(randomblob(4)) WHERE id = 3")
+      try shop.execute("UPDATE item SET name = lower(randomblob(4)) WHERE id = 3")
     }
     try till.take()
     let counts = try counts(till, path)

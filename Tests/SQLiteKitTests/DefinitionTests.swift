@@ -93,4 +93,16 @@ import Testing
   func `a statement that reaches further is refused`(statement: String) throws {
     #expect(throws: SQLiteError.self) { try written(statement) }
   }
+
+  @Test func `a statement with long values is refused, and the limits are back after it`() throws {
+    let database = try made()
+    for statement in ["INSERT INTO t VALUES (zeroblob(300000))", "DELETE FROM t WHERE 'x' < hex(zeroblob(150000))"] {
+      try database.execute("INSERT INTO t VALUES (1)")
+      #expect(throws: SQLiteError.self) {
+        try database.writing(only: "t", reading: []) { try database.execute(statement) }
+      }
+      try database.execute("INSERT INTO t VALUES (zeroblob(300000))")
+      try database.execute("DELETE FROM t")
+    }
+  }
 }

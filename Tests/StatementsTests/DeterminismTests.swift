@@ -102,7 +102,7 @@ struct DeterminismTests {
       "UPDATE item SET name = strftime('%Y', 'now')", "UPDATE item SET name = strftime('%Y', '2026-11-22 14:30:05.250')"
     ),
     ("INSERT INTO item(name) VALUES ('a'), ('b')", "INSERT INTO item(name) VALUES ('a'), ('b')"),
-    ("REPLACE INTO item(id, name) VALUES (1, 'a')", "REPLACE INTO item(id, name) VALUES (1, 'a')"),
+    ("REPLACE INTO item(id, name) VALUES (1, 'a')", "no: it may replace rows that SQLite does not report"),
     (
       "INSERT OR IGNORE INTO item(id, name) SELECT id + 0, name FROM item WHERE id < 5",
       "no: which of several rows with one key stays depends on their order"
@@ -155,7 +155,7 @@ struct DeterminismTests {
     }
     #expect(plan.sql.hasSuffix("WHERE shop = 1"))
     #expect(plan.returning == " RETURNING \"shop\", \"number\", \"item\", \"note\", \"at\"")
-    #expect(plan.deletes && !plan.replaces && plan.table == "sale")
+    #expect(plan.deletes && plan.table == "sale" && plan.reads.isEmpty == false)
   }
 
   @Test(

@@ -96,15 +96,21 @@ extension Database {
   ///
   ///     try database.writing(only: "t", reading: ["u"]) { try database.execute("INSERT INTO t SELECT b FROM u") }
   ///
-  /// Writes of triggers are refused too.
+  /// Writes of triggers are refused too, and values and rows above 256 KiB: a statement may hold many at once.
   ///
   /// - Throws: The errors of `body`; ``SQLiteError`` with SQLITE_ERROR for a refused action.
   package func writing<Result>(only table: String, reading tables: [String], _ body: () throws -> Result) throws
     -> Result
   {
     let (own, read) = (table.sqliteKey, Set((tables + [table]).map(\.sqliteKey)))
+    let limits = [(SQLITE_LIMIT_LENGTH, Self.valueBytesMax), (SQLITE_LIMIT_LIKE_PATTERN_LENGTH, Self.patternBytesMax)]
+    let before = limits.map { ($0.0, sqlite3_limit(handle, $0.0, $0.1)) }
+    defer { for (limit, value) in before { sqlite3_limit(handle, limit, value) } }
     return try guarding("", { $0.isOfWrite(to: own, reading: read) }, body)
   }
+
+  private static let valueBytesMax: Int32 = 256 << 10
+  private static let patternBytesMax: Int32 = 256
 
   private func guarding<Result>(
     _ sql: String, _ allows: @escaping (ActionGuard.Action) -> Bool, _ body: () throws -> Result

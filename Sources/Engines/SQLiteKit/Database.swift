@@ -36,6 +36,10 @@ package final class Database {
   var illFormedColumn: Int?
   // In ms of a monotonic clock.
   private var deadline = Int64.max
+  // The folders into which a limited statement writes, with the free bytes below which it is interrupted.
+  private var rooms: [(folder: String, floor: Int64)] = []
+  // Bytes: what one limited statement may take of the file system.
+  private static let roomBytes: Int64 = 1 << 30
 
   /// Opens a file that may be hostile. Symbolic links and special files are refused (``FileRefusal``). A missing file
   /// is an ``SQLiteError`` with SQLITE_CANTOPEN.
@@ -53,7 +57,8 @@ package final class Database {
         Pulse.beat()
         guard let context else { return 0 }
         let database = Unmanaged<Database>.fromOpaque(context).takeUnretainedValue()
-        return Clock.monotonicMilliseconds < database.deadline ? 0 : 1
+        guard database.deadline < .max else { return 0 }
+        return Clock.monotonicMilliseconds < database.deadline && database.hasRoom ? 0 : 1
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
@@ -111,11 +116,28 @@ package final class Database {
     sqlite3_close_v2(handle)
   }
 
-  /// Calls `body`, and interrupts its statement after a time. An interrupted write rolls back the whole transaction.
+  /// Calls `body`, and interrupts its statement after a time, or when the free disk space has shrunk by 1 GiB.
+  ///
+  /// An interrupted write rolls back the whole transaction.
   package func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
+    rooms = [Folder.parent(of: path), Self.temporaryFolder].compactMap { folder in
+      Folder.freeBytes(folder).map { (folder, $0 - Self.roomBytes) }
+    }
     deadline = Clock.monotonicMilliseconds + milliseconds
-    defer { deadline = .max }
+    defer { (deadline, rooms) = (.max, []) }
     return try body()
+  }
+
+  /// The folder in which SQLite makes temporary files.
+  ///
+  /// Source: https://www.sqlite.org/tempfiles.html, section 5
+  package static var temporaryFolder: String {
+    let named = ["SQLITE_TMPDIR", "TMPDIR"].compactMap { (name: String) in getenv(name).map { String(cString: $0) } }
+    return (named + ["/var/tmp", "/usr/tmp", "/tmp"]).first { access($0, W_OK | X_OK) == 0 } ?? "."
+  }
+
+  private var hasRoom: Bool {
+    rooms.allSatisfy { room in Folder.freeBytes(room.folder).map { $0 >= room.floor } ?? true }
   }
 
   package func setBusyTimeout(milliseconds: Int32) { sqlite3_busy_timeout(handle, milliseconds) }

@@ -10,7 +10,7 @@ import SystemKit
 ///     TemporarySpace.shared.limit(1 << 30)
 ///     try TemporarySpace.shared.take(1 << 20)   // throws `disk-budget` above the limit
 package final class TemporarySpace: Sendable {
-  package static let shared = TemporarySpace { Folder.freeBytes(folder) }
+  package static let shared = TemporarySpace { Folder.freeBytes(Database.temporaryFolder) }
 
   private struct State {
     var limit: Int64?
@@ -48,12 +48,6 @@ package final class TemporarySpace: Sendable {
   }
 
   package func giveBack(_ bytes: Int64) { state.withLock { $0.used -= bytes } }
-
-  // The folders in which SQLite makes temporary files: https://www.sqlite.org/tempfiles.html, section 5.
-  private static var folder: String {
-    let named = ["SQLITE_TMPDIR", "TMPDIR"].compactMap { (name: String) in getenv(name).map { String(cString: $0) } }
-    return (named + ["/var/tmp", "/usr/tmp", "/tmp"]).first { access($0, W_OK | X_OK) == 0 } ?? "."
-  }
 }
 
 /// The part of ``TemporarySpace`` that one temporary database has taken.

@@ -26,6 +26,7 @@ struct Checker {
   }
   private var groupings: [Grouping] = []
   private var reads: Set<NameKey> = []
+  private var sourceCount = 0
   /// Whether a column name that several tables of a query have means the column of the first of these tables.
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var preferFirst: Bool {
@@ -100,7 +101,10 @@ struct Checker {
       try check(select)
     case .like(let operand, let pattern, let escape, _):
       for part in [operand, pattern] + (escape.map { [$0] } ?? []) { try check(part) }
-    case .glob(let operand, let pattern, _): for part in [operand, pattern] { try check(part) }
+      try StatementBounds.check(pattern: constant(pattern))
+    case .glob(let operand, let pattern, _):
+      for part in [operand, pattern] { try check(part) }
+      try StatementBounds.check(pattern: constant(pattern))
     case .conditional(let operand, let branches, let otherwise):
       if let operand { try check(operand) }
       for branch in branches { try check(branch.when) }
@@ -186,6 +190,9 @@ struct Checker {
       switch result {
       case .storage(let storage):
         for argument in call.arguments { try check(argument) }
+        if ["trim", "ltrim", "rtrim"].contains(call.name), call.arguments.count > 1 {
+          try StatementBounds.check(trimmed: constant(call.arguments[1]))
+        }
         return .init(name: "", storage: storage)
       case .ofArguments(let first):
         for argument in call.arguments.prefix(first) { try check(argument) }
@@ -246,13 +253,6 @@ struct Checker {
     guard call.arguments.count > place else { throw Unreplayable("\(call.name)() has the time of its execution") }
     let isNumber = ["julianday", "unixepoch"].contains(call.name)
     return .init(name: "", storage: call.name == "julianday" ? .real : isNumber ? .integer : .text)
-  }
-
-  /// Returns whether an argument of a date function has the same effect at any time and in any time zone.
-  private static func isSettled(_ value: Value) -> Bool {
-    guard case .text(let bytes) = value else { return true }
-    let text = String(decoding: bytes, as: UTF8.self).asciiLowercased
-    return text != "localtime" && text != "utc" && text != "now"
   }
 
   func constant(_ expression: Expression) throws(Unreplayable) -> Value? {
@@ -392,6 +392,10 @@ struct Checker {
   }
 
   mutating func check(_ sources: [Select.Source]) throws(Unreplayable) {
+    sourceCount += sources.count
+    guard sourceCount <= StatementBounds.sourcesMax else {
+      throw Unreplayable("it reads more than \(StatementBounds.sourcesMax) tables")
+    }
     for source in sources {
       let level = names.levels.count - 1
       switch source.content {

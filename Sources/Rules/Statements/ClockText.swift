@@ -1,3 +1,5 @@
+import Changes
+
 /// A time as SQLite's date functions print it, in UTC.
 struct ClockText {
   let date: String
@@ -31,5 +33,14 @@ struct ClockText {
   private static func digits(_ number: Int64, _ count: Int) -> String {
     let text = String(number)
     return String(repeating: "0", count: max(0, count - text.utf8.count)) + text
+  }
+}
+
+extension Checker {
+  /// Returns whether an argument of a date function has the same effect at any time and in any time zone.
+  static func isSettled(_ value: Value) -> Bool {
+    guard case .text(let bytes) = value else { return true }
+    let text = String(decoding: bytes, as: UTF8.self).asciiLowercased
+    return text != "localtime" && text != "utc" && text != "now"
   }
 }

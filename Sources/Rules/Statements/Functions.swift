@@ -11,14 +11,18 @@ enum Functions {
   }
 
   static let scalar: [NameKey: Result] = [
-    "abs": .ofArguments(besides: 0), "char": .storage(.text), "coalesce": .ofArguments(besides: 0),
-    "glob": .storage(.integer), "hex": .storage(.text), "ifnull": .ofArguments(besides: 0),
-    "iif": .ofArguments(besides: 1), "instr": .storage(.integer), "length": .storage(.integer),
-    "like": .storage(.integer), "likely": .ofArguments(besides: 0), "lower": .storage(.text), "ltrim": .storage(.text),
-    "nullif": .storage(nil), "quote": .storage(.text), "replace": .storage(.text), "round": .storage(.real),
+    "abs": .ofArguments(besides: 0), "coalesce": .ofArguments(besides: 0), "ifnull": .ofArguments(besides: 0),
+    "iif": .ofArguments(besides: 1), "length": .storage(.integer), "likely": .ofArguments(besides: 0),
+    "lower": .storage(.text), "ltrim": .storage(.text), "nullif": .storage(nil), "round": .storage(.real),
     "rtrim": .storage(.text), "sign": .storage(nil), "substr": .storage(nil), "substring": .storage(nil),
     "trim": .storage(.text), "typeof": .storage(.text), "unicode": .storage(.integer),
-    "unlikely": .ofArguments(besides: 0), "upper": .storage(.text), "zeroblob": .storage(.blob),
+    "unlikely": .ofArguments(besides: 0), "upper": .storage(.text),
+  ]
+
+  /// The functions whose value may be much longer than their arguments, or whose one call may take minutes. The engines
+  /// cannot interrupt a call.
+  private static let growing: Set<NameKey> = [
+    "char", "format", "glob", "hex", "instr", "like", "printf", "quote", "replace", "unhex", "zeroblob",
   ]
 
   static let dates: Set<NameKey> = ["date", "time", "datetime", "julianday", "unixepoch", "strftime"]
@@ -28,6 +32,7 @@ enum Functions {
     switch name {
     case "random", "randomblob": "\(name)() gives another value each time"
     case "changes", "total_changes", "last_insert_rowid": "\(name)() depends on what the connection did before"
+    case _ where growing.contains(name.nameKey): "a call of \(name)() may take long, or much memory"
     case "group_concat", "string_agg", "json_group_array", "json_group_object":
       "the order in which \(name)() finds its rows is not said"
     case "avg", "total": "the sum of reals depends on the order of rows"

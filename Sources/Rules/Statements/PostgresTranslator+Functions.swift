@@ -53,11 +53,6 @@ extension PostgresTranslator {
       return PostgresPiece("length(\(try text(arguments[0])))::bigint", .integer)
     case ("trim", 1): return PostgresPiece("btrim(\(try text(arguments[0])))", .text)
     case ("ltrim", 1), ("rtrim", 1): return PostgresPiece("\(call.name)(\(try text(arguments[0])))", .text)
-    case ("replace", 3):
-      return PostgresPiece(
-        "replace(\(try text(arguments[0])), \(try text(arguments[1])), \(try text(arguments[2])))", .text)
-    case ("instr", 2):
-      return PostgresPiece("strpos(\(try text(arguments[0])), \(try text(arguments[1])))::bigint", .integer)
     case ("substr", 2...3), ("substring", 2...3): return try part(arguments)
     case ("typeof", 1): return try type(of: try piece(arguments[0]))
     case ("date", 1), ("time", 1), ("datetime", 1), ("unixepoch", 1): return try clock(call)

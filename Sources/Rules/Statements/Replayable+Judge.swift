@@ -31,10 +31,13 @@ extension Replayable {
     var checker = Checker(tables: tables, parameters: executed.parameters, now: executed.now)
     try checker.check(statement, table)
     var plan = ReplayPlan(
-      sql: "", parameters: [], table: table.schema.name, deletes: statement.kind == .delete,
-      replaces: statement.resolution == .replace)
+      sql: "", parameters: [], table: table.schema.name, deletes: statement.kind == .delete)
     switch engine {
     case .sqlite:
+      // The target may have more unique keys: SQLite would delete rows that it does not report.
+      guard statement.resolution != .replace else {
+        throw Unreplayable("it may replace rows that SQLite does not report")
+      }
       plan.sql = try SQLiteRewriting(executed.text, statement, checker.edits).sql
       plan.returning = " RETURNING " + table.schema.columns.map(\.name.quotedName).joined(separator: ", ")
       plan.parameters = executed.parameters

@@ -8,14 +8,10 @@ struct StatementParser {
   var at = 0
   var depth = 0
   static let depthMax = 100
-  private static let operatorsMax = 1000
 
   static func parse(_ text: String) throws(Unreplayable) -> WritingStatement {
     let tokens = try Tokenizer.tokens(text)
-    // A chain such as `1+1+1` makes a tree as deep as it is long.
-    guard tokens.count(where: \.isOperator) <= operatorsMax else {
-      throw Unreplayable("it has more than \(operatorsMax) operators")
-    }
+    try StatementBounds.check(tokens)
     var parser = StatementParser(tokens: tokens)
     return try parser.statement()
   }

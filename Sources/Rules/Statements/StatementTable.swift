@@ -78,6 +78,4 @@ package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var reads: [String] = []
   /// Whether the statement deletes the rows that it returns.
   package var deletes: Bool
-  /// Whether the statement may replace rows that it does not return.
-  package var replaces: Bool
 }

@@ -1,7 +1,15 @@
 /// The reason why a statement cannot be executed at the target, as the continuation of "not as a statement:".
 package struct Unreplayable: Error, Equatable, Sendable {
   package let reason: String
-  package init(_ reason: String) { self.reason = reason }
+
+  // Bytes: reasons go into status and log, and have names of the statement.
+  private static let bytesMax = 300
+
+  package init(_ reason: String) {
+    let bytes = reason.utf8
+    self.reason =
+      bytes.count <= Self.bytesMax ? reason : String(decoding: bytes.prefix(Self.bytesMax), as: UTF8.self) + "…"
+  }
 
   /// The reason why a schema change is not executed as a statement: the trail has a separate record for it.
   package static let schemaChange = Unreplayable("it changes the schema, which goes by its own record")

@@ -91,7 +91,7 @@ struct RandomStatements: RandomNumberGenerator {
         on: "item")
     case 17:
       try source.execute(
-        "UPDATE sale SET note = replace(note, 'a', ?) WHERE shop = 1 AND instr(note, 'a') > 0", [word()], on: "sale")
+        "UPDATE sale SET note = upper(note) || ? WHERE shop = 1 AND note LIKE '%a%'", [word()], on: "sale")
     case 18:
       try source.execute(
         "DELETE FROM sale WHERE number IN (SELECT id FROM item ORDER BY name DESC, id LIMIT 3) AND shop = ?",

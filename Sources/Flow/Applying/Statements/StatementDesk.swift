@@ -23,6 +23,9 @@ final class StatementDesk {
   /// The minimum number of rows for which a statement is executed again. Fewer rows can be written just as fast.
   static let rowsMin: UInt64 = 1000
   private static let differingMax = 1000
+  /// The number of statements that may fail at the target before none is executed for ``pauseMilliseconds``.
+  private static let failuresMax = 16
+  private static let pauseMilliseconds: Int64 = 60_000
 
   /// A statement that is executed at the target, while its changes in the trail are skipped.
   struct Running {
@@ -47,8 +50,9 @@ final class StatementDesk {
   private var isRunning = false
   /// The statements that are not executed again, by their places in the trail, with the reasons.
   private var refused: [Position: String] = [:]
-  /// The texts of statements that the target refused or whose effects differed, with the reasons.
-  private var differing: [NameKey: String] = [:]
+  /// The statements that the target refused or whose effects differed, by the hashes of their texts, with the reasons.
+  private var differing: [UInt64: String] = [:]
+  private var failures = 0
   private var counts = StatementCounts()
   private var tables = SourceTables()
   private var time: StatementTime
@@ -82,7 +86,7 @@ final class StatementDesk {
       return counts.addRows(Unreplayable.schemaChange.reason)
     }
     guard policy == .statements || executed.rowsAffected > 0 else { return counts.addRows(Self.few) }
-    if let reason = differing[executed.text] { return counts.addRows(reason) }
+    if let reason = differing[Self.hash(executed.text)] { return counts.addRows(reason) }
     guard !time.isOver(now: Clock.monotonicMilliseconds) else { return counts.addRows(Self.pause) }
     state = .offered(executed, position)
   }
@@ -113,7 +117,7 @@ final class StatementDesk {
   func ranOut(_ statement: ExecutedStatement) {
     let limit = millisecondsMax(statement)
     time.ranOut(after: limit, now: Clock.monotonicMilliseconds)
-    differing[statement.text] = Self.tooLong
+    differing[Self.hash(statement.text)] = Self.tooLong
     progress.note(
       "a statement of the trail ran longer than \(limit / 1000) s and was rolled back: its rows are applied instead, and no statement is executed for \(limit * 9 / 1000) s (\(statement.text.prefix(200)))"
     )
@@ -156,6 +160,9 @@ final class StatementDesk {
     }
   }
 
+  // Another text with the same hash is not executed as a statement either, which does no harm.
+  private static func hash(_ text: String) -> UInt64 { Array(text.utf8).withUnsafeBytes { XXHash64.of($0) } }
+
   private func forget() { (state, isRunning) = (.none, false) }
 
   // MARK: Groups
@@ -163,14 +170,20 @@ final class StatementDesk {
   private static let few = "they wrote few rows"
   static let notTaken = "the target does not take them"
   static let tooLong = "they take too long at the target"
-  private static let pause = "a statement took too long shortly before"
+  private static let pause = "a statement took too long, or many failed at the target, shortly before"
   static let different = "they did something else at the target"
 
   /// Notes that a statement had another effect at the target, so that its rows are written instead.
   func note(_ differs: StatementDiffers) {
     refused[differs.position] = differs.reason
     if differing.count >= Self.differingMax { differing.removeAll() }
-    differing[differs.text] = differs.reason
+    // Each one rolls a group back.
+    failures += 1
+    if failures >= Self.failuresMax {
+      failures = 0
+      time.pause(milliseconds: Self.pauseMilliseconds, now: Clock.monotonicMilliseconds)
+    }
+    differing[Self.hash(differs.text)] = differs.reason
   }
 
   /// Forgets statements before `position`, and reports the group's counts. Called after the commit of a group that ends

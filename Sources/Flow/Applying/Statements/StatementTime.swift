@@ -21,7 +21,9 @@ struct StatementTime {
   }
 
   /// Notes that a statement was stopped after `spent` ms, which pauses the execution of statements.
-  mutating func ranOut(after spent: Int64, now: Int64) { pausedUntil = now + spent * 9 }
+  mutating func ranOut(after spent: Int64, now: Int64) { pause(milliseconds: spent * 9, now: now) }
+
+  mutating func pause(milliseconds: Int64, now: Int64) { pausedUntil = max(pausedUntil, now + milliseconds) }
 
   /// Returns whether the execution of statements is paused at this time.
   func isOver(now: Int64) -> Bool { now < pausedUntil }

@@ -1,0 +1,60 @@
+import Changes
+
+/// Refuses statements whose check or execution could take much time or memory. A peer may send any text.
+///
+///     try StatementBounds.check(tokens)
+enum StatementBounds {
+  private static let operatorsMax = 1000
+  /// Each may name a column, which is looked for in every table of the statement.
+  private static let wordsMax = 10_000
+  /// The value of each is as long as its two operands together.
+  private static let concatenationsMax = 8
+  private static let callsMax = 500
+  /// The tables in all FROM clauses.
+  static let sourcesMax = 8
+  /// Bytes: the time of a match grows with the length of the pattern.
+  private static let patternBytesMax = 256
+  /// Bytes of the second argument of `trim` and its like.
+  private static let trimmedBytesMax = 16
+
+  static func check(_ tokens: [Token]) throws(Unreplayable) {
+    var (operators, words, concatenations, calls) = (0, 0, 0, 0)
+    for (index, token) in tokens.enumerated() {
+      if token.isOperator { operators += 1 }
+      switch token.kind {
+      case .word, .name:
+        words += 1
+        if index + 1 < tokens.count, tokens[index + 1].kind == .symbol("(") { calls += 1 }
+      case .symbol("||"): concatenations += 1
+      default: break
+      }
+    }
+    // A chain such as `1+1+1` makes a tree as deep as it is long.
+    for (count, limit, what) in [
+      (operators, operatorsMax, "operators"), (words, wordsMax, "names and words"),
+      (concatenations, concatenationsMax, "concatenations"), (calls, callsMax, "calls"),
+    ] where count > limit {
+      throw Unreplayable("it has more than \(limit) \(what)")
+    }
+  }
+
+  /// Throws for a pattern that is not constant (nil), or too long.
+  static func check(pattern: Value?) throws(Unreplayable) {
+    guard length(pattern) <= patternBytesMax else { throw Unreplayable("a pattern comes from a column, or is long") }
+  }
+
+  /// Throws for characters to trim that are not constant (nil), or too many.
+  static func check(trimmed: Value?) throws(Unreplayable) {
+    guard length(trimmed) <= trimmedBytesMax else {
+      throw Unreplayable("the characters to trim come from a column, or are many")
+    }
+  }
+
+  private static func length(_ value: Value?) -> Int {
+    switch value {
+    case .text(let bytes), .blob(let bytes): bytes.count
+    case nil: .max
+    default: 32
+    }
+  }
+}
