@@ -1,3 +1,4 @@
+import Foundation
 import SQLiteKit
 import Testing
 
@@ -104,5 +105,23 @@ import Testing
       try database.execute("INSERT INTO t VALUES (zeroblob(300000))")
       try database.execute("DELETE FROM t")
     }
+  }
+
+  /// Of the free space, other programs take a part too: the statement would write 40 times the limit.
+  @Test func `a statement ends when it has taken its part of the disk`() throws {
+    let folder = FileManager.default.temporaryDirectory.appendingPathComponent("cairn-limit-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: folder) }
+    let database = try Database(path: folder.path + "/a.db", mode: .create)
+    try database.executeScript("PRAGMA cache_size = -1000; CREATE TABLE t(a); INSERT INTO t VALUES (1)")
+    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
+    try database.execute("BEGIN")
+    let error = #expect(throws: SQLiteError.self) {
+      try database.within(milliseconds: 120_000, diskBytes: 50 << 20) {
+        try database.execute("\(rows) INSERT INTO t SELECT randomblob(100000) FROM n")
+      }
+    }
+    #expect(error?.isInterrupted == true && !database.isInTransaction)
+    #expect(try database.query("SELECT a FROM t") == [[.integer(1)]])
   }
 }

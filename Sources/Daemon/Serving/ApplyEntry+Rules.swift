@@ -11,7 +11,8 @@ import Trails
 
 // Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {
-  /// Checks that each rule for one table matches a captured table of this node.
+  /// Checks that each rule for one table matches a captured table of this node. For the trail of another node, rules
+  /// that have matched nothing so far are logged.
   ///
   /// A rule that was adopted before is only logged, as its table may have been dropped since.
   ///
@@ -23,7 +24,11 @@ extension ApplyEntry {
     let open = rules.filter { rule in
       !TablePatterns.isPattern(rule.from) && !known.contains { $0.matches(rule.from) }
     }
-    guard !open.isEmpty, let capture = context.capture(of: trail),
+    guard let capture = context.capture(of: trail) else {
+      // The other node may create the table later.
+      return RuledTables.unmatched(open, known: known, of: trail).forEach(warn)
+    }
+    guard !open.isEmpty,
       let database = context.configuration.database(capture.database)
     else { return }
     // Apply does not wait for a source that cannot be reached.
@@ -34,15 +39,14 @@ extension ApplyEntry {
     var refused: CairnError?
     for (rule, error) in RuledTables.unused(open, in: tables, of: source) {
       let isNew = !adopted.contains { $0.from.hasSameBytes(as: rule.from) }
-      if isNew, !isWritten, refused == nil {
-        refused = error
-      } else {
-        context.log.write(
-          LogEntry(
-            .warning, error.message, worker: WorkerName(.apply, name).description, code: error.code, hint: error.hint))
-      }
+      if isNew, !isWritten, refused == nil { refused = error } else { warn(error) }
     }
     if let refused { throw refused }
+  }
+
+  private func warn(_ error: CairnError) {
+    let worker = WorkerName(.apply, name).description
+    context.log.write(LogEntry(.warning, error.message, worker: worker, code: error.code, hint: error.hint))
   }
 
   /// Requests copies of the tables whose changed rules need one. Returns the tables whose rules changed.

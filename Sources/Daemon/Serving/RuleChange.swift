@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Mapping
+import Operating
 import Reshaping
 
 /// The effect of a changed rule on the rows that a table already has at the target.
@@ -116,12 +117,5 @@ enum RuleChange: Equatable {
       all[index].isCopied = all[index].isCopied || change.isCopied
     }
     return all.sorted { $0.table < $1.table }
-  }
-}
-
-extension TableSchema {
-  init(named name: String) {
-    let (namespace, own) = name.cut(at: ".") ?? ("", name)
-    self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])
   }
 }

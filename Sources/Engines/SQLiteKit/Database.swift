@@ -34,12 +34,7 @@ package final class Database {
   private(set) var watchesText = false
   /// The index of the column with ill-formed UTF-16 since the last check; nil if there was none.
   var illFormedColumn: Int?
-  // In ms of a monotonic clock.
-  private var deadline = Int64.max
-  // The folders into which a limited statement writes, with the free bytes below which it is interrupted.
-  private var rooms: [(folder: String, floor: Int64)] = []
-  // Bytes: what one limited statement may take of the file system.
-  private static let roomBytes: Int64 = 1 << 30
+  private var limit: StatementLimit?
 
   /// Opens a file that may be hostile. Symbolic links and special files are refused (``FileRefusal``). A missing file
   /// is an ``SQLiteError`` with SQLITE_CANTOPEN.
@@ -51,14 +46,20 @@ package final class Database {
       try self.init(guarded: path, mode: mode, busyTimeoutMilliseconds: busyTimeoutMilliseconds)
     }
     // A long statement, such as one that creates an index, counts as alive while it computes.
+    watchProgress(every: Self.operations)
+  }
+
+  // The instructions of SQLite after which a statement's time is looked at. One may write 256 KiB.
+  private static let operations: Int32 = 1_000_000
+  private static let limitedOperations: Int32 = 1000
+
+  private func watchProgress(every operations: Int32) {
     sqlite3_progress_handler(
-      handle, 1_000_000,
+      handle, operations,
       { context in
         Pulse.beat()
         guard let context else { return 0 }
-        let database = Unmanaged<Database>.fromOpaque(context).takeUnretainedValue()
-        guard database.deadline < .max else { return 0 }
-        return Clock.monotonicMilliseconds < database.deadline && database.hasRoom ? 0 : 1
+        return Unmanaged<Database>.fromOpaque(context).takeUnretainedValue().limit?.isReached() == true ? 1 : 0
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
@@ -116,28 +117,17 @@ package final class Database {
     sqlite3_close_v2(handle)
   }
 
-  /// Calls `body`, and interrupts its statement after a time, or when the free disk space has shrunk by 1 GiB.
+  /// Calls `body`, and interrupts its statement after a time, or when the free disk space has shrunk by `diskBytes`.
   ///
   /// An interrupted write rolls back the whole transaction.
-  package func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
-    rooms = [Folder.parent(of: path), Self.temporaryFolder].compactMap { folder in
-      Folder.freeBytes(folder).map { (folder, $0 - Self.roomBytes) }
+  package func within<T>(milliseconds: Int64, diskBytes: Int64 = 1 << 30, _ body: () throws -> T) throws -> T {
+    limit = StatementLimit(milliseconds: milliseconds, diskBytes: diskBytes, file: path)
+    watchProgress(every: Self.limitedOperations)
+    defer {
+      limit = nil
+      watchProgress(every: Self.operations)
     }
-    deadline = Clock.monotonicMilliseconds + milliseconds
-    defer { (deadline, rooms) = (.max, []) }
     return try body()
-  }
-
-  /// The folder in which SQLite makes temporary files.
-  ///
-  /// Source: https://www.sqlite.org/tempfiles.html, section 5
-  package static var temporaryFolder: String {
-    let named = ["SQLITE_TMPDIR", "TMPDIR"].compactMap { (name: String) in getenv(name).map { String(cString: $0) } }
-    return (named + ["/var/tmp", "/usr/tmp", "/tmp"]).first { access($0, W_OK | X_OK) == 0 } ?? "."
-  }
-
-  private var hasRoom: Bool {
-    rooms.allSatisfy { room in Folder.freeBytes(room.folder).map { $0 >= room.floor } ?? true }
   }
 
   package func setBusyTimeout(milliseconds: Int32) { sqlite3_busy_timeout(handle, milliseconds) }

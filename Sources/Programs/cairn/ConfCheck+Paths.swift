@@ -214,6 +214,12 @@ extension ConfCheck {
     }
     guard trail.origin == configuration.node.name else {
       note("trail \(trail) comes from node \(trail.origin): its tables are unknown here")
+      // The names at the target are those of the source if no rule gives others.
+      let names = apply.rules.contains { $0.to != nil } ? [] : try end.tableNames(of: trail)
+      let known = names.map { TableSchema(named: $0) }
+      for error in RuledTables.unmatched(apply.rules, known: known, of: trail) {
+        note("\(error.message); \(error.hint)")
+      }
       return try checkBothWays(apply, end, trail)
     }
     guard let source = sources[trail.name] else {

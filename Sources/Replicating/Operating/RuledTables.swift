@@ -52,6 +52,25 @@ package struct RuledTables {
     }
   }
 
+  /// Returns an error for each rule that names a table which a trail of another node has not brought so far.
+  ///
+  /// - Parameter known: The tables of the trail that the target has; if empty, no rule is judged.
+  package static func unmatched(_ rules: [TableRule], known: [TableSchema], of trail: TrailName) -> [CairnError] {
+    guard !known.isEmpty else { return [] }
+    let named = rules.filter { rule in
+      !TablePatterns.isPattern(rule.from) && !known.contains { $0.matches(rule.from) }
+    }
+    return named.map { rule in
+      let near = rule.from.asciiLowercased.nearest(in: known.map { $0.name.asciiLowercased })
+      return CairnError(
+        .tableMissing,
+        "the rule for table \(rule.from) has matched nothing: trail \(trail) has not brought a table with that name",
+        hint: near.map { "did you mean from = \"\($0)\"?" }
+          ?? "check the name at node \(trail.origin), and 'tables' of the capture there; or remove the rule",
+        remedy: .badInput, context: ["table": rule.from])
+    }
+  }
+
   private mutating func add(
     _ table: SourceEnd.Table, _ rule: TableRule, _ source: SourceEnd, _ target: Engine
   ) throws {
@@ -88,5 +107,13 @@ extension PostgresConnection {
       ORDER BY c.relispartition, 1, 2
       """, [table.qualifiedName]
     ).map { "\(($0[0] ?? "").postgresIdentifier).\(($0[1] ?? "").postgresIdentifier)" }
+  }
+}
+
+extension TableSchema {
+  /// Creates a table that has a name only, as a rule may match it: `"public.item"`.
+  package init(named name: String) {
+    let (namespace, own) = name.cut(at: ".") ?? ("", name)
+    self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])
   }
 }

@@ -119,7 +119,7 @@ final class StatementDesk {
     time.ranOut(after: limit, now: Clock.monotonicMilliseconds)
     differing[Self.hash(statement.text)] = Self.tooLong
     progress.note(
-      "a statement of the trail ran longer than \(limit / 1000) s and was rolled back: its rows are applied instead, and no statement is executed for \(limit * 9 / 1000) s (\(statement.text.prefix(200)))"
+      "a statement of the trail ran longer than \(limit / 1000) s, or took 1 GiB of the disk, and was rolled back: its rows are applied instead, and no statement is executed for \(limit * 9 / 1000) s (\(statement.text.prefix(200)))"
     )
   }
 
