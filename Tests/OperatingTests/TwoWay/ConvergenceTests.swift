@@ -32,8 +32,7 @@ struct MeshConvergenceTests {
 
   static var decidedSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [0, 7, 14, 3, 10, 5] }
 
-  /// For families that take long, and for those of which a soak still finds seeds: see the limits in
-  /// `docs/explanation/conflicts.md`.
+  /// For families that take long.
   static var fewSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [1, 2, 3] }
 
   @Test("random writes at three nodes converge", arguments: seeds)
