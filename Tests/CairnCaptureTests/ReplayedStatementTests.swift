@@ -22,6 +22,34 @@ struct ReplayedStatementTests {
     return progress.snapshot.statements
   }
 
+  /// SQLite ends a statement at a value that is too long, and keeps the rows before it.
+  @Test func `a statement that ends within its rows leaves each of them once`() throws {
+    let till = try Till(
+      "CREATE TABLE u(id INTEGER PRIMARY KEY, b TEXT)", "CREATE TABLE log(a TEXT)", "CREATE TABLE gone(a TEXT)")
+    try till.take()
+    let path = till.folder("replayed.db")
+    _ = try counts(till, path)
+    try till.shop.transaction { shop in
+      for id in 1...6 {
+        let text = String(repeating: "x", count: id == 5 ? 300_000 : id)
+        try shop.execute("INSERT INTO u VALUES (?, ?)", id, text)
+        try shop.execute("INSERT INTO gone VALUES (?)", text)
+      }
+    }
+    try till.shop.transaction { shop in
+      try shop.execute("INSERT INTO log SELECT b FROM u")
+      try shop.execute("UPDATE log SET a = a || 'y'")
+      try shop.execute("DELETE FROM gone WHERE length(a || 'z') > 2")
+    }
+    try till.take()
+    let counts = try counts(till, path)
+    let (source, target) = (try Database(path: till.folder("shop.db")), try Database(path: path))
+    for query in ["SELECT length(a) FROM log ORDER BY 1", "SELECT a FROM gone ORDER BY 1"] {
+      #expect(try source.query(query) == target.query(query), "\(query): \(counts.summary ?? "")")
+    }
+    #expect(try target.query("SELECT count(*) FROM log") == [[.integer(6)]])
+  }
+
   @Test func `statements of the API do at the target what they did at the source`() throws {
     let till = try Till(
       "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER, weight REAL, at TEXT)",

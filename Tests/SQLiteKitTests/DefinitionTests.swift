@@ -89,6 +89,7 @@ import Testing
     "INSERT INTO t SELECT name FROM sqlite_master", "DROP TABLE t", "PRAGMA user_version = 7", "ATTACH ':memory:' AS e",
     "INSERT INTO t SELECT load_extension('x')", "INSERT INTO t SELECT name FROM pragma_database_list", "VACUUM",
     "SAVEPOINT s", "INSERT INTO temp.t VALUES (1)", "CREATE INDEX i ON t(a)", "UPDATE t SET a = x FROM other",
+    "INSERT INTO t SELECT count(*) FROM other", "DELETE FROM t WHERE EXISTS (SELECT 1 FROM other)",
     "WITH \u{feff}u AS (SELECT x FROM other) INSERT INTO t SELECT * FROM \u{feff}u",
   ])
   func `a statement that reaches further is refused`(statement: String) throws {

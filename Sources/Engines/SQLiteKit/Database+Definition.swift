@@ -68,8 +68,10 @@ extension ActionGuard.Action {
     switch code {
     case SQLITE_SELECT, SQLITE_RECURSIVE: return true
     case SQLITE_FUNCTION: return !Self.reaching.contains(second.asciiLowercased)
-    // The rows of a subquery or WITH clause have no database.
-    case SQLITE_READ: return database.isEmpty || (database == "main" && tables.contains(first.sqliteKey))
+    case SQLITE_READ:
+      if tables.contains(first.sqliteKey) { return ["", "main"].contains(database) }
+      // The columns of a subquery or WITH clause have no database. Neither has a table of which no column is read.
+      return database.isEmpty && (!second.isEmpty || first.isEmpty)
     case SQLITE_INSERT, SQLITE_DELETE, SQLITE_UPDATE:
       return accessor.isEmpty && database == "main" && first.sqliteKey == table
     default: return false

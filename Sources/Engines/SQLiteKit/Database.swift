@@ -118,9 +118,10 @@ package final class Database {
   }
 
   /// Calls `body`, and interrupts its statement after a time, or when the free disk space has shrunk by `diskBytes`.
+  /// Without that number, disk space has no limit.
   ///
   /// An interrupted write rolls back the whole transaction.
-  package func within<T>(milliseconds: Int64, diskBytes: Int64 = 1 << 30, _ body: () throws -> T) throws -> T {
+  package func within<T>(milliseconds: Int64, diskBytes: Int64? = nil, _ body: () throws -> T) throws -> T {
     limit = StatementLimit(milliseconds: milliseconds, diskBytes: diskBytes, file: path)
     watchProgress(every: Self.limitedOperations)
     defer {

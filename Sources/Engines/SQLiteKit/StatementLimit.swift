@@ -14,11 +14,10 @@ struct StatementLimit {
   /// Creates a limit for a statement that begins now.
   ///
   /// - Parameter file: The database into which the statement writes.
-  init(milliseconds: Int64, diskBytes: Int64, file: String) {
+  init(milliseconds: Int64, diskBytes: Int64?, file: String) {
     deadline = Clock.monotonicMilliseconds + milliseconds
-    rooms = [Folder.parent(of: file), Self.temporaryFolder].compactMap { folder in
-      Folder.freeBytes(folder).map { (folder, $0 - diskBytes) }
-    }
+    let folders = diskBytes == nil ? [] : [Folder.parent(of: file), Self.temporaryFolder]
+    rooms = folders.compactMap { folder in Folder.freeBytes(folder).map { (folder, $0 - (diskBytes ?? 0)) } }
   }
 
   mutating func isReached() -> Bool {

@@ -29,7 +29,7 @@ extension PostgresReplay {
         table.hasNewKeys = true
         statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
       } catch let error as PostgresError where error.isCancelled && Clock.monotonicMilliseconds - begun >= limit {
-        statements.ranOut(statement)
+        statements.ranOut(statement, after: Clock.monotonicMilliseconds - begun)
         statements.refuse(StatementDesk.tooLong)
         return false
       } catch let error as PostgresError where !error.isServerGone && !error.isTransient && !error.isCancelled {

@@ -1,6 +1,7 @@
 import Changes
 import SQLiteKit
 import Statements
+import SystemKit
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension SQLiteReplay {
@@ -27,31 +28,32 @@ extension SQLiteReplay {
     let running = StatementDesk.Running(position: position, text: statement.text, table: plan.table)
     // A statement with few rows is done before a thread would have started.
     let isLarge = statement.rowsAffected >= StatementDesk.rowsMin
-    let limit = statements.millisecondsMax(statement)
+    let (begun, limit) = (Clock.monotonicMilliseconds, statements.millisecondsMax(statement))
     do {
       if isLarge {
         statements.run(running)
         _ = try statements.passes(change, reader)
         let (digest, next) = try RowsPassed.passing(reader, statements) {
-          try database.within(milliseconds: limit) { try execute(plan, schema) }
+          try database.within(milliseconds: limit, diskBytes: StatementDesk.diskBytesMax) { try execute(plan, schema) }
         }
         statements.ran(digest)
         ahead = next
         return true
       }
-      let digest = try database.within(milliseconds: limit) { try execute(plan, schema) }
+      let digest = try database.within(milliseconds: limit, diskBytes: StatementDesk.diskBytesMax) {
+        try execute(plan, schema)
+      }
       statements.run(running)
       statements.ran(digest)
       return try statements.passes(change, reader)
     } catch let error as SQLiteError where error.isInterrupted {
       // SQLite has rolled the whole group back: it is done again.
-      statements.ranOut(statement)
+      statements.ranOut(statement, after: Clock.monotonicMilliseconds - begun)
       throw StatementDiffers(running, StatementDesk.tooLong)
     } catch let error as SQLiteError where error.isOfStatement && database.isInTransaction {
-      // The statement is undone as a whole, but its rows may have been skipped already.
-      if isLarge { throw StatementDiffers(running, StatementDesk.notTaken) }
-      statements.refuse(StatementDesk.notTaken)
-      return false
+      // Some of the statement's rows may have been written: for errors that no constraint causes, SQLite keeps no journal
+      // of a statement. So the group is rolled back.
+      throw StatementDiffers(running, StatementDesk.notTaken)
     }
   }
 

@@ -23,6 +23,8 @@ final class StatementDesk {
   /// The minimum number of rows for which a statement is executed again. Fewer rows can be written just as fast.
   static let rowsMin: UInt64 = 1000
   private static let differingMax = 1000
+  /// The part of the free disk space that one statement may take.
+  static let diskBytesMax: Int64 = 1 << 30
   /// The number of statements that may fail at the target before none is executed for ``pauseMilliseconds``.
   private static let failuresMax = 16
   private static let pauseMilliseconds: Int64 = 60_000
@@ -113,13 +115,12 @@ final class StatementDesk {
 
   func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
 
-  /// Notes that a statement exceeded its time limit, so that its rows are written instead.
-  func ranOut(_ statement: ExecutedStatement) {
-    let limit = millisecondsMax(statement)
-    time.ranOut(after: limit, now: Clock.monotonicMilliseconds)
+  /// Notes that a statement exceeded its limits after `spent` ms, so that its rows are written instead.
+  func ranOut(_ statement: ExecutedStatement, after spent: Int64) {
+    time.ranOut(after: spent, now: Clock.monotonicMilliseconds)
     differing[Self.hash(statement.text)] = Self.tooLong
     progress.note(
-      "a statement of the trail ran longer than \(limit / 1000) s, or took 1 GiB of the disk, and was rolled back: its rows are applied instead, and no statement is executed for \(limit * 9 / 1000) s (\(statement.text.prefix(200)))"
+      "a statement of the trail ran longer than \(millisecondsMax(statement) / 1000) s, or took 1 GiB of the disk, and was rolled back: its rows are applied instead, and no statement is executed for \(spent * 9 / 1000) s (\(statement.text.prefix(200)))"
     )
   }
 
