@@ -70,7 +70,7 @@ extension ActionGuard.Action {
     case SQLITE_FUNCTION: return !Self.reaching.contains(second.asciiLowercased)
     case SQLITE_READ:
       if tables.contains(first.sqliteKey) { return ["", "main"].contains(database) }
-      // The columns of a subquery or WITH clause have no database. Neither has a table of which no column is read.
+      // The columns of a subquery or WITH clause have no database. Neither has a table whose columns are not read.
       return database.isEmpty && (!second.isEmpty || first.isEmpty)
     case SQLITE_INSERT, SQLITE_DELETE, SQLITE_UPDATE:
       return accessor.isEmpty && database == "main" && first.sqliteKey == table
