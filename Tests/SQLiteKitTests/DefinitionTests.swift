@@ -108,7 +108,7 @@ import Testing
     }
   }
 
-  /// Of the free space, other programs take a part too: the statement would write 40 times the limit.
+  /// The statement would write 2 GB. So it reaches the limit of 50 MiB even if other programs delete files meanwhile.
   @Test func `a statement ends when it has taken its part of the disk`() throws {
     let folder = FileManager.default.temporaryDirectory.appendingPathComponent("cairn-limit-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)

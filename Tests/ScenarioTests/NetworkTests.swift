@@ -195,6 +195,14 @@ extension DaemonScenarios {
       try write(net, "hq", self.hq(net, port, "insecure = true\n" + apply + "existing = \"overwrite\"\n" + granted))
       #expect(try net.cairn(hq, "reload").status == 0)
       #expect(net.wait(for: "erp.db", "SELECT count(*) || min(text) FROM sale", "10sale 1"), "\(net.logs)")
+      // A rule with a slip filters nothing: its table is at another node, and may still come.
+      let slip = "[[apply.pos.table]]\nfrom = \"sael\"\nwhere = \"id > 5\"\n"
+      try write(
+        net, "hq", self.hq(net, port, "insecure = true\n" + apply + "existing = \"overwrite\"\n" + slip + granted))
+      #expect(try net.cairn(hq, "reload").status == 0)
+      #expect(net.wait { net.log(hq).contains("the rule for table sael has matched nothing") }, "\(net.logs)")
+      let check = try net.bench.run(Bench.cairn, ["check", "--config", "hq"])
+      #expect((check.output + check.errors).contains("did you mean from = \"sale\"?"), "\(check)")
       net.endAll()
     }
   }

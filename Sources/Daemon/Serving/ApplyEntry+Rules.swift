@@ -21,14 +21,12 @@ extension ApplyEntry {
     let adopted = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
     // A new rule must not prove by its own `to` that its table was there.
     let known = RuleChange.sources(of: try end.tableNames(of: trail), adopted).map { TableSchema(named: $0) }
-    let open = rules.filter { rule in
-      !TablePatterns.isPattern(rule.from) && !known.contains { $0.matches(rule.from) }
-    }
     guard let capture = context.capture(of: trail) else {
       // The other node may create the table later.
-      return RuledTables.unmatched(open, known: known, of: trail).forEach(warn)
+      return RuledTables.unused(rules, known: known, of: trail).forEach { warn($0.error) }
     }
-    guard !open.isEmpty,
+    let open = rules.filter { rule in !known.contains { $0.matches(rule.from) } }
+    guard open.contains(where: { !TablePatterns.isPattern($0.from) }),
       let database = context.configuration.database(capture.database)
     else { return }
     // Apply does not wait for a source that cannot be reached.

@@ -41,9 +41,6 @@ extension ActionGuard.Action {
     "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
     "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",
   ]
-  // Functions that reach outside of the database.
-  private static let reaching: Set<NameKey> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
-
   /// Returns whether a DDL statement that may touch only `tables` may perform this action.
   func isOfDefinition(_ tables: Set<NameKey>) -> Bool {
     // For this action the database is the first argument, and a column the last.
@@ -55,7 +52,7 @@ extension ActionGuard.Action {
     switch code {
     case SQLITE_SELECT, SQLITE_REINDEX: return true
     case SQLITE_PRAGMA: return first == "quick_check"
-    case SQLITE_FUNCTION: return !Self.reaching.contains(second.asciiLowercased)
+    case SQLITE_FUNCTION: return !ForbiddenCode.reaching.contains(second.asciiLowercased.nameKey)
     case SQLITE_CREATE_TABLE, SQLITE_DROP_TABLE, SQLITE_INSERT, SQLITE_DELETE, SQLITE_READ, SQLITE_UPDATE:
       return isMine(first)
     case SQLITE_CREATE_INDEX, SQLITE_DROP_INDEX, SQLITE_CREATE_TRIGGER, SQLITE_DROP_TRIGGER: return isMine(second)
@@ -67,7 +64,7 @@ extension ActionGuard.Action {
   func isOfWrite(to table: NameKey, reading tables: Set<NameKey>) -> Bool {
     switch code {
     case SQLITE_SELECT, SQLITE_RECURSIVE: return true
-    case SQLITE_FUNCTION: return !Self.reaching.contains(second.asciiLowercased)
+    case SQLITE_FUNCTION: return !ForbiddenCode.reaching.contains(second.asciiLowercased.nameKey)
     case SQLITE_READ:
       if tables.contains(first.sqliteKey) { return ["", "main"].contains(database) }
       // The columns of a subquery or WITH clause have no database. Neither has a table whose columns are not read.

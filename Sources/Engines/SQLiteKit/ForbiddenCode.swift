@@ -18,7 +18,7 @@ final class ForbiddenCode {
     "typeof", "upper",
   ]
   // Functions that reach outside of the database.
-  private static let reaching: Set<NameKey> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
+  static let reaching: Set<NameKey> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
   static let denied = [
     "->", "->>", "char", "concat", "concat_ws", "date", "datetime", "edit", "format", "fts3_tokenizer", "glob",
     "group_concat", "hex", "instr", "json", "json_array", "json_extract", "json_group_array", "json_group_object",

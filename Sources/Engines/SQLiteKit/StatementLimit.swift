@@ -16,7 +16,7 @@ struct StatementLimit {
   /// - Parameter file: The database into which the statement writes.
   init(milliseconds: Int64, diskBytes: Int64?, file: String) {
     deadline = Clock.monotonicMilliseconds + milliseconds
-    let folders = diskBytes == nil ? [] : [Folder.parent(of: file), Self.temporaryFolder]
+    let folders = diskBytes == nil ? [] : [Folder.parent(of: file), Database.temporaryFolder]
     rooms = folders.compactMap { folder in Folder.freeBytes(folder).map { (folder, $0 - (diskBytes ?? 0)) } }
   }
 
@@ -27,17 +27,14 @@ struct StatementLimit {
     looksAt = now + Self.lookMilliseconds
     return rooms.contains { room in Folder.freeBytes(room.folder).map { $0 < room.floor } ?? false }
   }
-
-  /// The folder in which SQLite makes temporary files.
-  ///
-  /// Source: https://www.sqlite.org/tempfiles.html, section 5
-  static var temporaryFolder: String {
-    let named = ["SQLITE_TMPDIR", "TMPDIR"].compactMap { (name: String) in getenv(name).map { String(cString: $0) } }
-    return (named + ["/var/tmp", "/usr/tmp", "/tmp"]).first { access($0, W_OK | X_OK) == 0 } ?? "."
-  }
 }
 
 extension Database {
   /// The folder in which SQLite makes temporary files.
-  package static var temporaryFolder: String { StatementLimit.temporaryFolder }
+  ///
+  /// Source: https://www.sqlite.org/tempfiles.html, section 5
+  package static var temporaryFolder: String {
+    let named = ["SQLITE_TMPDIR", "TMPDIR"].compactMap { (name: String) in getenv(name).map { String(cString: $0) } }
+    return (named + ["/var/tmp", "/usr/tmp", "/tmp"]).first { access($0, W_OK | X_OK) == 0 } ?? "."
+  }
 }

@@ -217,7 +217,7 @@ extension ConfCheck {
       // The names at the target are those of the source if no rule gives others.
       let names = apply.rules.contains { $0.to != nil } ? [] : try end.tableNames(of: trail)
       let known = names.map { TableSchema(named: $0) }
-      for error in RuledTables.unmatched(apply.rules, known: known, of: trail) {
+      for (_, error) in RuledTables.unused(apply.rules, known: known, of: trail) {
         note("\(error.message); \(error.hint)")
       }
       return try checkBothWays(apply, end, trail)

@@ -165,8 +165,8 @@ struct ReplicateCommand: Command {
         let isStopped = try follow(replication, signals, &display)
         if replication.mayJoin, !isStopped, !isSecondTry { return false }
         // A replication that was to stop anyway does not report that another one captures its source.
-        let isJoinable = replication.mayJoin && replication.error?.code == .sourceCaptured
-        let error = isJoinable && isStopped ? nil : replication.error
+        let isOvertaken = replication.mayJoin && replication.error?.code == .sourceCaptured
+        let error = isOvertaken && isStopped ? nil : replication.error
         display.end(error)
         if let error { throw error }
         return true

@@ -37,37 +37,37 @@ package struct RuledTables {
   package static func unused(_ rules: [TableRule], in tables: [SourceEnd.Table], of source: SourceEnd)
     -> [(rule: TableRule, error: CairnError)]
   {
-    let named = rules.filter { rule in
-      !TablePatterns.isPattern(rule.from) && !tables.contains { $0.schema.matches(rule.from) }
-    }
-    return named.map { rule in
-      let near = rule.from.asciiLowercased.nearest(in: tables.map { $0.name.asciiLowercased })
-      let error = CairnError(
-        .tableMissing,
-        "the rule for table \(rule.from) matches nothing: no captured table of \(source.url.place) has that name",
-        hint: near.map { "did you mean from = \"\($0)\"?" }
-          ?? "create the table, add it to 'tables' of the capture, or remove the rule",
-        remedy: .badInput, context: ["table": rule.from])
-      return (rule, error)
-    }
+    missing(
+      rules, among: tables.map(\.schema),
+      "matches nothing: no captured table of \(source.url.place) has that name",
+      hint: "create the table, add it to 'tables' of the capture, or remove the rule")
   }
 
-  /// Returns an error for each rule that names a table which a trail of another node has not brought so far.
+  /// Returns the rules that name a table which a trail of another node has not brought so far, each with its error.
   ///
   /// - Parameter known: The tables of the trail that the target has; if empty, no rule is judged.
-  package static func unmatched(_ rules: [TableRule], known: [TableSchema], of trail: TrailName) -> [CairnError] {
+  package static func unused(_ rules: [TableRule], known: [TableSchema], of trail: TrailName)
+    -> [(rule: TableRule, error: CairnError)]
+  {
     guard !known.isEmpty else { return [] }
-    let named = rules.filter { rule in
-      !TablePatterns.isPattern(rule.from) && !known.contains { $0.matches(rule.from) }
+    return missing(
+      rules, among: known, "has matched nothing: trail \(trail) has not brought a table with that name",
+      hint: "check the name at node \(trail.origin), and 'tables' of the capture there; or remove the rule")
+  }
+
+  private static func missing(_ rules: [TableRule], among tables: [TableSchema], _ what: String, hint: String)
+    -> [(rule: TableRule, error: CairnError)]
+  {
+    let open = rules.filter { rule in
+      !TablePatterns.isPattern(rule.from) && !tables.contains { $0.matches(rule.from) }
     }
-    return named.map { rule in
-      let near = rule.from.asciiLowercased.nearest(in: known.map { $0.name.asciiLowercased })
-      return CairnError(
-        .tableMissing,
-        "the rule for table \(rule.from) has matched nothing: trail \(trail) has not brought a table with that name",
-        hint: near.map { "did you mean from = \"\($0)\"?" }
-          ?? "check the name at node \(trail.origin), and 'tables' of the capture there; or remove the rule",
-        remedy: .badInput, context: ["table": rule.from])
+    let names = tables.map { ($0.namespace.isEmpty ? $0.name : $0.displayName).asciiLowercased }
+    return open.map { rule in
+      let near = rule.from.asciiLowercased.nearest(in: names)
+      let error = CairnError(
+        .tableMissing, "the rule for table \(rule.from) \(what)",
+        hint: near.map { "did you mean from = \"\($0)\"?" } ?? hint, remedy: .badInput, context: ["table": rule.from])
+      return (rule, error)
     }
   }
 

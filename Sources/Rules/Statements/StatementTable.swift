@@ -74,7 +74,7 @@ package struct ReplayPlan: Equatable, Sendable {
   /// The values to bind. For PostgreSQL, they are texts.
   package var parameters: [Value]
   @ByBytes package var table: String
-  /// The tables that the statement may read.
+  /// The tables that the statement may read; empty for PostgreSQL, whose text has only parsed names.
   @ByBytes package var reads: [String] = []
   /// Whether the statement deletes the rows that it returns.
   package var deletes: Bool
