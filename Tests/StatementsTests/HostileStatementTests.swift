@@ -44,6 +44,64 @@ import Testing
     ], [Engine.sqlite, .postgres])
   func grows(statement: String, engine: Engine) { #expect(Fixture.told(statement, for: engine).hasPrefix("no: ")) }
 
+  /// A query from a query, and so on: each level names the column of the level below many times.
+  private static func subqueries(_ levels: Int, _ names: Int) -> String {
+    (1...levels).reduce("item") { inner, level in
+      let sum = Array(repeating: level == 1 ? "stock" : "a", count: names).joined(separator: "+")
+      return "(SELECT \(sum) AS a FROM \(inner))"
+    }
+  }
+
+  private static let common = (1...3).reduce("c0 AS (SELECT stock AS a FROM item)") { tables, level in
+    "\(tables), c\(level) AS (SELECT \(Array(repeating: "a", count: 60).joined(separator: "+")) AS a FROM c\(level - 1))"
+  }
+
+  @Test(
+    "a statement that engines make many times longer, or that is too deep for them, goes as rows",
+    arguments: [
+      "INSERT INTO item(id, name) SELECT a, 1 FROM \(subqueries(4, 60))",
+      "UPDATE item SET stock = 1 WHERE id IN (SELECT a FROM \(subqueries(5, 40)))",
+      "DELETE FROM item WHERE stock = (SELECT max(a) FROM \(subqueries(4, 80)))",
+      "WITH \(common) DELETE FROM item WHERE id IN (SELECT a + a FROM c3)",
+      "DELETE FROM item WHERE id = " + Array(repeating: "id", count: 300).joined(separator: " + "),
+      "DELETE FROM item WHERE " + Array(repeating: "id = 1", count: 480).joined(separator: " OR "),
+      "DELETE FROM item WHERE " + Array(repeating: "name LIKE 'a%'", count: 17).joined(separator: " OR "),
+      "DELETE FROM item WHERE id = coalesce(" + Array(repeating: "name", count: 1000).joined(separator: ", ") + ")",
+    ], [Engine.sqlite, .postgres])
+  func growsInPlanning(statement: String, engine: Engine) {
+    #expect(Fixture.told(statement, for: engine).hasPrefix("no: "))
+  }
+
+  @Test(arguments: ["DELETE FROM item WHERE id IN (SELECT a FROM \(subqueries(3, 20)))"])
+  func `a statement with a few subqueries is executed`(statement: String) {
+    #expect(!Fixture.told(statement, for: .sqlite).hasPrefix("no: "))
+  }
+
+  /// The digest has the rows after the statement. Without their keys, it does not show which rows were changed.
+  @Test(
+    "a statement that changes a key goes as rows",
+    arguments: [
+      "UPDATE item SET id = 100, name = 'z' WHERE id = 10", "UPDATE item SET id = id + 1",
+      "INSERT INTO item(id, name) VALUES (1, 'a') ON CONFLICT (id) DO UPDATE SET id = 7, name = 'b'",
+      "UPDATE sale SET number = 1 WHERE shop = 2",
+    ], [Engine.sqlite, .postgres])
+  func changesKey(statement: String, engine: Engine) {
+    #expect(Fixture.told(statement, for: engine).hasPrefix("no: it changes a key"))
+  }
+
+  @Test(arguments: ["id IS TRUE", "id IS NOT (FALSE)", "id IS NOT DISTINCT FROM TRUE"])
+  func `a test for TRUE is no comparison with 1, and goes as rows`(condition: String) {
+    for engine in [Engine.sqlite, .postgres] {
+      #expect(Fixture.told("UPDATE item SET name = 'z' WHERE \(condition)", for: engine).hasPrefix("no: IS TRUE"))
+    }
+  }
+
+  @Test func `a list after IN has no affinity`() {
+    #expect(Fixture.told("UPDATE item SET name = 'z' WHERE '10' IN (id)", for: .postgres).hasPrefix("no: "))
+    #expect(!Fixture.told("UPDATE item SET name = 'z' WHERE id IN ('10')", for: .postgres).hasPrefix("no: "))
+    #expect(!Fixture.told("UPDATE item SET name = 'z' WHERE 10 IN (id, stock)", for: .postgres).hasPrefix("no: "))
+  }
+
   @Test func `a reason is short, whatever name it has`() {
     let told = Fixture.told("UPDATE \"" + String(repeating: "\u{1}", count: 900_000) + "\" SET v = 1", for: .sqlite)
     #expect(told.hasPrefix("no: ") && told.utf8.count < 400)

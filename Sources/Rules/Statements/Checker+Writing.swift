@@ -18,6 +18,7 @@ extension Checker {
         }
         if let condition = statement.condition { try checker.check(condition) }
         try checker.check(statement.assignments, table)
+        try Self.checkKey(of: statement.assignments, table)
       }
     case .delete:
       try onLevel([NamedSource(table, as: statement.alias)]) { checker throws(Unreplayable) in
@@ -41,6 +42,20 @@ extension Checker {
       guard try !reading({ checker throws(Unreplayable) in try checker.check(assignment.value) }).contains(key) else {
         throw Unreplayable("a subquery of its SET reads the table that it writes")
       }
+    }
+  }
+
+  /// Throws if the rows after the statement do not show which rows it changed. Their digest is all that is compared.
+  private static func checkKey(of assignments: [WritingStatement.Assignment], _ table: StatementTable)
+    throws(Unreplayable)
+  {
+    let key = table.schema.flags.contains(.wholeRow) ? [] : table.schema.key
+    guard !key.isEmpty else {
+      throw Unreplayable("it changes rows without a key, and others may be changed at the target")
+    }
+    let set = assignments.flatMap(\.columns).compactMap { table.index(of: $0) }
+    guard set.allSatisfy({ !key.contains($0) }) else {
+      throw Unreplayable("it changes a key, and other rows may be changed at the target")
     }
   }
 
@@ -113,6 +128,7 @@ extension Checker {
       defer { checker.preferFirst = false }
       if let condition = upsert.condition { try checker.check(condition) }
       try checker.check(upsert.assignments, table)
+      try Self.checkKey(of: upsert.assignments, table)
     }
   }
 

@@ -27,6 +27,8 @@ struct Checker {
   private var groupings: [Grouping] = []
   private var reads: Set<NameKey> = []
   private var sourceCount = 0
+  /// The expressions that were checked so far, if each column of a subquery is replaced by its expression.
+  private var weight = 0
   /// Whether a column name that several tables of a query have means the column of the first of these tables.
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var preferFirst: Bool {
@@ -73,7 +75,15 @@ struct Checker {
     return reads
   }
 
+  private mutating func weigh(_ count: Int) throws(Unreplayable) {
+    weight += count
+    guard weight <= StatementBounds.weightMax else {
+      throw Unreplayable("it has more than \(StatementBounds.weightMax) expressions with its subqueries in place")
+    }
+  }
+
   private mutating func value(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
+    try weigh(1)
     switch expression {
     case .literal(let value): return Self.column(value)
     case .parameter(let number): return Self.column(try parameter(number))
@@ -82,7 +92,10 @@ struct Checker {
       if groupings[found.level].isBare {
         throw Unreplayable("column \(name) is of any row of its group")
       }
-      return names.levels[found.level][found.source].columns[found.column]
+      var column = names.levels[found.level][found.source].columns[found.column]
+      try weigh(column.weight)
+      column.weight = 0
+      return column
     case .function(let call): return try function(call)
     case .unary(let sign, let operand):
       let value = try check(operand)
@@ -290,6 +303,7 @@ struct Checker {
       guard more.count == columns.count else { throw Unreplayable("its queries have different columns") }
       for (index, column) in more.enumerated() {
         if columns[index].storage != column.storage { columns[index].storage = nil }
+        columns[index].weight = max(columns[index].weight, column.weight)
         columns[index].isBinary = columns[index].isBinary && column.isBinary
         if operation != .unionAll { try checkDistinct(columns[index]) }
       }
@@ -347,7 +361,9 @@ struct Checker {
         guard !sources.isEmpty else { throw Unreplayable("\(table?.text ?? "*").* is of no table") }
         columns += sources.flatMap(\.columns)
       case .expression(let value, let name):
+        let before = weight
         var column = try check(value)
+        column.weight = weight - before
         if case .column(_, let own) = value, name == nil {
           column.name = own.text.asciiLowercased
         } else {

@@ -17,6 +17,9 @@ extension Expression {
     }
   }
 
+  /// Returns whether the expression has more than `depth` levels, not counting those of subqueries.
+  func isDeeper(than depth: Int) -> Bool { depth <= 0 || parts.contains { $0.isDeeper(than: depth - 1) } }
+
   /// Whether the expression contains an aggregate function.
   var hasAggregate: Bool {
     if case .function(let call) = self {

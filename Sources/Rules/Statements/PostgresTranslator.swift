@@ -59,7 +59,10 @@ struct PostgresTranslator {
       let value = try piece(operand)
       var terms: [String] = []
       for element in list {
-        let term = try comparison("=", value, try piece(element))
+        // The affinity of a column in the list counts for nothing.
+        var element = try piece(element)
+        element.isColumn = false
+        let term = try comparison("=", value, element)
         try count(term)
         terms.append(term)
       }

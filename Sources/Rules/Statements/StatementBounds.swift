@@ -5,8 +5,15 @@ import Changes
 ///     try StatementBounds.check(tokens)
 enum StatementBounds {
   private static let operatorsMax = 1000
-  /// Each may name a column, which is looked for in every table of the statement.
-  private static let wordsMax = 10_000
+  /// Each may name a column, which is looked for in every table of the statement, and whose value may be 256 KiB.
+  private static let wordsMax = 1000
+  private static let constants: Set<NameKey> = ["NULL", "TRUE", "FALSE"]
+  /// Each compares a value of 256 KiB with a pattern, and no engine stops within a row.
+  private static let matchesMax = 16
+  /// The depth of an expression, as parsed.
+  private static let depthMax = 100
+  /// The expressions of a statement, if each column of a subquery is replaced by its expression, as engines do.
+  static let weightMax = 100_000
   /// The value of each is as long as its two operands together.
   private static let concatenationsMax = 8
   private static let callsMax = 500
@@ -18,10 +25,14 @@ enum StatementBounds {
   private static let trimmedBytesMax = 16
 
   static func check(_ tokens: [Token]) throws(Unreplayable) {
-    var (operators, words, concatenations, calls) = (0, 0, 0, 0)
+    var (operators, words, concatenations, calls, matches) = (0, 0, 0, 0, 0)
     for (index, token) in tokens.enumerated() {
       if token.isOperator { operators += 1 }
       switch token.kind {
+      case .word("LIKE", _), .word("GLOB", _):
+        matches += 1
+        if index + 1 < tokens.count, tokens[index + 1].kind == .symbol("(") { calls += 1 }
+      case .word(let word, _) where constants.contains(word): break
       case .word, .name:
         words += 1
         if index + 1 < tokens.count, tokens[index + 1].kind == .symbol("(") { calls += 1 }
@@ -29,12 +40,19 @@ enum StatementBounds {
       default: break
       }
     }
-    // A chain such as `1+1+1` makes a tree as deep as it is long.
     for (count, limit, what) in [
       (operators, operatorsMax, "operators"), (words, wordsMax, "names and words"),
       (concatenations, concatenationsMax, "concatenations"), (calls, callsMax, "calls"),
+      (matches, matchesMax, "LIKE and GLOB"),
     ] where count > limit {
       throw Unreplayable("it has more than \(limit) \(what)")
+    }
+  }
+
+  /// Throws for an expression that is too deep. A chain such as `1+1+1` makes a tree as deep as it is long.
+  static func check(depth expression: Expression) throws(Unreplayable) {
+    guard !expression.isDeeper(than: depthMax) else {
+      throw Unreplayable("an expression has more than \(depthMax) levels")
     }
   }
 

@@ -6,7 +6,9 @@ import Mapping
 // Source: https://sqlite.org/lang_expr.html
 extension StatementParser {
   mutating func expression() throws(Unreplayable) -> Expression {
-    try nested { parser throws(Unreplayable) in try parser.disjunction() }
+    let expression = try nested { parser throws(Unreplayable) in try parser.disjunction() }
+    try StatementBounds.check(depth: expression)
+    return expression
   }
 
   private mutating func disjunction() throws(Unreplayable) -> Expression {
@@ -43,7 +45,9 @@ extension StatementParser {
           try expect("FROM")
           isNot.toggle()
         }
+        let from = at
         let right = try comparison()
+        if tokens[from..<at].contains(where: \.isTruth) { throw Unreplayable("IS TRUE and IS FALSE are not replayed") }
         left = right == .literal(.null) ? .isNull(left, isNot: isNot) : .binary(isNot ? .notSame : .same, left, right)
       } else if let tested = try test(left) {
         left = tested

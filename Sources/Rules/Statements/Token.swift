@@ -33,6 +33,9 @@ struct Token: Sendable {
 }
 
 extension Token {
+  /// Whether the token is TRUE or FALSE. After IS they test for any number but 0, or for 0.
+  var isTruth: Bool { if case .word(let word, _) = kind { ["TRUE", "FALSE"].contains(word) } else { false } }
+
   /// Whether an expression may grow by this token without parentheses.
   var isOperator: Bool {
     switch kind {

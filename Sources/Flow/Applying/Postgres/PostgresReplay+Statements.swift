@@ -25,14 +25,22 @@ extension PostgresReplay {
       }
       let (begun, limit) = (Clock.monotonicMilliseconds, statements.millisecondsMax(statement))
       do {
+        var executed: StatementDigest?
+        defer { statements.took(since: begun, executed) }
         let digest = try execute(plan, form, limit)
+        executed = digest
         table.hasNewKeys = true
         statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
       } catch let error as PostgresError where error.isCancelled && Clock.monotonicMilliseconds - begun >= limit {
         statements.ranOut(statement, after: Clock.monotonicMilliseconds - begun)
         statements.refuse(StatementDesk.tooLong)
         return false
-      } catch let error as PostgresError where !error.isServerGone && !error.isTransient && !error.isCancelled {
+      } catch let error as PostgresError where error.isServerGone {
+        // The server may have run out of memory by this statement.
+        statements.failed(statement.text, StatementDesk.notTaken)
+        throw error
+      } catch let error as PostgresError where !error.isTransient && !error.isCancelled {
+        statements.failed(statement.text, StatementDesk.notTaken)
         statements.refuse(StatementDesk.notTaken)
         return false
       }

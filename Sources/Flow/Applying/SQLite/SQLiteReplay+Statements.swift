@@ -29,20 +29,25 @@ extension SQLiteReplay {
     // A statement with few rows is done before a thread would have started.
     let isLarge = statement.rowsAffected >= StatementDesk.rowsMin
     let (begun, limit) = (Clock.monotonicMilliseconds, statements.millisecondsMax(statement))
+    func executed() throws -> StatementDigest {
+      var digest: StatementDigest?
+      defer { statements.took(since: begun, digest) }
+      let found = try database.within(milliseconds: limit, diskBytes: StatementDesk.diskBytesMax) {
+        try execute(plan, schema)
+      }
+      digest = found
+      return found
+    }
     do {
       if isLarge {
         statements.run(running)
         _ = try statements.passes(change, reader)
-        let (digest, next) = try RowsPassed.passing(reader, statements) {
-          try database.within(milliseconds: limit, diskBytes: StatementDesk.diskBytesMax) { try execute(plan, schema) }
-        }
+        let (digest, next) = try RowsPassed.passing(reader, statements) { try executed() }
         statements.ran(digest)
         ahead = next
         return true
       }
-      let digest = try database.within(milliseconds: limit, diskBytes: StatementDesk.diskBytesMax) {
-        try execute(plan, schema)
-      }
+      let digest = try executed()
       statements.run(running)
       statements.ran(digest)
       return try statements.passes(change, reader)

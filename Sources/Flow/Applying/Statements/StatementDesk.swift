@@ -115,6 +115,12 @@ final class StatementDesk {
 
   func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
 
+  /// Notes the time at which the execution of a statement began, whether it succeeded (`digest`) or not (nil).
+  func took(since begun: Int64, _ digest: StatementDigest?) {
+    let now = Clock.monotonicMilliseconds
+    time.took(now - begun, rows: digest.map { $0.written + $0.gone } ?? 0, now: now)
+  }
+
   /// Notes that a statement exceeded its limits after `spent` ms, so that its rows are written instead.
   func ranOut(_ statement: ExecutedStatement, after spent: Int64) {
     time.ranOut(after: spent, now: Clock.monotonicMilliseconds)
@@ -177,14 +183,18 @@ final class StatementDesk {
   /// Notes that a statement had another effect at the target, so that its rows are written instead.
   func note(_ differs: StatementDiffers) {
     refused[differs.position] = differs.reason
+    failed(differs.text, differs.reason)
+  }
+
+  /// Notes that a statement failed at the target. It is not executed again in this run.
+  func failed(_ text: String, _ reason: String) {
     if differing.count >= Self.differingMax { differing.removeAll() }
-    // Each one rolls a group back.
     failures += 1
     if failures >= Self.failuresMax {
       failures = 0
       time.pause(milliseconds: Self.pauseMilliseconds, now: Clock.monotonicMilliseconds)
     }
-    differing[Self.hash(differs.text)] = differs.reason
+    differing[Self.hash(text)] = reason
   }
 
   /// Forgets statements before `position`, and reports the group's counts. Called after the commit of a group that ends

@@ -1,23 +1,35 @@
 /// Limits the time for which apply executes statements of the source again. `now` is monotonic time in ms.
 ///
-/// After a statement that took too long, no statement is executed for nine times as long.
+/// After a statement that took too long, no statement is executed for nine times as long. The same holds after
+/// statements that together took a second more than writing their rows would take.
 ///
 ///     var time = StatementTime(milliseconds: 30_000)
 ///     time.limit(rows: 1_000_000)          // 40,000 ms
 ///     time.ranOut(after: 40_000, now: 0)
 ///     time.isOver(now: 359_999)            // true
 struct StatementTime {
-  private static let millisecondsMax: Int64 = 600_000
+  private static let millisecondsMax: Int64 = 120_000
+  /// The time above that of rows, in ms, after which no statement is executed for some time.
+  private static let excessMax: Int64 = 1000
   /// The number of rows for which the time limit grows by one millisecond.
   private static let rowsPerMillisecond: UInt64 = 100
 
   let milliseconds: Int64
   private var pausedUntil = Int64.min
+  private var excess: Int64 = 0
 
   init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
-  func limit(rows: UInt64) -> Int64 {
-    min(milliseconds + Int64(clamping: min(rows / Self.rowsPerMillisecond, 1 << 32)), Self.millisecondsMax)
+  func limit(rows: UInt64) -> Int64 { min(milliseconds + Self.time(ofRows: rows), Self.millisecondsMax) }
+
+  private static func time(ofRows rows: UInt64) -> Int64 { Int64(clamping: min(rows / rowsPerMillisecond, 1 << 32)) }
+
+  /// Notes that the execution of a statement took `spent` ms, and wrote this many rows.
+  mutating func took(_ spent: Int64, rows: UInt64, now: Int64) {
+    excess += max(0, spent - Self.time(ofRows: rows))
+    guard excess > Self.excessMax else { return }
+    pause(milliseconds: excess * 9, now: now)
+    excess = 0
   }
 
   /// Notes that a statement was stopped after `spent` ms, which pauses the execution of statements.
