@@ -132,6 +132,8 @@ struct FilledColumn {
   let wanted: String?
   /// The target's default of the column (`own`) and the source's (`wanted`). Rows that have `own` must get `wanted`.
   let displaced: (own: String, wanted: String)?
+  /// Whether the target gives new rows another default than the source.
+  let isUnlike: Bool
 
   /// Determines the value that the target's rows must have in a new column.
   ///
@@ -145,6 +147,7 @@ struct FilledColumn {
   ) {
     (self.column, sourceDefault) = (column, source.defaultValue)
     literal = source.defaultValue == nil ? "NULL" : column.literalDefault
+    isUnlike = literal != own?.literalDefault
     // The source had no rows if the column may not be NULL and has no default: rows here are the target's own.
     let hadRows = !source.isNotNull || source.defaultValue != nil
     wanted = isSourceAlone && hadRows ? literal : nil

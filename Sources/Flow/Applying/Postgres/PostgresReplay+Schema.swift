@@ -192,6 +192,7 @@ extension PostgresReplay {
       && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
     change.yieldsDefaults =
       !own.isAwaited && options.yieldsDefaults(change.after.namespace, change.after.name, to: name)
+    change.goesBothWays = !own.isAwaited && options.goesBothWays(change.after.namespace, change.after.name)
     var known = own
     known.isCreated = right.isCreated
     let policy = right.policy(options.ddl)

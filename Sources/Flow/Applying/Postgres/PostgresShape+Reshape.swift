@@ -13,6 +13,7 @@ extension PostgresShape {
     var isSourceAlone = false
     /// Whether this database takes the other one's default for a column that both have added (two-way).
     var yieldsDefaults = false
+    var goesBothWays = false
     var name: String { source.after.fullName }
     var phrases: [String] {
       source.isEmpty ? ["a change of constraints of table \(after.fullName)"] : source.phrases
@@ -167,7 +168,7 @@ extension PostgresShape {
     _ there: [PostgresTargetTable.Column], _ change: Change, _ known: PostgresTargetState.Table,
     _ refusal: SchemaRefusal, _ sink: PostgresSink
   ) throws {
-    guard !change.isRefreshed else { return }
+    guard !change.isRefreshed || change.goesBothWays else { return }
     for case .addColumn(let index) in change.source.changes {
       let column = change.after.columns[index]
       guard let own = there.first(where: { $0.name.hasSameBytes(as: column.name) }),
@@ -176,6 +177,8 @@ extension PostgresShape {
       let filled = FilledColumn(
         change.source.after.columns[index], column, isSourceAlone: change.isSourceAlone,
         own: TableSchema.Column(name: own.name, defaultText: own.defaultText), yields: change.yieldsDefaults)
+      // A copy lacks the rows that only this end has: they need the source's default if both ends differ.
+      if change.isRefreshed, !filled.isUnlike { continue }
       let (table, name) = ("\(known.schema.quotedName).\(known.name.quotedName)", column.name.quotedName)
       func check(_ condition: String, isNull: Bool = false, more: [String] = []) throws {
         let question = "SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1"
@@ -188,7 +191,7 @@ extension PostgresShape {
           "\(value) IS NOT DISTINCT FROM \(mine) AND \(value) IS DISTINCT FROM \(wanted)",
           more: ["ALTER TABLE \(table) ALTER COLUMN \(name) SET DEFAULT \(wanted)"])
       }
-      guard let wanted = filled.wanted else { continue }
+      guard !change.isRefreshed, let wanted = filled.wanted else { continue }
       if wanted == "NULL" {
         try check("\(name) IS NOT NULL")
       } else {

@@ -284,6 +284,7 @@ extension SQLiteReplay {
     change.isSourceAlone =
       right.isOnlyTrail && !made.isApplied && !(known?.isAwaited ?? false) && options.holdsOnlyTheSource("", name)
     change.yieldsDefaults = !(known?.isAwaited ?? false) && options.yieldsDefaults("", name, to: self.name)
+    change.goesBothWays = !(known?.isAwaited ?? false) && options.goesBothWays("", name)
     change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
     switch (made.action, before, after) {
     case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)

@@ -21,6 +21,7 @@ struct TargetShape {
     var isSourceAlone = false
     /// Whether this database takes the other one's default for a column that both have added (two-way).
     var yieldsDefaults = false
+    var goesBothWays = false
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
 
@@ -194,20 +195,22 @@ struct TargetShape {
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {
-    guard !change.isRefreshed, let before = change.before, let after = change.after else { return }
+    guard !change.isRefreshed || change.goesBothWays, let before = change.before, let after = change.after else { return }
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
       let column = after.target.columns[index]
       guard let own = there.first(where: { $0.name.sqliteKey == column.name.sqliteKey }) else { continue }
       let filled = FilledColumn(
         after.source.columns[index], column, isSourceAlone: change.isSourceAlone, own: own,
         yields: change.yieldsDefaults)
+      // A copy lacks the rows that only this end has: they need the source's default if both ends differ.
+      if change.isRefreshed, !filled.isUnlike { continue }
       let (table, name) = (after.target.name.quotedName, column.name.quotedName)
       func check(_ condition: String, isNull: Bool = false) throws {
         guard try database.integer("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") != nil else { return }
         throw filled.error(refusal(change), condition, of: table, named: change.name, isNull: isNull)
       }
       if filled.sourceDefault != nil { try check("\(name) IS NULL", isNull: true) }
-      if let wanted = filled.wanted { try check("\(name) COLLATE BINARY IS NOT \(wanted)") }
+      if !change.isRefreshed, let wanted = filled.wanted { try check("\(name) COLLATE BINARY IS NOT \(wanted)") }
       if let (mine, wanted) = filled.displaced {
         try check("\(name) COLLATE BINARY IS \(mine) AND \(name) COLLATE BINARY IS NOT \(wanted)")
       }

@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import Versions
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
@@ -9,6 +10,31 @@ extension RowResolver {
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
+  }
+
+  /// Writes the columns of a copied row that no version unknown to the copy's author wrote. All other columns stay.
+  ///
+  /// The other end gets those versions too, and keeps its values of all columns that they do not write.
+  func merge(
+    _ image: ImageView, _ schema: TableSchema, _ keyed: KeyedRow, into narrow: Table, _ versions: [StoredVersion]
+  ) throws {
+    // Each of these decides about the whole row.
+    guard !versions.isEmpty, !versions.contains(where: { $0.before == nil || $0.after == nil }),
+      narrow.takesRowsIn != true,
+      narrow.existing != .keep || narrow.refreshing == .rows
+    else { return }
+    try target.flush()
+    let table = try target.wide(narrow) ?? narrow
+    let (form, stored) = (target.form(of: table), try desk.version(image, schema))
+    let key = try form.key(stored)
+    let writers = try versions.map(form.version)
+    guard let local = try target.row(key, of: table), let copied = try form.version(stored).after else { return }
+    let put = copied.enumerated().map { column, value in
+      writers.contains { $0.after?[column] != nil } || value == local[column] ? nil : value
+    }
+    guard put.contains(where: { $0 != nil }) else { return }
+    let row = zip(put, local).map { $0 ?? $1 }
+    try write(put, key, in: table, outcome: row) { try desk.lastStamp(keyed) }
   }
 
   /// Handles a copied row that cannot be written because another row has the same unique value.
@@ -45,7 +71,7 @@ extension RowResolver {
     if try desk.keepsUnmentioned(keyed, copied: copied, isContested: true) { return }
     try target.flush()
     let table = try target.wide(narrow) ?? narrow
-    let (form, stored) = (target.form(of: table), try desk.version(waiting, schema))
+    let (form, stored) = (target.form(of: table), try desk.version(waiting.image, schema))
     let key = try form.key(stored)
     let local = try target.row(key, of: table)
     var row = try form.version(stored).after ?? []

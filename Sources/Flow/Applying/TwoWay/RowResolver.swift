@@ -46,12 +46,20 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
+  /// Returns whether the target's row stays although a copy brings it. Then it has the copy's values in all columns
+  /// that were not written here.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays else { return false }
     guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
       throw Desk.keyless(schema)
     }
-    return try desk.keeps(row, copied: copied)
+    switch try desk.copiedRow(row, copied: copied) {
+    case .replaced: return false
+    case .kept: return true
+    case .changed(let versions):
+      try merge(image, schema, row, into: table, versions)
+      return true
+    }
   }
 
   /// Returns whether apply may delete a row of the target because a copy of the table lacks the row.
@@ -150,7 +158,7 @@ final class RowResolver<Target: ApplyTarget> {
   ///
   /// - Parameter outcome: The row with all columns.
   /// - Parameter stamp: The stamp of the last write to the row.
-  private func write(
+  func write(
     _ put: RowVersion.Row?, _ key: [Value], in table: Table, outcome: [Value?], stamp: () throws -> Stamp
   ) throws {
     if try target.put(put, key, in: table) { return }
@@ -158,6 +166,7 @@ final class RowResolver<Target: ApplyTarget> {
     let waiting = try desk.ranked(Candidate(table.shape, key: key, row: outcome, stamp: try stamp()))
     try target.attempt { try target.candidates.add(waiting) }
     displaced.append(waiting.row)
+    hasCandidates = true
   }
 
   private func wide(_ row: Desk.Row) throws -> Desk.Row { try row.with(target.wide(row.table)) }
@@ -291,7 +300,6 @@ final class RowResolver<Target: ApplyTarget> {
 
   private func judgeDisplaced() throws {
     guard !displaced.isEmpty else { return }
-    hasCandidates = true
     try judge()
   }
 

@@ -412,11 +412,10 @@ final class TwoWayDesk<Table: AnyObject> {
     if watchesRows { written += rows }
   }
 
-  /// Converts a waiting row of a copy into a version of the row by the present transaction, with present names of
-  /// columns.
-  func version(_ row: WaitingRow, _ schema: TableSchema) throws -> StoredVersion {
+  /// Converts a row of a copy into a version of the row by the present transaction, with present names of columns.
+  func version(_ image: ImageView, _ schema: TableSchema) throws -> StoredVersion {
     let version = StoredVersion(
-      stamp: place.stamp, seen: seen, schema: schema, before: nil, after: try row.image.values())
+      stamp: place.stamp, seen: seen, schema: schema, before: nil, after: try image.values())
     return columns.version(version, own: shared.own.description)
   }
 
@@ -424,19 +423,28 @@ final class TwoWayDesk<Table: AnyObject> {
     StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
-  /// Returns whether the target's row stays although a copy brings the row.
-  ///
-  /// It stays if the copy's author did not know one of the row's writes, or if a later copy brought the row.
-  func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
+  /// What becomes of the target's row when a copy brings the row.
+  enum CopiedRow {
+    case replaced
+    /// A later copy brought the row.
+    case kept
+    /// The copy's author did not know these versions. The copy brings the other columns of the row.
+    case changed([StoredVersion])
+  }
+
+  /// Decides what becomes of the target's row when a copy brings the row.
+  func copiedRow(_ row: KeyedRow, copied: RowName) throws -> CopiedRow {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
       try shared.window.note(copied, place)
-      return false
+      return .replaced
     }
     let copies = try shared.window.concurrent(copied, with: place.stamp, seen: seen)
     try shared.window.note(copied, place)
-    return try copies.contains { try $0.stamp > place.stamp && made(row, at: $0, isCopied: true) }
-      || isConcurrent(row)
+    if try copies.contains(where: { try $0.stamp > place.stamp && made(row, at: $0, isCopied: true) }) { return .kept }
+    let versions = try shared.window.concurrent(row.name, with: place.stamp, seen: seen)
+      .filter { try made(row, at: $0, isCopied: false) }.flatMap { try readVersions(row.name, at: $0) }
+    return versions.isEmpty ? .replaced : .changed(versions.filter { row.isSameKey(names.key(of: $0)) })
   }
 
   private func isConcurrent(_ row: KeyedRow) throws -> Bool {
