@@ -22,6 +22,20 @@ package enum HostileTrails {
     "CREATE TABLE t AS SELECT * FROM salaries", "CREATE TRIGGER q AFTER INSERT ON t BEGIN DELETE FROM salaries; END",
     "CREATE UNIQUE INDEX i ON salaries(pay)", "CREATE VIRTUAL TABLE v USING fts5(x)",
   ]
+  /// Statements that a capture could have recorded, as an attacker would write them.
+  static let statements = [
+    "INSERT INTO t(id, a) SELECT id, pay FROM salaries", "INSERT INTO salaries SELECT * FROM t",
+    "INSERT INTO t VALUES (4, 'x', 0.5)", "INSERT OR REPLACE INTO t VALUES (1, ?, 2)", "DELETE FROM salaries",
+    "DELETE FROM t WHERE id IN (SELECT id FROM salaries)", "DELETE FROM t; DELETE FROM salaries",
+    "UPDATE t SET a = (SELECT pay FROM salaries LIMIT 1)", "UPDATE salaries SET pay = 0",
+    "UPDATE t SET a = load_extension('x')", "UPDATE t SET a = pg_read_file('/etc/passwd')",
+    "UPDATE t SET b = b + 1 WHERE id = $1",
+    "WITH s AS (DELETE FROM salaries RETURNING id, pay) INSERT INTO t SELECT id, pay, 0 FROM s",
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO t SELECT i, '', 0 FROM n",
+    "UPDATE t SET a = 'x\u{600}' || ';' WHERE a = 'e\u{301}'", "INSERT INTO cairn_origin SELECT * FROM t",
+    "DELETE FROM cairn.checkpoint", "UPDATE \"t\" SET \"a\" = \"pay\" FROM \"salaries\"", "TRUNCATE salaries",
+    "INSERT INTO t(id, a) SELECT id, v FROM ledger", "DELETE FROM t WHERE a LIKE '%' || a ESCAPE '\\'",
+  ]
   static let numbers: [UInt64] = [
     0, 1, 2, 3, 255, 1 << 31, 1 << 32, 1 << 48, 1 << 61, 1 << 62 - 1, 1 << 62, 1 << 63 - 1, 1 << 63, .max - 1, .max,
   ]
@@ -154,6 +168,28 @@ package enum HostileTrails {
     }
   }
 
+  /// Adds a statement. Mostly it is one that apply may try: a change of one row and the statement's end follow it.
+  private static func statement(
+    _ records: inout HostileRecords, _ random: inout Seeded, _ id: UInt64, _ changes: inout UInt64
+  ) {
+    let isWritten = Int.random(in: 0..<4, using: &random) > 0
+    let text = isWritten ? statements.randomElement(using: &random) ?? "" : text(&random)
+    let statement = ExecutedStatement(
+      dialect: Bool.random(using: &random) ? .sqlite : .postgres, text: text,
+      parameters: row(&random, 3).compactMap { $0 }, rowsAffected: isWritten ? 1 : number(&random),
+      now: Bool.random(using: &random) ? integers.randomElement(using: &random) : nil)
+    records.add(RecordKind.statement) { $0.append(statement) }
+    if isWritten {
+      records.change(.insert, id, before: nil, after: plainRow(&random))
+      changes += 1
+    }
+    if isWritten || Bool.random(using: &random) {
+      records.add(RecordKind.statementEnd) {
+        $0.append(StatementEnd(changes: isWritten ? 1 : number(&random), digest: .init()))
+      }
+    }
+  }
+
   private static func add(
     _ records: inout HostileRecords, _ random: inout Seeded, _ schemas: inout UInt64, _ changes: inout UInt64
   ) {
@@ -216,15 +252,7 @@ package enum HostileTrails {
         $0.appendCounted(Array(text(&random).utf8))
         $0.appendZigzag(integers.randomElement(using: &random) ?? 0)
       }
-    case 11:
-      let statement = ExecutedStatement(
-        dialect: Bool.random(using: &random) ? .sqlite : .postgres, text: text(&random),
-        parameters: row(&random, 3).compactMap { $0 }, rowsAffected: number(&random),
-        now: Bool.random(using: &random) ? integers.randomElement(using: &random) : nil)
-      records.add(RecordKind.statement) { $0.append(statement) }
-      if Bool.random(using: &random) {
-        records.add(RecordKind.statementEnd) { $0.append(StatementEnd(changes: number(&random), digest: .init())) }
-      }
+    case 11: statement(&records, &random, id, &changes)
     case 12:
       // Anything under the kind of a record.
       let kind = UInt8.random(in: 1...0x90, using: &random)
