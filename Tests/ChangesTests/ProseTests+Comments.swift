@@ -9,11 +9,11 @@ extension ProseTests {
     var lines: [String]
   }
 
-  private static let folders = ["Sources", "conf", "systemd", "docs/demo", "docs/examples"]
+  private static let folders = ["Sources", "Tests", "conf", "systemd", "docs/demo", "docs/examples"]
   /// The endings of files that have comments, with the mark of a comment.
   private static let marks = [
     "swift": "//", "h": "//", "c": "//", "sql": "--", "toml": "#", "sh": "#", "yml": "#", "service": "#",
-    "example": "#", "sysusers": "#", "tmpfiles": "#",
+    "example": "#", "sysusers": "#", "tmpfiles": "#", "py": "#",
   ]
 
   private static func files(_ folders: [String]) -> [String] {
@@ -102,7 +102,20 @@ extension ProseTests {
       #expect(found.isEmpty, "\(file): \(found.count) findings: \(found.prefix(20))")
       count += 1
     }
-    #expect(count > 600)
+    #expect(count > 1000)
+  }
+
+  @Test func `names of tests are plain`() throws {
+    var count = 0
+    for file in Self.files(["Tests"]) where file.hasSuffix("Tests.swift") || file.contains("Tests+") {
+      for (index, line) in try Self.lines(file).enumerated() {
+        guard let name = line.firstMatch(of: /^ *(?:@.*)?func `(.+)`\(/)?.1 else { continue }
+        let found = Self.findings([String(name)])
+        #expect(found.isEmpty, "\(file):\(index + 1): \(name): \(found)")
+        count += 1
+      }
+    }
+    #expect(count > 1000)
   }
 
   @Test func `what an operator reads in examples is plain`() throws {
