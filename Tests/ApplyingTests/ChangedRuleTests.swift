@@ -28,8 +28,8 @@ import Testing
     options.changedRules = [ChangedRule("orders", before: old, isCopied: true)]
   }
 
-  /// From no rule to a filter with other columns, to another table, and back to no rule; each is met by changes that fit
-  /// the rule alone, more than once, before its copy comes.
+  /// Leads from no rule to a filter with other columns, to another table, and back to no rule. Each rule is met by
+  /// changes that fit it alone, more than once, before its copy comes.
   private static func follow(
     _ made: Handmade, _ change: (TableRule?, TableRule?) -> Void, _ run: () throws -> ApplyProgress.Snapshot,
     _ rows: (String) throws -> String

@@ -40,7 +40,7 @@ import Testing
     let text = #"CASE WHEN "incoming_price NOW" < local_id * 2 THEN local + Before_Stock ELSE 0 END"#
     #expect(try ConflictExpression(text, columns: columns).value(rows) == .integer(9))
     #expect(try ConflictExpression(#""before_price now""#, columns: columns).value(rows) == .null)
-    // Of rows it is a condition, and one column's values have no name.
+    // A rule for rows is a condition, and the values of a single column have no name.
     var whole = rows
     whole.column = nil
     let condition = try ConflictExpression("incoming_stock > local_stock", columns: columns, isOfRows: true)

@@ -45,7 +45,7 @@ import Testing
       if case .integer(let number) = value { "\(number)" } else { value.string }
     }
 
-    /// An update of the row with the key `id`; nil stands for a column that stays as it is.
+    /// An update of the row with the key `id`; nil is a column that stays as it is.
     func update(_ id: String, _ values: String?..., of table: String = "t") throws {
       try made.update(table, to: ([id] + values).map { text in text.map { .exact($0) } })
     }

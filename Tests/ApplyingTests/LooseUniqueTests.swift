@@ -4,7 +4,8 @@ import SystemKit
 import Testing
 @testable import Applying
 
-/// Unique indexes that are not just over columns: what they may keep apart holds back transactions behind one that is put aside.
+/// Unique indexes that are not just over columns: the values that they may keep apart hold back transactions after one
+/// that is put aside.
 @Suite struct LooseUniqueTests {
   private func all(_ sql: String) throws -> [LooseUnique] {
     let database = try Database(path: ":memory:", mode: .create)

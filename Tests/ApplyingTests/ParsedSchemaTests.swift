@@ -6,8 +6,8 @@ import SQLiteKit
 import TestServers
 import Testing
 
-/// What ``TableSchema/parsed`` makes of schemas: of hostile ones never more than the statements of the table, of legal
-/// ones the same table.
+/// The statements that ``TableSchema/parsed`` makes of schemas: never more than those of the table for hostile schemas,
+/// and the same table for legal ones.
 @Suite struct ParsedSchemaTests {
   private static let fragments = [
     ";", "; DROP TABLE canary; --", "; DROP TABLE canary", "'", "\"", "`", "[", "]", "/*", "*/", "--", "\n", "$$",

@@ -20,7 +20,7 @@ import Testing
 
   private func row(_ texts: String?...) -> [Value] { texts.map { $0.map { .exact(Array($0.utf8)) } ?? .null } }
 
-  /// As ``row(_:)``; `-` stands for a column that is not given.
+  /// As ``row(_:)``; `-` is a column that is not given.
   private func part(_ texts: String?...) -> [Value?] {
     texts.map { text in
       if text == "-" { nil } else { text.map { .exact(Array($0.utf8)) } ?? .null }
@@ -261,7 +261,7 @@ import Testing
       }
       try made.insert("o", row("2"))
     }
-    // Something stands in the way in the middle.
+    // An object is in the way in the middle.
     if way != "drop table" {
       try made.run("INSERT INTO t VALUES (3, 'mine')")
       try made.transaction { try made.insert("t", way == "drop column" ? row("4", "u") : row("4", "u", "9")) }

@@ -44,7 +44,7 @@ struct PostgresWaitingTests {
     #expect(target.progress.snapshot.waiting.map(\.name) == ["t"])
     try trail.transaction { try trail.insert("other", [3]) }
     #expect(failure { try target.replay() }?.code == .schemaStopped)
-    // What stands before the change, and nothing of it twice.
+    // The rows before the change, and no row twice.
     #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x\n2|y\n3|z")
     #expect(try target.psql("SELECT count(*) FROM other") == "3")
     try target.psql("ALTER TABLE t ADD COLUMN b bigint")
@@ -155,7 +155,7 @@ struct PostgresWaitingTests {
   @Test func `a table that waits is followed through its renames, and two that swap names go on together`() throws {
     let target = try begin("", .stop)
     let trail = target.trail
-    // As capture tells it: through a third name, all of it in one transaction.
+    // As capture records it: through a third name, all of it in one transaction.
     try trail.shape("CREATE TABLE aside(id INTEGER PRIMARY KEY, a TEXT)")
     try trail.transaction {
       try trail.reshape("t", "CREATE TABLE aside(id INTEGER PRIMARY KEY, a TEXT)", as: .rename, to: "aside")
@@ -275,7 +275,7 @@ struct PostgresWaitingTests {
       }
     }
     if way == "rename" {
-      // Something stands in the way in the middle.
+      // A row is in the way in the middle.
       try target.psql("INSERT INTO t VALUES (2, 'mine')")
       #expect(failure { try target.replay() } != nil)
       try target.psql("DELETE FROM t WHERE id = 2")
@@ -366,7 +366,7 @@ struct PostgresWaitingTests {
     #expect(error.message.contains("add column b INTEGER is not applied"), "\(error.message)")
     #expect(error.message.contains("process \(program.backendPID) of postgres (report)"), "\(error.message)")
     #expect(try target.psql("SELECT count(*) FROM other") == "2")
-    // What reads the table is not kept waiting again and again.
+    // A session that reads the table is not kept waiting again and again.
     try program.executeScript("SELECT * FROM public.t; COMMIT")
     try target.replay()
     #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x|\n2|y|2")

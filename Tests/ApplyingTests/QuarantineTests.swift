@@ -6,7 +6,7 @@ import Testing
 import Trails
 @testable import Applying
 
-/// What the target does not take is put aside, with all that depends on it, and comes back in order.
+/// A change that the target does not take is put aside, with all that depends on it, and comes back in order.
 @Suite struct QuarantineTests {
   /// The target takes no negative amounts; the source does.
   private func started() throws -> Handmade {

@@ -8,7 +8,7 @@ import Versions
 
 @testable import Applying
 
-/// Of a group that was rolled back nothing is in the database, whatever was noted of it.
+/// The database has nothing of a group that was rolled back, whatever was noted of the group.
 @Suite struct ReachedVersionsTests {
   private let own = TrailName(origin: "hub", name: "shop")
   private let peer = TrailName(origin: "till", name: "shop")

@@ -6,7 +6,7 @@ import SQLiteKit
 import TestServers
 import Testing
 
-/// Tables with rules through what befalls them: histories, shares, schema changes, rows of which too little is told.
+/// Tables with rules in all situations: histories, shares, schema changes, rows that the trail gives too little of.
 @Suite struct ReshapeTableTests {
   private static let orders = "CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC, note TEXT)"
 
@@ -189,7 +189,7 @@ import Testing
     try two.transaction { try two.copy("orders", [[5, 50, "e"]], reason: .lostChanges) }
     try replay(two)
     #expect(try rows(sql) == [["01", "7", "70"], ["02", "5", "50"]])
-    // Dropped by the trail that created it, by the other, and made anew.
+    // Dropped by the trail that created it, by the other, and created again.
     try one.transaction { try one.drop("orders") }
     try replay(one)
     #expect(try rows(sql) == [["02", "5", "50"]])
@@ -213,7 +213,7 @@ import Testing
     #expect(try rows(sql) == [["02", "6", "60"]])
   }
 
-  /// What the trail that created a table does to it.
+  /// Statements of the trail that created a table, which change or remove it.
   enum Harm: CaseIterable {
     case dropsColumn, retypesColumn, renamesColumn, renamesTable, createsAgain, addsUniqueKey
   }
@@ -474,7 +474,7 @@ import Testing
     #expect(try made.rows("SELECT id FROM o ORDER BY id") == [[1], [2]])
   }
 
-  // MARK: What cannot be told
+  // MARK: Values that cannot be computed
 
   @Test func `a row that SQLite cannot compute stops its table and is named`() throws {
     let made = try Handmade(TempFolder())

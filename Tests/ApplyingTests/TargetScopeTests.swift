@@ -413,7 +413,7 @@ import Testing
   }
 }
 
-/// The tables that an apply told of.
+/// The tables that an apply reported.
 final class LeftOut: @unchecked Sendable {
   private let lock = NSLock()
   private var tables: [LeftOutTable] = []

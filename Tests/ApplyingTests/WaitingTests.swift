@@ -48,7 +48,7 @@ import Trails
     #expect(error.message.contains("add column b"), "\(error.message)")
     #expect(error.hint.contains("ALTER TABLE \"t\" ADD COLUMN b;"), "\(error.hint)")
     #expect(progress.snapshot.waiting.map(\.name) == ["t"])
-    // What stands before the change is there, and nothing behind it.
+    // The rows before the change are there, and no later ones.
     #expect(try made.rows("SELECT * FROM t") == [[1, 1], [2, 2]])
     #expect(try made.rows("SELECT id FROM u") == [[1], [2], [3], [4]])
     try made.run("ALTER TABLE t ADD COLUMN b")

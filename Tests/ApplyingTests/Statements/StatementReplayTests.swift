@@ -201,7 +201,7 @@ struct StatementReplayTests {
     try history.sync()
     var bytes = try Data(contentsOf: segment)
     let last = try #require(bytes.range(of: Data("CBLK".utf8), options: .backwards)).upperBound
-    // The statement's first rows stand in a block before it.
+    // The statement's first rows are in a block before it.
     #expect(bytes[length..<last].count > 100_000)
     bytes[last + 100] ^= 1
     try bytes.write(to: segment)
