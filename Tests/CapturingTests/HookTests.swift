@@ -138,7 +138,7 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  /// What the program does to `item`, which is captured, and `item_new`, which is not.
+  /// Statements of the program on `item`, which is captured, and on `item_new`, which is not.
   @Test(arguments: [
     "BEGIN; ALTER TABLE item RENAME TO item_old; ALTER TABLE item_new RENAME TO item; COMMIT",
     "ALTER TABLE item RENAME TO item_old; INSERT INTO item_old VALUES (50,50); ALTER TABLE item_new RENAME TO item",
@@ -219,7 +219,7 @@ import Testing
     try execute(
       replica.source, "ALTER TABLE item RENAME TO gone; ALTER TABLE gone RENAME TO item; ALTER TABLE item ADD COLUMN b")
     try replica.takeAndReplay()
-    // What stands there now is of another layout.
+    // The entry that is there now is of another layout.
     try execute(
       replica.source, "CREATE TABLE other(id INTEGER PRIMARY KEY, a)")
     try replica.takeAndReplay()

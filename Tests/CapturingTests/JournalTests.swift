@@ -63,7 +63,7 @@ import Testing
     let last = try Database(path: replica.source).integer("SELECT max(seq) FROM cairn_journal") ?? 0
     #expect(try journal.fill(taken: last - 5).map { $0.rows == 5 && !$0.hasDropped } == true)
     try replica.takeAndReplay()
-    // What was taken and waits for its purge does not count.
+    // Rows that were taken and wait for their purge do not count.
     #expect(try journal.fill().map { $0.rows == 0 && !$0.hasDropped } == true)
     #expect(replica.notices.filter { $0.contains("is full (2000 rows)") }.count == 1, "\(replica.notices)")
     #expect(try replica.differences() == [])
@@ -72,7 +72,8 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  /// Ids of which only the high bits count, as Twitter's: 22 constant low bits; 10 of machine and sequence; multiples of 1,000.
+  /// Ids with constant low bits, so that only the high bits count, as Twitter's: 22 constant low bits; 10 of machine
+  /// and sequence; multiples of 1,000.
   @Test(arguments: [1 << 22, 1 << 10, 1000, 1 << 31, 1, -(1 << 22)] as [Int64])
   func `a journal of ids with constant low bits keeps its cap`(step: Int64) throws {
     let folder = try TempFolder()
@@ -221,7 +222,7 @@ import Testing
       try program.run("INSERT INTO t VALUES (?)", [.integer(Int64(row))])
       let before = try salt()
       Checkpointer.checkpoint(path) {
-        // The log is written back wholly: without a mark, the next commit begins it anew.
+        // The log is written back wholly: without a mark, the next commit begins it again.
         try? program.executeScript("PRAGMA wal_checkpoint(PASSIVE); INSERT INTO t VALUES (0)")
       }
       #expect(try salt() == before)
@@ -285,7 +286,7 @@ import Testing
     #expect(differences.isEmpty, "\(differences)")
   }
 
-  /// Invariant 3, and 9: nobody but the program is there.
+  /// Invariant 3, and 9: no other process than the program is there.
   @Test func `a busy program removes what was taken, and nothing else`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)

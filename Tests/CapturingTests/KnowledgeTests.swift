@@ -7,8 +7,9 @@ import Trails
 
 @testable import Capturing
 
-/// What apply has brought into a file that is captured too. Every row that a program writes here says in `knows` how much
-/// of trail `b.x` the file had then.
+/// Changes that apply has brought into a file that is captured too.
+///
+/// Every row that a program writes here says in `knows` how much of trail `b.x` the file had then.
 @Suite struct KnowledgeTests {
   private static let setup = """
     PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, knows, a UNIQUE); INSERT INTO t VALUES (1, 0, 'first')
@@ -34,7 +35,8 @@ import Trails
     }
   }
 
-  /// What rows the trail has, each with what it says that was known, and what its transaction tells.
+  /// Returns the rows of the trail, each with the knowledge that it claims and the knowledge in its transaction's
+  /// header.
   private func told(_ trail: String) throws -> [(id: Value?, says: UInt64, header: UInt64)] {
     let reader = try TrailReader.open(folder: trail, at: nil)
     var header = TransactionHeader(commitTime: 0)
@@ -107,7 +109,7 @@ import Trails
     #expect(headers.count == 4)
     #expect(headers[1].clock < clock && headers[2].clock == clock + 1)
     #expect(headers[3].dependencies == [.init(origin: "a.x", number: 4), .init(origin: "b.x", number: 5)])
-    // A capture that ends tells what is left.
+    // A capture that ends writes what is left.
     #expect(try #require(all.last).header.dependencies.last?.number == 9 && all.last?.records == 0)
     let count = all.count
     try replica.take()
@@ -192,7 +194,7 @@ import Trails
     #expect(try !notes.write(note))
   }
 
-  /// Invariants 1 and 4: a look becomes several transactions of the trail, and capture may end behind any of them.
+  /// Invariants 1 and 4: a look becomes several transactions of the trail, and capture may end after any of them.
   @Test func `a look that was cut anywhere goes on exactly`() throws {
     let replica = try started()
     // A block for each record.
@@ -264,7 +266,7 @@ import Trails
     position.knowledge.note("b.x", number: 7, clock: 8)
     position.look = .init(from: 1, through: 12)
     #expect(try SourcePosition(decoding: position.encoded) == position)
-    // Of version 2: without the byte behind each entry that says whether an id follows; `look` has three bytes.
+    // A position of version 2 has no byte after each entry for whether an id follows; `look` has three bytes.
     older = position.encoded
     older.remove(at: older.count - 4)
     older[0] = 2

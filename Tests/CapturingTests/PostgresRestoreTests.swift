@@ -53,7 +53,7 @@ extension PostgresCapturing {
       try origin.server.psql("INSERT INTO noise SELECT repeat('x', 500) FROM generate_series(1, 2000)", "other")
     }
 
-    /// What `cairn check` says of the server.
+    /// Returns the fault of the server that `cairn check` reports.
     private func fault(_ origin: PostgresOrigin) throws -> String? {
       try PostgresCapture.fault(of: origin.uri, folder: origin.trailFolder)
     }

@@ -6,9 +6,9 @@ import Testing
 @testable import Capturing
 
 extension PostgresCapturing {
-  /// Schema changes, told at their place in the stream.
+  /// Schema changes, recorded at their place in the stream.
   @Suite struct SchemaTests {
-    /// What the trail says of changes that were made while nobody looked.
+    /// Returns the records of changes that were made while capture did not run.
     private func told(_ schema: String, _ changes: String...) throws -> [String] {
       let origin = try PostgresOrigin(schema)
       try origin.take()

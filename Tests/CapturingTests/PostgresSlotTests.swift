@@ -9,7 +9,7 @@ import Trails
 @testable import Capturing
 
 extension PostgresCapturing {
-  /// Where the slot, the server and the trail do not agree.
+  /// Disagreements of the slot, the server and the trail.
   @Suite struct SlotTests {
     private func origin() throws -> PostgresOrigin {
       try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY); INSERT INTO t VALUES (1)")

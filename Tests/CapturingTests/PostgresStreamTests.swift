@@ -8,7 +8,7 @@ import Testing
 enum PostgresCapturing {}
 
 extension PostgresCapturing {
-  /// What pgoutput gives and does not give.
+  /// The messages that pgoutput gives and those that it does not give.
   @Suite struct StreamTests {
     /// Captures an empty table first, so that what follows are changes.
     private func follow(_ schema: String, makesKey: Bool = false, _ changes: String) throws -> [String] {

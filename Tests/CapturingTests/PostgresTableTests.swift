@@ -112,7 +112,7 @@ extension PostgresCapturing {
       #expect(schema.createText.contains("CACHE 1"))
       let key = try #require(tables[0].schema.foreignKeys.first)
       #expect(key.namespace == "s" && key.table == "t" && key.references == ["id"] && key.onDelete == "CASCADE")
-      // What creates it there, creates it elsewhere, and does no harm a second time.
+      // The statements that create it there create it elsewhere, and do no harm a second time.
       let other = try PostgresOrigin()
       for _ in 0..<2 { for table in tables { try other.run(table.schema.createText) } }
       let copy = try PostgresConnection(other.uri).userTables()

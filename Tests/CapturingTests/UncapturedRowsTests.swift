@@ -5,7 +5,7 @@ import Trails
 
 @testable import Capturing
 
-/// What programs wrote to a captured file and the trail does not hold yet.
+/// Rows that programs wrote to a captured file and that the trail does not hold yet.
 @Suite struct UncapturedRowsTests {
   /// The source position of the trail's last progress record.
   private func position(_ replica: Replica) throws -> [UInt8] {

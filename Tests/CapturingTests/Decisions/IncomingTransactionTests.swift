@@ -150,8 +150,8 @@ import Testing
     #expect(take(.request, "", &incoming) == .nothing)
   }
 
-  /// The model: rows go into the trail if and only if the trail does not have the transaction, and no note of a
-  /// left-out apply, and no origin of one, came before the first row.
+  /// The model: rows go into the trail if and only if two conditions hold. The trail does not have the transaction, and
+  /// no note or origin of a left-out apply came before the first row.
   @Test(arguments: 0..<100) func `rows are in the trail as the messages before them say`(_ seed: Int) {
     var random = SeededRandom(UInt64(seed))
     let (isRecorded, relays) = (Bool.random(using: &random), Bool.random(using: &random))

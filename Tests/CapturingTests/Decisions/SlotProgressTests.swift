@@ -170,8 +170,8 @@ import Testing
     #expect(foreign?.canBeReplaced == false && loss(nil)?.canBeReplaced == true)
   }
 
-  /// The model: the server sends each transaction that ends after what it was told to forget, and the trail keeps, after
-  /// a crash, what was synced.
+  /// The model: the server sends each transaction that ends after the position that was confirmed. After a crash the
+  /// trail keeps the synced part.
   @Test(arguments: 0..<60) func `whatever happens, no transaction is lost, doubled or confirmed too early`(
     _ seed: Int
   ) {
