@@ -262,7 +262,7 @@ import Testing
       try trail.ddl(.rename, first, renamed)
       try trail.ddl(.reshape, renamed, reshaped, isRefreshed: true)
       try trail.ddl(.drop, gone, nil)
-      // What a refresh brings back: NULL does not fit into the new column.
+      // A refresh brings the old rows back: NULL does not fit into the new column.
       try trail.refresh(reshaped, .start(.schemaChange, .byKey, estimatedRows: 2))
       try trail.refresh(reshaped, .chunk(.keys(after: nil, through: nil)))
       try trail.row(reshaped, [.integer(1), .text("tea"), .real(1.5)])
