@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 extension Scenarios {
-  /// What is wrong is said in one line with a code and a hint, and leaves nothing that a second run cannot carry on from.
+  /// A fault is reported in one line with a code and a hint, and leaves nothing that a second run cannot carry on from.
   @Suite struct BadInputTests {
     /// Runs cairn and expects an error of this code: one error line, one hint line.
     private func refuse(_ bench: Bench, _ arguments: [String], _ code: String, _ status: Int32) throws {

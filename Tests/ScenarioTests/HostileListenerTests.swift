@@ -63,7 +63,7 @@ extension DaemonScenarios {
         ["--stack=268435456", "--as=34359738368", DaemonBench.cairnd, "--config", "conf"],
         environment: ["RUNTIME_DIRECTORY": node.bench.folder])
       #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.bench.text("cairnd1.err"))")
-      // What runs needs no more threads; what begins beside such a pump waits for some.
+      // Running workers need no more threads; a worker that begins beside such a pump waits for some.
       let fake = try start()
       #expect(
         node.wait(seconds: 60) { node.bench.text("cairnd1.err").contains("thread") || !daemon.isRunning },

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 extension Scenarios {
-  /// Whoever may write to a captured file cannot make Cairn run SQL at the target.
+  /// A program that may write to a captured file cannot make Cairn run SQL at the target.
   @Suite struct HostileSchemaTests {
     @Test func `text behind a statement in sqlite_master is run nowhere`() throws {
       let bench = try Bench()

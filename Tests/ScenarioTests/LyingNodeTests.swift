@@ -7,7 +7,7 @@ import Testing
 extension DaemonScenarios {
   /// Texts of other nodes reach the pages and terminals of this one as texts, whatever they hold.
   @Suite struct LyingNodeTests {
-    /// What is wrong with a page of metrics; nil if each line has the form of the format, and none is a peer's.
+    /// Returns the fault of a page of metrics; nil if each line has the form of the format, and none is a peer's.
     ///
     /// Source: https://prometheus.io/docs/instrumenting/exposition_formats/
     private func problem(ofMetrics page: String) -> String? {
@@ -28,7 +28,7 @@ extension DaemonScenarios {
           Bench.cairn, words + ["--socket", net.bench.path("run-\(node.name)/control")])
         #expect(TerminalTests.isClean(outcome.output) && TerminalTests.isClean(outcome.errors), "\(outcome)")
         #expect(outcome.output.utf8.count < 1 << 20, "\(outcome.output.utf8.count) bytes")
-        // What a peer says begins no line.
+        // A text of a peer begins no line.
         #expect(!outcome.output.split(separator: "\n").contains { $0.hasPrefix("evil_metric") }, "\(outcome.output)")
         all += outcome.output
       }

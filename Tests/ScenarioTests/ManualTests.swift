@@ -98,7 +98,7 @@ extension DaemonScenarios {
 
     // MARK: Completion
 
-    /// What bash offers behind the line.
+    /// Returns the completions that bash offers after the line.
     private func completed(_ line: String, _ bench: Bench) throws -> [String] {
       // Readline splits at blanks, and makes words of ':' and '='.
       var words = [""]

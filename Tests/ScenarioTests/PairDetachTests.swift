@@ -26,7 +26,7 @@ extension Scenarios {
       let server = try PostgresServer()
       let pairs = try PairBench(.postgresToPostgres, server)
       try pairs.makeSample()
-      // Somebody else's replication stays.
+      // The replication of another program stays.
       try pairs.sql(pairs.from, "SELECT pg_create_logical_replication_slot('others', 'pgoutput')")
       try pairs.sql(
         pairs.from, "CREATE PUBLICATION others FOR TABLE ship; SELECT pg_replication_origin_create('others')")

@@ -10,7 +10,7 @@ extension Scenarios {
       if pair != "sqlite-sqlite", postgresProblem != nil { return }
       let bench = try Bench()
       defer { bench.killAll() }
-      // The reduced run makes the same changes every time, so that it says the same of the same program.
+      // The reduced run makes the same changes every time, so that the same program gives the same result.
       let seed = isSoak ? drawSeed(pair) : 77
       let outcome = try bench.run(
         Bench.python,

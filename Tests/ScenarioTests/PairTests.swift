@@ -39,7 +39,7 @@ extension Scenarios {
       for step in ["copied", "changed"] {
         let first = try pairs.once()
         try #require(first.status == 0, "\(step): \(first.errors)")
-        // What apply writes into the file in between is not captured there, so it is copied once more.
+        // Rows that apply writes into the file in between are not captured there, so the tables are copied once more.
         let again = step == "changed" ? ["--existing", "overwrite"] : []
         let next = try pairs.bench.run(Bench.cairn, onwards + ["--once"] + again, seconds: 180)
         try #require(next.status == 0, "\(step): \(next.errors)")

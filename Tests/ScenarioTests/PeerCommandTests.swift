@@ -46,7 +46,7 @@ extension DaemonScenarios {
         "conf/conf.d/apply.toml",
         "[database.x]\nurl = \"sqlite://\(bench.path("x.db"))\"\n[apply.x]\ntrail = \"store-044.pos\"\ndatabase = \"x\"\ntables = [\"*\"]\n"
       )
-      // Nor is one that does not load to locking somebody out.
+      // Nor is a conf that does not load an obstacle to locking out a peer.
       outcome = try peer("list")
       #expect(outcome.status == 0 && outcome.output.contains("store-042  invited"))
       #expect(outcome.errors.contains("[conf-reference]") && outcome.errors.contains(bench.path("state")))

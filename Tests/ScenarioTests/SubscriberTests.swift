@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 extension DaemonScenarios {
-  /// `conf/subscriber.toml` as it stands: tables that come down only, go up only, and go both ways.
+  /// `conf/subscriber.toml`, unchanged: tables that come down only, go up only, and go both ways.
   @Suite struct SubscriberTests {
     private func started() throws -> DaemonBench {
       let node = try DaemonBench()

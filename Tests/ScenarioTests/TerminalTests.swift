@@ -44,7 +44,7 @@ extension DaemonScenarios {
       #expect(bench.end() == 0)
     }
 
-    /// Whoever stands in between shows any certificate.
+    /// An attacker between the nodes may show any certificate.
     @Test func `the name in a certificate that nobody has verified is shown, not obeyed`() throws {
       let net = try NetworkBench()
       let port = try NetworkBench.freePort()
