@@ -177,7 +177,7 @@ final class TestNode: @unchecked Sendable {
     #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 2 })
     #expect(node.wait { node.context.trailInfos["store-042.pos"] != nil })
     try FileManager.default.removeItem(atPath: node.folder + "/state/store-042.pos")
-    // Whoever sees it first; what is written now must not be forgotten by the source.
+    // Capture or the purge may see it first; the source must not forget what is written now.
     try shop.execute("INSERT INTO item VALUES (3, 'rice')")
     #expect(
       node.wait { ["capture.pos", "purge.pos"].contains { node.worker($0)?.problem?.code == "trail-missing" } },

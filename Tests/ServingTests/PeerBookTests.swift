@@ -7,7 +7,7 @@ import Testing
 
 @testable import Serving
 
-/// What is known of other nodes, and what that keeps from being deleted.
+/// The knowledge about other nodes, and what it keeps from being deleted.
 @Suite struct PeerBookTests {
   private static let trail = TrailName(origin: "hq", name: "erp")
   private static let key = PeerBook.Key(WorkerName(.peer, "store.example"), trail)
@@ -41,7 +41,7 @@ import Testing
       var entry = try entry(3)
       entry.applied = Position(segment: 2, offset: 77)
       book.note(entry, of: Self.key)
-      // Where it says nothing of applies, what it said before holds.
+      // If an entry says nothing of applies, the earlier entry holds.
       book.note(try self.entry(4), of: Self.key)
       var expected = try self.entry(4)
       expected.applied = entry.applied
@@ -108,7 +108,7 @@ import Testing
     #expect(!reader(try entry(5), givenUpIn: 4).isExpired)
     #expect(reader(try entry(9, 100)).isAtEnd)
     #expect(!reader(try entry(9, 99)).isAtEnd)
-    // Of another trail of this name, it says nothing.
+    // An entry about another trail of this name says nothing.
     var other = try entry(4)
     other.id = "other"
     #expect(reader(other).segment == nil)

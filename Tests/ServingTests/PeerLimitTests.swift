@@ -5,7 +5,7 @@ import Testing
 
 @testable import Serving
 
-/// What one peer may take of a node, as its `[peer.NAME]` says.
+/// The share of a node that one peer may take, as its `[peer.NAME]` says.
 @Suite struct PeerLimitTests {
   private static let trail = TrailName(origin: "hq", name: "erp")
 

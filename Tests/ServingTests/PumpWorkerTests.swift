@@ -10,11 +10,11 @@ import Trails
 
 @testable import Serving
 
-/// What a pump of a daemon does when its transfers cannot go on, and when they can again.
+/// The behavior of a daemon's pump when its transfers cannot go on, and when they can again.
 @Suite struct PumpWorkerTests {
   private static let trail = TrailName(origin: "store-042", name: "pos")
 
-  /// What listens at another node.
+  /// The listener of another node.
   private final class Listener {
     let copies: TrailCopies
     let server: HTTPServer

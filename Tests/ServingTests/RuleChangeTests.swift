@@ -7,7 +7,7 @@ import Testing
 
 @testable import Serving
 
-/// What a changed rule means for a table, by the rules alone.
+/// The meaning of a changed rule for a table, by the rules alone.
 @Suite struct RuleChangeTests {
   private static func rule(_ from: String = "orders", _ body: (inout TableRule) -> Void = { _ in }) -> TableRule {
     var rule = TableRule(from: from)

@@ -178,7 +178,7 @@ import Testing
     #expect(after.waits == before.waits && after.problem == before.problem)
     #expect(after.silence?.hasPrefix("keeps 100000 versions of rows, as node store-042 has not confirmed them") == true)
     #expect(NodeStatus.Worker(after.name, .running).silence == nil)
-    // Whoever asks for what is wrong now gets nothing of the past.
+    // A request for what is wrong now gets nothing of the past.
     #expect(sample().json.objects("workers").first?.object("error") == nil)
     #expect(json.text("summary")?.contains("0 of 1 worker running") == true)
   }

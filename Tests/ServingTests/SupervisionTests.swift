@@ -192,7 +192,7 @@ import Testing
   @Test func `a backlog is as old as the last moment without one`() {
     var backlog = Backlog(since: 50)
     #expect(backlog.since(lastCommitTime: 0) == 50)
-    // What was applied last may be much older than the daemon.
+    // The last transaction applied may be much older than the daemon.
     #expect(backlog.since(lastCommitTime: 7) == 7)
     backlog.noteNone(now: 100)
     #expect(backlog.since(lastCommitTime: 7) == 100)

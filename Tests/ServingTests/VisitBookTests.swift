@@ -4,7 +4,7 @@ import Testing
 
 @testable import Serving
 
-/// What a listener tells of those who dial.
+/// The reports of a listener about peers that connect.
 @Suite struct VisitBookTests {
   private let book = VisitBook()
   private let trail = TrailName(origin: "shop", name: "pos")
