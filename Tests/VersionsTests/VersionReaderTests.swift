@@ -48,7 +48,7 @@ import Trails
       stamp: Stamp(clock: header.clock, origin: "a.db", number: header.number), begin: begin)
   }
 
-  /// A database that takes the rows may refuse one, or be told to stop: whoever asked decides what that means.
+  /// A database that takes the rows may refuse one, or be stopped: the caller decides what that means.
   @Test func `an error of who takes the rows comes out as it is`() throws {
     struct Refused: Error {}
     let place = try place { try writer.change(nil, item(1, "tea", 1)) }
@@ -190,7 +190,7 @@ import Trails
         rowName(row), at: places[number], folder: folder, rowNames: rowNames)
       #expect(found.map(\.after) == [item(row, "version \(number) of \(row)", Int64(number))])
     }
-    // What comes later is found, too.
+    // A change that comes later is found, too.
     let last = try place { try writer.change(nil, item(1, "last", 1)) }
     #expect(try reader.read(rowName(1), at: last, folder: folder, rowNames: rowNames).count == 1)
     #expect(try reader.read(rowName(9), at: last, folder: folder, rowNames: rowNames).isEmpty)

@@ -27,7 +27,7 @@ import Trails
     return window
   }
 
-  /// A transaction that knows the other trail through `knowing`; where its begin stands.
+  /// Commits a transaction that knows the other trail through `knowing`; returns its header and the place of its begin.
   @discardableResult private func commit(
     _ writer: TrailWriter, knowing: UInt64 = 0, _ body: () throws -> Void
   ) throws -> (header: TransactionHeader, begin: Position) {
@@ -61,7 +61,7 @@ import Trails
     #expect(try window.believed(header(2, nil), of: peer).dependencies == [])
     let error = #expect(throws: CairnError.self) { try window.believed(header(2, writer.id), of: peer) }
     #expect(error?.code == .trailForked && error?.remedy == .retry)
-    // What was applied before is known no better.
+    // A transaction that was applied before is known no better.
     #expect(try window.believed(header(2, writer.id), of: peer, isApplied: true).dependencies == [])
     try commit(writer) { try writer.change(item(1, "tea", 1), nil) }
     #expect(try window.believed(header(2, writer.id), of: peer) == header(2, writer.id))
@@ -78,7 +78,7 @@ import Trails
     let back = TransactionHeader(number: 4, commitTime: 0, clock: 3)
     let error = #expect(throws: CairnError.self) { try window.believed(back, of: peer) }
     #expect(error?.code == .trailDamaged && error?.hint.contains("do not trust node b") == true)
-    // What was applied before stays, and what is met again after a rollback is not refused.
+    // A transaction that was applied before stays, and one that is met again after a rollback is not refused.
     _ = try window.believed(back, of: peer, isApplied: true)
     _ = try window.believed(TransactionHeader(number: 2, commitTime: 0, clock: 2), of: peer)
     window.rollback(peer)
@@ -115,7 +115,7 @@ import Trails
     }
     struct Broken: Error {}
     var faults = 0
-    // First before all has been read once, then behind that.
+    // First before all has been read once, then after that.
     for _ in 0..<2 {
       for fault in 1...12 {
         var left = fault
