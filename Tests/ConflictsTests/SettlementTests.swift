@@ -38,7 +38,7 @@ import Testing
     var b = RowVersion.by("b", at: at, .update(before: old, after: new))
     b.lacks = [3]
     #expect([a, b].settled(ConflictRules(rule: rule)) == shown(row("milk", 5, "hot")))
-    // Whoever inserts the row anew ends what was written to it before.
+    // A node that inserts the row again ends what was written to it before.
     let gone = RowVersion.by("b", at: 6, .delete(before: old))
     var again = RowVersion.by("b", 2, at: 7, knowing: [gone], .insert(new))
     again.lacks = [3]
@@ -56,7 +56,7 @@ import Testing
   }
 
   @Test func `a version that was replaced does not come back because its replacement loses`() {
-    // B is known to C; A is known to nobody and the newest of all.
+    // B is known to C; A is known to no other version and the newest of all.
     let a = RowVersion.by("a", at: 5, update(row("tea", 1)))
     let b = RowVersion.by("b", at: 3, update(row("tea", 1)))
     let c = RowVersion.by("c", at: 4, knowing: [b], .update(before: row("tea", 1), after: row("tea", 2)))
