@@ -178,7 +178,7 @@ import Testing
         }
       }
     }
-    // Nobody came between the count and the insert.
+    // No program came between the count and the insert.
     #expect(try shop.query("SELECT count(DISTINCT price), max(price) FROM item")[0].values == [400, .real(399)])
   }
 

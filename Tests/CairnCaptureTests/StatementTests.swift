@@ -7,7 +7,7 @@ import SystemKit
 import Testing
 import Trails
 
-/// What the trail tells of a program that uses the embedded API: its transactions as they were, and its statements.
+/// The record of a program that uses the embedded API: its transactions as they were, and its statements.
 @Suite struct StatementTests {
   private let table = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INT)"
 
@@ -30,7 +30,7 @@ import Trails
       try shop.transaction { db in
         for number in 1...2 { try db.execute("INSERT INTO item VALUES (?, ?, NULL)", number, "n") }
         try db.execute("UPDATE item SET name = name, stock = 1 WHERE id > ?", 1)
-        // No row changes: nothing is told.
+        // No row changes: the trail gets nothing.
         try db.execute("UPDATE item SET stock = 9 WHERE id = 9")
         _ = try db.query("SELECT * FROM item")
       }

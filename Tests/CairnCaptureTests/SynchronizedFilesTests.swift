@@ -34,7 +34,7 @@ import Testing
     try shop.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER)")
     try shop.execute("INSERT INTO item VALUES (1, 5)")
     try peer.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER)")
-    // One that is refused before it begins binds nobody.
+    // A line that is refused before it begins binds no file.
     #expect(error { try line().initialize() }?.kind == .rowsInTheWay)
     try line { $0.firstCopy = .up }.initialize()
     try peer.execute("UPDATE item SET stock = 6")

@@ -324,7 +324,7 @@ private final class Counter: @unchecked Sendable {
   }
 }
 
-/// What a source is asked to do is bounded.
+/// The work that a source is asked to do is bounded.
 @Suite(.enabled(if: PostgresServer.isAvailable, "\(PostgresServer.problem ?? "")"))
 struct ProgressRateTests {
   @Test func `a trail is asked for its progress once a second, for whoever asks meanwhile`() throws {

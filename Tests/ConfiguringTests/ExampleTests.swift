@@ -2,7 +2,7 @@ import Configuring
 import Foundation
 import Testing
 
-/// The examples in `conf/` load as they stand; that they run is seen in `ScenarioTests`.
+/// The examples in `conf/` load unchanged; that they run is seen in `ScenarioTests`.
 @Suite struct ExampleTests {
   private static let folder = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent().appending(path: "conf")

@@ -89,7 +89,7 @@ import Testing
     try files.setAttributes([.posixPermissions: mode], ofItemAtPath: folder + part)
     let problems = ConfFolder.load(folder) { service[$0] }.problems.filter { $0.code == .confUnsafe }
     #expect(problems.count == 1 && problems[0].hint.contains("chmod o-w \(folder)\(part)"), "\(problems)")
-    // A file by itself in a folder like /tmp is nobody else's.
+    // A file by itself in a folder like /tmp has no other owner.
     let alone = ConfFolder.load(folder + "/cairn.toml") { _ in nil }.problems.filter { $0.code == .confUnsafe }
     #expect(alone.isEmpty == (part != "" || mode == 0o1777), "\(alone)")
   }
@@ -230,7 +230,7 @@ import Testing
     let loaded = Conf.load(
       Conf.good.replacing("\"hq\"", with: "\"HQ\"").replacing("\"shop\"", with: "\"shp\""),
       ("conf.d/10.toml", "[database.shp\n"), ("conf.d/20.toml", "[limits]\ndisk = 3\nretain = \"x\"\n"))
-    // Whether [database.shp] is in the file that could not be read, nobody knows.
+    // It is not known whether [database.shp] is in the file that could not be read.
     #expect(
       loaded.problems.map { "\($0.place) \($0.code.rawValue)" } == [
         "cairn.toml:2:8 conf-value", "conf.d/10.toml:1:14 conf-syntax", "conf.d/20.toml:2:8 conf-value",

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import Testing
 
-/// Which type stands for which.
+/// The type that each type is mapped to.
 @Suite struct TypeTests {
   @Test(arguments: [
     ("INTEGER", "bigint"), ("int", "bigint"), ("BIGINT UNSIGNED", "bigint"), ("tinyint(1)", "bigint"),

@@ -100,7 +100,7 @@ import Testing
     var count = 0
     let large = try client.perform("GET", "/memory?count=8388608") { count += $0.count }
     #expect((large.status, count) == (200, 8_388_608))
-    // What was sent is closed, and given back: the last one a moment after it has come.
+    // A file that was sent is closed and given back; the last one a moment after it has come.
     for _ in 0..<2000 { _ = try client.perform("GET", "/file?from=0&count=1") }
     let deadline = Clock.monotonicMilliseconds + 10_000
     while try isOpen(path), Clock.monotonicMilliseconds < deadline { Clock.sleep(milliseconds: 1) }

@@ -35,7 +35,7 @@ import Testing
   private let till: PeerFolder
   private let server: HTTPServer
   private let now = Clock.system.microseconds()
-  /// Of the desk; 0: the time as it is.
+  /// The time of the desk; 0: the real time.
   private let time: Time
   private let stop = StopSignal()
 
@@ -165,7 +165,7 @@ import Testing
     #expect(try ask(till).contains("was revoked"))
     let peer = try #require(till.joinedCertificate("hq"))
     #expect(hub.revoked.contains(peer) && hub.revoked.problem != nil)
-    // Nobody begins it again by revoking.
+    // Revoking does not begin it again.
     #expect(throws: CairnError.self) { try IssuedCertificates(hub).revoke("till-7", now: now) }
     #expect(!isThere(hub.file("revoked")))
     try "".write(toFile: hub.file("revoked"), atomically: true, encoding: .utf8)

@@ -369,7 +369,7 @@ import Trails
     #expect(last > before + 2 && told.contains { $0 > before && $0 < last }, "\(told), \(before) to \(last)")
   }
 
-  /// What is not of this version, at another node.
+  /// A server at another node that does not speak this version.
   private struct Other: HTTPHandler {
     let versions: String?
     func begin(_ request: HTTPRequest) -> HTTPAction {
@@ -452,7 +452,7 @@ import Trails
         try eventually("it is there") { hub.end(of: trail) == end }
         times.append(Double((ContinuousClock.now - began).components.attoseconds) / 1e15)
       }
-      // A loose bound: the machine may be busy. What it really takes, the benchmark says.
+      // A loose bound: the machine may be busy. The benchmark measures the real time.
       #expect(times.sorted()[5] < 1000)
       dialler.stopPumps()
       listener.stopListening()

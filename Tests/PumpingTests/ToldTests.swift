@@ -6,7 +6,7 @@ import Trails
 
 @testable import Pumping
 
-/// What another node tells is bounded where it is read.
+/// The messages of another node are bounded when they are read.
 @Suite struct ToldTests {
   private func report(_ node: String, requests: Int, patterns: [String] = []) -> JSONObject {
     let request = { (id: Int) in

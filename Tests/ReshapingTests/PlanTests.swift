@@ -4,7 +4,7 @@ import Reshaping
 import SQLiteKit
 import Testing
 
-/// What a rule makes of a table, and what it may not say.
+/// The table that a rule makes, and what a rule may not say.
 @Suite struct PlanTests {
   static let orders =
     "CREATE TABLE orders(id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL, total DECIMAL(10,2), note TEXT)"

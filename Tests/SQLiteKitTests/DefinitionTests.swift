@@ -2,7 +2,7 @@ import Foundation
 import SQLiteKit
 import Testing
 
-/// The second lock behind DDL that Cairn builds: one statement, one table, one file.
+/// The second lock for DDL that Cairn builds: one statement, one table, one file.
 @Suite struct DefinitionTests {
   private func made() throws -> Database {
     let database = try Database(path: ":memory:", mode: .create)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SQLiteKit
 
-/// What SQLite says, as what people read.
+/// The errors of SQLite, as people read them.
 @Suite struct ErrorTests {
   private let folder: String
 
