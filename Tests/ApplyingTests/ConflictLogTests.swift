@@ -73,7 +73,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
     #expect(try log.list(before: nil, limit: 10).map(\.id) == [2])
   }
 
-  @Test func `what is older than thirty days is forgotten in time`() throws {
+  @Test func `conflicts older than thirty days are forgotten in time`() throws {
     let folder = try TempFolder()
     let (log, database) = try log(folder)
     defer { withExtendedLifetime(folder) {} }
@@ -155,7 +155,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
     #expect(try #require(failure { _ = try log.overturn(3, to: nil, force: false, now: 5) }).code == .usage)
   }
 
-  @Test func `columns and tables that went since are told`() throws {
+  @Test func `columns and tables that went since are named`() throws {
     let folder = try TempFolder()
     let (log, database) = try log(folder)
     defer { withExtendedLifetime(folder) {} }

@@ -223,7 +223,7 @@ import Testing
 
   /// 64 MiB may be held: each transaction needs more than half of that.
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
-  func `what was held in earlier transactions leaves room for more`() throws {
+  func `rows held in earlier transactions leave room for more`() throws {
     let target = try PostgresTarget()
     target.options.ddl = .follow
     var schema = Self.table("t", ["id", "v", "w"])

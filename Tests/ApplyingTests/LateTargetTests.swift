@@ -82,7 +82,7 @@ import Trails
     #expect(try !run())
   }
 
-  @Test func `of SQLite, whatever ends it in between`() throws {
+  @Test func `a copy into SQLite, whatever ends it in between`() throws {
     let folder = try TempFolder()
     let made = try purged(folder)
     let late = folder("late.db")
@@ -111,7 +111,7 @@ import Trails
   }
 
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
-  func `of PostgreSQL, whatever ends it in between`() throws {
+  func `a copy into PostgreSQL, whatever ends it in between`() throws {
     let target = try PostgresTarget()
     let made = try purged(TempFolder())
     let options = try options(made)

@@ -23,7 +23,7 @@ import Trails
   private func rows(_ made: Handmade) throws -> [[Value]] { try made.rows("SELECT * FROM t ORDER BY id") }
 
   @Test(arguments: [LocalWrites.allow, .undo])
-  func `what is written here stays until the source writes to it`(_ writes: LocalWrites) throws {
+  func `a row that is written here stays until the source writes to it`(_ writes: LocalWrites) throws {
     let made = try started(writes)
     try made.run(
       """
@@ -149,7 +149,7 @@ import Trails
     #expect(try log(made).filter { $0.key["id"] == 20 }.isEmpty)
   }
 
-  @Test func `rows of PostgreSQL that are known in part are passed over, and told`() throws {
+  @Test func `rows of PostgreSQL that are known in part are passed over, and logged`() throws {
     let made = try Handmade(TempFolder())
     made.options.localWrites = LocalWritesPlan(tables: [.init(from: "item", .allow)])
     let schema = TableSchema(

@@ -25,7 +25,7 @@ import Testing
     #expect(try steps([1, 2, 3], [nil, 4, nil], there: [[1, 4, 3]])[0].kind == nil)
   }
 
-  @Test func `an update brings a row back of which all is known`() throws {
+  @Test func `an update brings back a row that is known wholly`() throws {
     let whole = try #require(steps([1, 2, 3], [nil, 4, nil], there: []).first)
     #expect(whole.kind == .updateMissing && whole.settled == [1, 4, 3] && !whole.isPassedOver)
     let part = try #require(steps([1, nil, nil], [1, 4, nil], there: []).first)

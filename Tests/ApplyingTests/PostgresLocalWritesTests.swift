@@ -30,7 +30,7 @@ struct PostgresLocalWritesTests {
   }
 
   @Test(arguments: [LocalWrites.allow, .undo])
-  func `what is written here stays until the source writes to it`(_ writes: LocalWrites) throws {
+  func `a row that is written here stays until the source writes to it`(_ writes: LocalWrites) throws {
     let target = try started(writes)
     let made = target.trail
     try target.psql(
@@ -161,7 +161,7 @@ struct PostgresLocalWritesTests {
     #expect(zip(log, keys).contains { $0.kind == .insertExists && $1 == "10" })
   }
 
-  @Test func `rows of PostgreSQL that are known in part are passed over, and told`() throws {
+  @Test func `rows of PostgreSQL that are known in part are passed over, and logged`() throws {
     let target = try PostgresTarget()
     target.options.localWrites = LocalWritesPlan(tables: [.init(from: "item", .allow)])
     try target.begin(

@@ -102,7 +102,7 @@ struct PostgresTypeTests {
     #expect(try rows(target) == Self.changed)
   }
 
-  @Test func `a type that a dropped table left behind becomes what a new one needs`() throws {
+  @Test func `a type that remains of a dropped table becomes what a new one needs`() throws {
     let target = try begin()
     let trail = target.trail
     try trail.transaction {

@@ -134,7 +134,7 @@ struct PostgresWaitingTests {
     }
   }
 
-  @Test func `what the server refuses waits, with what it says and what to run`() throws {
+  @Test func `a change that the server refuses waits, with its message and what to run`() throws {
     let target = try begin()
     try target.psql("CREATE VIEW mine AS SELECT a FROM t")
     let trail = target.trail
@@ -220,7 +220,7 @@ struct PostgresWaitingTests {
     #expect(try target.psql("SELECT * FROM n") == "7|7")
   }
 
-  @Test func `what was left out under ignore makes its table wait under another policy, with what to run`() throws {
+  @Test func `a change left out under ignore makes its table wait under another policy, with what to run`() throws {
     let target = try begin()
     let trail = target.trail
     target.options.ddl = .ignore
@@ -352,7 +352,7 @@ struct PostgresWaitingTests {
     #expect(try target.psql("SELECT count(b) FROM t") == "1")
   }
 
-  @Test func `a lock that lasts keeps only its table waiting, and is told`() throws {
+  @Test func `a lock that lasts keeps only its table waiting, and is reported`() throws {
     let target = try begin()
     try target.trail.transaction {
       try target.trail.reshape("t", Self.wider)

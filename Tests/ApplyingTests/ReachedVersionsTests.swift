@@ -31,7 +31,7 @@ import Versions
     return header
   }
 
-  @Test func `what comes later is none of a row's versions`() throws {
+  @Test func `a change that comes later is none of a row's versions`() throws {
     let desk = try desk()
     let local = VersionPlace(stamp: Stamp(clock: 50, origin: own.description, number: 7), begin: .start)
     try desk.shared.window.note(row, local)

@@ -129,7 +129,7 @@ import Testing
     #expect(try made.rows("SELECT id FROM item") == [[2], [3]])
   }
 
-  @Test func `an update that stands before the insert of its row waits for it`() throws {
+  @Test func `an update that comes before the insert of its row waits for it`() throws {
     let made = try started()
     try made.transaction {
       try made.update("item", [4, "jar", 2], [nil, nil, 3])

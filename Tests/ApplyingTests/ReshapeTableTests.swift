@@ -78,7 +78,7 @@ import Testing
         == [["far.shop", .null, 1]])
   }
 
-  @Test func `a history says which columns the source did not tell`() throws {
+  @Test func `a history says which columns the source did not give`() throws {
     let made = try Handmade(TempFolder())
     made.options.rules = [Self.rule { $0.mode = .history }]
     made.shape(postgres([("id", "bigint"), ("total", "numeric"), ("note", "text")]))
@@ -115,7 +115,7 @@ import Testing
     #expect(try made.rows("SELECT count(*) FROM orders") == [[3]])
   }
 
-  @Test func `an update that stands before its row may take it out of the filter`() throws {
+  @Test func `an update that comes before its row may take it out of the filter`() throws {
     let made = try Handmade(TempFolder())
     made.options.rules = [Self.rule { $0.filter = "total > 0" }]
     try made.begin(Self.orders, "orders", [[1, 5, "a"]])
@@ -491,7 +491,7 @@ import Testing
   }
 
   @Test(arguments: [("numeric", "NaN"), ("numeric", "-Infinity"), ("double precision", "NaN")])
-  func `what is no number is not counted with`(type: String, value: String) throws {
+  func `a value that is no number is not counted with`(type: String, value: String) throws {
     let made = try Handmade(TempFolder())
     func rule(_ text: String) -> [TableRule] {
       [Self.rule { $0.columns = [.init("id", "id"), .init("total", "total"), .init("twice", text, type: "NUMERIC")] }]
@@ -545,7 +545,7 @@ import Testing
     }
   }
 
-  @Test func `a table that keeps rows goes on with a copy, too, and tells what it did not see`() throws {
+  @Test func `a table that keeps rows goes on with a copy, too, and reports what it did not see`() throws {
     let made = try Handmade(TempFolder())
     let progress = ApplyProgress()
     try checkCopyBehindRefusal(made, keeps: true, { try made.open(progress).drain() }) {
@@ -584,7 +584,7 @@ import Testing
     #expect(try rows() == (keeps ? [["1", "1", "abc"]] : []) + [["2", "4", "a"]] + (keeps ? [["7", "7", "ay"]] : []))
   }
 
-  @Test func `a row that enters the filter with a value left out is not left behind`() throws {
+  @Test func `a row that enters the filter with a value left out is not lost`() throws {
     let made = try Handmade(TempFolder())
     made.options.rules = [Self.rule { $0.filter = "total > 0" }]
     made.shape(postgres([("id", "bigint"), ("total", "integer"), ("note", "text")]))

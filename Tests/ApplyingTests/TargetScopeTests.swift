@@ -52,7 +52,7 @@ import Testing
     return included
   }
 
-  @Test func `a list tells of which schemas it can include tables`() {
+  @Test func `a list says from which schemas it can include tables`() {
     func includes(_ list: [String], _ schema: String) -> Bool { TargetScope(list).includes(schema: schema) }
     for list in [
       ["*"], ["sales.*"], ["sales.o*"], ["sales.orders"], ["SALES.x"], ["s?les.*"], ["!hr.*"],

@@ -121,7 +121,7 @@ import Testing
     #expect(error.code == .checkpointForeign && error.message.contains("purged"), "\(error.message)")
   }
 
-  @Test func `what an older version knew of tables is kept`() throws {
+  @Test func `the knowledge of an older version about tables is kept`() throws {
     let made = try Handmade(TempFolder())
     try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v)", "t", [[1, "a"]])
     try made.run(
