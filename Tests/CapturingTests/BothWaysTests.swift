@@ -195,7 +195,7 @@ import Trails
     #expect(try pair.back.differences() == [])
   }
 
-  @Test func `two ends tell each other what they have, and then nothing more`() throws {
+  @Test func `two ends send each other what they have, and then nothing more`() throws {
     let pair = try Pair("CREATE TABLE t(id INTEGER PRIMARY KEY, a)")
     try execute(pair.there.source, "INSERT INTO t VALUES (1, 1)")
     try execute(pair.back.source, "INSERT INTO t VALUES (2, 2)")

@@ -114,7 +114,7 @@ import Trails
     }
 
   @Test(.timeLimit(.minutes(5)), arguments: loads, [true, false])
-  func `what a program puts on the tables of capture is not computed`(load: String, isRunning: Bool) throws {
+  func `an expression from a program on the tables of capture is not computed`(load: String, isRunning: Bool) throws {
     let replica = try started(TempFolder())
     if !isRunning { replica.close() }
     // SQLite computes a new column's CHECK for the rows that are there.

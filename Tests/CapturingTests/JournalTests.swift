@@ -46,7 +46,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `a journal that reaches its cap is told, and everything is copied again`(isRestarted: Bool) throws {
+  func `a journal that reaches its cap is reported, and everything is copied again`(isRestarted: Bool) throws {
     let folder = try TempFolder()
     let replica = try started(folder, cap: 2000)
     if isRestarted { replica.close() }
@@ -110,7 +110,7 @@ import Testing
     #expect(Journal.cap(rows: 5_000_000, bytesPerRow: 100) == 5_000_000)
   }
 
-  @Test func `what upserts leave on the stage does not pile up`() throws {
+  @Test func `the rows that upserts leave on the stage do not pile up`() throws {
     let folder = try TempFolder()
     let replica = Replica(folder)
     try execute(replica.source, "CREATE TABLE t(id INTEGER PRIMARY KEY, k UNIQUE, v)")
@@ -153,7 +153,7 @@ import Testing
     #expect(copies.count == 3, "the first copies of three tables")
   }
 
-  @Test func `what is taken is synced in the log when a program has switched the file to WAL`() throws {
+  @Test func `taken rows are synced in the log when a program has switched the file to WAL`() throws {
     let folder = try TempFolder()
     let path = folder("s.db")
     try execute(path, "CREATE TABLE t(a)")
@@ -212,7 +212,7 @@ import Testing
   }
 
   /// https://sqlite.org/wal.html#walresetbug
-  @Test func `no commit begins the log anew while the checkpointer is at work`() throws {
+  @Test func `no commit restarts the log while the checkpointer is at work`() throws {
     let folder = try TempFolder()
     let path = folder("w.db")
     let program = try Database(ofProgram: path)
@@ -304,7 +304,7 @@ import Testing
   }
 
   @Test(arguments: ["a reader that stays", "readers that come and go"])
-  func `the journal is purged in a quiet moment, whoever reads`(who: String) throws {
+  func `the journal is purged in a quiet moment, whichever reader is there`(who: String) throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     try execute(replica.source, rows(10..<7000) + "INSERT INTO t SELECT i, 'x' FROM s")

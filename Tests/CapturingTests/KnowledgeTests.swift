@@ -87,7 +87,7 @@ import Trails
     for row in told { #expect(row.says == row.header, "row \(row)", sourceLocation: sourceLocation) }
   }
 
-  @Test func `each row stands with what apply had brought before it`() throws {
+  @Test func `each row comes with what apply had brought before it`() throws {
     let replica = try started()
     let clock: UInt64 = 5_000_000_000_000_000
     try execute(replica.source, "INSERT INTO t VALUES (2, 0, 2)")
@@ -121,7 +121,7 @@ import Trails
     try expectTold(replica, [2, 3, 4, 3, 5])
   }
 
-  @Test func `notes alone are told once a second at most, and a change at once`() throws {
+  @Test func `notes alone are written once a second at most, and a change at once`() throws {
     let replica = try started()
     let (source, trail) = (replica.source, replica.trail)
     let before = try transactions(of: trail).count
@@ -139,7 +139,7 @@ import Trails
     #expect(try transactions(of: trail).count <= before + 3 + seconds)
   }
 
-  @Test func `what an older cairn had brought, or nobody noted, is known from the checkpoint`() throws {
+  @Test func `changes that an older cairn brought, or that have no note, are known from the checkpoint`() throws {
     let replica = Replica(try TempFolder())
     let checkpoint = """
       CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER, trail_id BLOB);
@@ -180,7 +180,7 @@ import Trails
     #expect(try replica.differences() == [])
   }
 
-  @Test func `an older cairn's journal gets no notes, nor does a file that nobody captures`() throws {
+  @Test func `an older cairn's journal gets no notes, nor does a file without capture`() throws {
     let replica = try started()
     let database = try Database(path: replica.source)
     let note = AppliedNote(trail: "b.x", number: 1, clock: 1, position: .start)
@@ -275,7 +275,7 @@ import Trails
     #expect(try SourcePosition(decoding: position.encoded) == position)
   }
 
-  @Test func `what waits, or was put aside, is not known`() throws {
+  @Test func `a change that waits, or was put aside, is not known`() throws {
     let replica = Replica(try TempFolder())
     try execute(
       replica.source,
@@ -293,7 +293,7 @@ import Trails
 
   private static let id = "000102030405060708090a0b0c0d0e0f"
 
-  @Test func `what an earlier version noted gets the ids of the checkpoints, and no more than they have`() throws {
+  @Test func `notes of an earlier version get the ids of the checkpoints, and no more than they have`() throws {
     let replica = try started()
     for (trail, number) in [("b.x", 20), ("c.x", 5)] { try bring(UInt64(number), of: trail, to: replica.source) }
     try execute(replica.source, "INSERT INTO t VALUES (2, 20, 2)")

@@ -44,7 +44,7 @@ extension PostgresCapturing {
       try transactions(of: origin.trailFolder).filter { $0.header.number > number && $0.records > 0 }.map(\.header)
     }
 
-    @Test func `each transaction tells what apply had brought before it`() throws {
+    @Test func `each transaction says what apply had brought before it`() throws {
       let origin = try origin()
       let known = try origin.lastNumber
       try origin.run(
@@ -63,7 +63,7 @@ extension PostgresCapturing {
       #expect(headers[1].clock == Self.clock + 10)
     }
 
-    @Test func `what is known outlives capture, also where nothing followed it`() throws {
+    @Test func `knowledge outlives capture, also if nothing followed it`() throws {
       let origin = try origin()
       try origin.run("BEGIN; \(emit(7)) INSERT INTO t VALUES (1); COMMIT")
       try origin.take()
@@ -86,7 +86,7 @@ extension PostgresCapturing {
       #expect(try transactions(of: origin.trailFolder).last?.header.dependencies.first?.number == 7)
     }
 
-    @Test func `what apply had brought before the first start is known, exactly as the slot sees it`() throws {
+    @Test func `the changes of apply before the first start are known, exactly as the slot sees them`() throws {
       let origin = try PostgresOrigin(
         """
         CREATE TABLE t(id int PRIMARY KEY); CREATE SCHEMA cairn;
@@ -98,7 +98,7 @@ extension PostgresCapturing {
         try transactions(of: origin.trailFolder).first?.header.dependencies == [.init(origin: "b.x", number: 12)])
     }
 
-    @Test func `what waits, or was put aside, is not known`() throws {
+    @Test func `a change that waits, or was put aside, is not known`() throws {
       let origin = try PostgresOrigin(
         """
         CREATE TABLE t(id int PRIMARY KEY); CREATE SCHEMA cairn;
@@ -113,7 +113,7 @@ extension PostgresCapturing {
       #expect(known == [("b.x", 7), ("c.x", 10), ("d.x", 12)].map { .init(origin: $0.0, number: $0.1) })
     }
 
-    @Test func `many notes are told by few transactions, and soon`() throws {
+    @Test func `many notes are recorded by few transactions, and soon`() throws {
       let origin = try origin()
       let before = try origin.lastNumber
       let (server, database, trail) = (origin.server, origin.database, origin.trailFolder)
@@ -264,7 +264,7 @@ extension PostgresCapturing {
           ])
     }
 
-    @Test func `a schema change of apply's is told at its place, and copies nothing`() throws {
+    @Test func `a schema change of apply's is recorded at its place, and copies nothing`() throws {
       let origin = try PostgresOrigin(
         "CREATE TABLE t(id int PRIMARY KEY, a int); CREATE TABLE gone(id int PRIMARY KEY); INSERT INTO t VALUES (1, 1)")
       try origin.makeKey()

@@ -146,7 +146,7 @@ import Testing
     #expect(lines.contains("insert other id=2") && !lines.contains { $0.contains("id=1 ") }, "\(lines)")
   }
 
-  @Test func `where a trail goes both ways, a start refuses names that differ only in the case of their letters`()
+  @Test func `if a trail goes both ways, a start refuses names that differ only in the case of their letters`()
     throws
   {
     for (schema, said) in [

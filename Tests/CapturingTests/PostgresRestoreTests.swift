@@ -76,7 +76,7 @@ extension PostgresCapturing {
       #expect(refusal?.hint.contains("the end whose rows to keep") == true)
     }
 
-    @Test func `what commits after the moment to which a server was restored is captured`() throws {
+    @Test func `a commit after the moment to which a server was restored is captured`() throws {
       let origin = try captured()
       try origin.server.restart(.immediate)
       try origin.run("INSERT INTO t VALUES (3)")

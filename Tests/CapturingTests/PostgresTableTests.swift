@@ -32,7 +32,7 @@ extension PostgresCapturing {
       #expect(try origin.lines().filter { $0.hasPrefix("create") } == ["create u"])
     }
 
-    @Test func `a new table is published, told and copied`() throws {
+    @Test func `a new table is published, recorded and copied`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
       try origin.take()
       let known = try origin.lastNumber
@@ -48,7 +48,7 @@ extension PostgresCapturing {
       #expect(try origin.lines(from: copied) == ["insert fresh id=8"])
     }
 
-    @Test func `a table that is gone, renamed or of another shape is told`() throws {
+    @Test func `a table that is gone, renamed or of another shape is recorded`() throws {
       let origin = try PostgresOrigin(
         "CREATE TABLE a(id int PRIMARY KEY); CREATE TABLE b(id int PRIMARY KEY); CREATE TABLE c(id int PRIMARY KEY); INSERT INTO c VALUES (1)"
       )
@@ -78,7 +78,7 @@ extension PostgresCapturing {
       #expect(names == ["a", "b", "c"])
     }
 
-    @Test func `a shape that changed twice while nobody looked is told twice`() throws {
+    @Test func `a shape that changed twice while capture was away is recorded twice`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY, a int)")
       try origin.take()
       let known = try origin.lastNumber

@@ -98,7 +98,7 @@ import Testing
     #expect(failure == .sourceWentBack)
   }
 
-  @Test func `a source that was detached behind the capture's back is refused`() throws {
+  @Test func `a source that was detached while capture was away is refused`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     replica.close()

@@ -49,7 +49,7 @@ import Trails
     try database.execute("COMMIT")
   }
 
-  @Test func `what the journal does not tell is not taken for nothing`() throws {
+  @Test func `rows that the journal does not show are not taken for nothing`() throws {
     let replica = Replica(try TempFolder())
     try execute(replica.source, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
     try replica.take()

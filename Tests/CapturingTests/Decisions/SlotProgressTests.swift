@@ -62,7 +62,7 @@ import Testing
     #expect(slot.position.refresh == nil && slot.record(refresh: nil, isQuiet: true).refresh == nil)
   }
 
-  @Test func `what the trail has is recognized when the server sends it again`() {
+  @Test func `a transaction of the trail is recognized when the server sends it again`() {
     var slot = progress()
     slot.commit(transaction(110), end: LSN(120), isInTrail: true, at: 0)
     _ = slot.record(refresh: nil, isQuiet: true)
