@@ -99,7 +99,7 @@ struct TwoWayWaitingTests {
     try mesh.close()
   }
 
-  @Test func `a change of shape that apply makes is told by the capture of its target`() throws {
+  @Test func `a change of shape that apply makes is recorded by the capture of its target`() throws {
     let mesh = try Mesh("sp", schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
     try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'tea')")
     try mesh.settle()
