@@ -130,7 +130,7 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
-    @Test func `a folder as source, a damaged file and another program's lock are told, and the next run succeeds`()
+    @Test func `a folder as source, a damaged file and another program's lock are reported, and the next run succeeds`()
       throws
     {
       let bench = try Bench()
@@ -160,7 +160,7 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
-    @Test func `a full disk under the state is told, and the next run carries on`() throws {
+    @Test func `a full disk under the state is reported, and the next run carries on`() throws {
       guard getuid() == 0 else { return print("skipped: only root can mount a small file system") }
       let bench = try Bench()
       try FileManager.default.createDirectory(atPath: bench.path("state"), withIntermediateDirectories: true)

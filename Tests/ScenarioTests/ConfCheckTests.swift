@@ -55,7 +55,7 @@ extension DaemonScenarios {
       #expect(missing.status == 78 && missing.errors.contains("conf-missing"))
     }
 
-    @Test func `two trails come into one table only where constants tell them apart`() throws {
+    @Test func `two trails come into one table only if constants keep them apart`() throws {
       let bench = try Bench()
       for name in ["shop.db", "till.db"] {
         _ = try bench.sqlite(name, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
@@ -240,7 +240,7 @@ extension DaemonScenarios {
       #expect(good.output.hasSuffix("{\"event\":\"checked\",\"errors\":0}\n"))
     }
 
-    @Test func `what apply will leave out is told before it is`() throws {
+    @Test func `the parts that apply will leave out are reported before`() throws {
       let bench = try Bench()
       _ = try bench.sqlite(
         "shop.db",

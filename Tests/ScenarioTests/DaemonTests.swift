@@ -168,7 +168,7 @@ extension DaemonScenarios {
       #expect(node.end() == 0)
     }
 
-    @Test func `tables that wait are told with their own reasons`() throws {
+    @Test func `tables that wait are shown with their own reasons`() throws {
       let node = try DaemonBench()
       try shop(node)
       _ = try node.bench.sqlite(
@@ -220,7 +220,7 @@ extension DaemonScenarios {
       #expect(try node.bench.differences() == "")
     }
 
-    @Test func `a source that is moved away is told, and taken up again when it is back`() throws {
+    @Test func `a source that is moved away is reported, and taken up again when it is back`() throws {
       let node = try DaemonBench()
       try shop(node)
       try node.write(node.pair())
@@ -331,7 +331,7 @@ extension DaemonScenarios {
     }
 
     @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
-    func `a server that is down at the start and a slot that is dropped are told, and mended`() throws {
+    func `a server that is down at the start and a slot that is dropped are reported, and mended`() throws {
       let server = try PostgresServer()
       let node = try DaemonBench()
       let url = try server.createDatabase("erp")

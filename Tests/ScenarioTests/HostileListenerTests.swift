@@ -56,7 +56,7 @@ extension DaemonScenarios {
     }
 
     /// Each thread takes as much address space as its stack may grow to, so that some hundred are possible.
-    @Test func `where no more threads can be made the pump says so and tries again, and what runs goes on`() throws {
+    @Test func `if no more threads can be made the pump says so and tries again, and others go on`() throws {
       let (node, start) = try node(trails: 300)
       let daemon = try node.bench.start(
         "cairnd1", "/usr/bin/prlimit",

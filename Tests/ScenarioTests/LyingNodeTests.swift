@@ -58,7 +58,7 @@ extension DaemonScenarios {
       try #require(made.status == 0, "\(made.errors)")
     }
 
-    @Test(arguments: [true, false]) func `what a node that is dialled says is shown, not obeyed`(isTLS: Bool) throws {
+    @Test(arguments: [true, false]) func `the text of a node that is dialled is shown, not obeyed`(isTLS: Bool) throws {
       let net = try NetworkBench()
       let (port, metrics) = (try NetworkBench.freePort(), try NetworkBench.freePort())
       if isTLS { try certificate(net) }
@@ -115,7 +115,7 @@ extension DaemonScenarios {
 
     private static let evil = "x\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\r\n\u{85}\"\\} 1\nevil_metric{a=\"b\"} 2\n\u{301}z"
 
-    @Test func `what a peer that dials sends is shown, not obeyed`() throws {
+    @Test func `the text of a peer that dials is shown, not obeyed`() throws {
       let metrics = try NetworkBench.freePort()
       let bench = try HostileBench(
         """

@@ -98,7 +98,7 @@ extension DaemonScenarios {
       net.endAll()
     }
 
-    @Test func `what is not granted is refused with the name of the grant`() throws {
+    @Test func `a trail that is not granted is refused with the name of the grant`() throws {
       let net = try NetworkBench()
       let port = try NetworkBench.freePort()
       try sales(net, 10)

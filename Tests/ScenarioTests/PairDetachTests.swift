@@ -22,7 +22,7 @@ extension Scenarios {
         + pairs.sql(end, "SELECT pubname FROM pg_publication")
     }
 
-    @Test func `after detach both databases and the server are what they were, but for the rows`() throws {
+    @Test func `after detach both databases and the server are what they were, except for the rows`() throws {
       let server = try PostgresServer()
       let pairs = try PairBench(.postgresToPostgres, server)
       try pairs.makeSample()

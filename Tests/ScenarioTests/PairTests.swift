@@ -51,7 +51,7 @@ extension Scenarios {
       }
     }
 
-    @Test func `what does not fit the target's type stops, becomes NULL, or widens the column, as asked`() throws {
+    @Test func `a misfit of the target's type stops, becomes NULL, or widens the column, as asked`() throws {
       for (policy, expected) in [("stop", ""), ("null", "1|7\n2|\n3|9"), ("widen", "1|7\n2|seven\n3|9")] {
         let pairs = try PairBench(.sqliteToPostgres)
         try pairs.sql(

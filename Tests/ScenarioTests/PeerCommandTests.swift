@@ -74,7 +74,7 @@ extension DaemonScenarios {
       }
     }
 
-    @Test func `of several peers that the conf waits for, one is invited after the other`() throws {
+    @Test func `several peers that the conf waits for are invited one after the other`() throws {
       try write(
         "conf/conf.d/applies.toml",
         """
@@ -133,7 +133,7 @@ extension DaemonScenarios {
       #expect(try bench.run(Bench.cairn, ["check", "--config", "conf"]).errors.contains("database-missing"))
     }
 
-    @Test func `what cannot be is refused before anything is made`() throws {
+    @Test func `an impossible request is refused before anything is made`() throws {
       for (words, part) in [
         (["invite", "hq"], "this node"), (["invite", "a b"], "is not the name of a node"), (["invite"], "missing"),
         (["invite", "x", "--ttl", "5"], "--ttl"), (["invite", "x", "--address", "http://y"], "is not an address"),

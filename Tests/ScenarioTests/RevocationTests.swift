@@ -147,7 +147,7 @@ extension DaemonScenarios {
       net.endAll()
     }
 
-    @Test func `a list that was deleted lets nobody in`() throws {
+    @Test func `a list that was deleted lets no peer in`() throws {
       try fill("pos.db", mebibytes: 1)
       try write("hq", receive)
       try write(

@@ -160,7 +160,7 @@ extension Scenarios {
       ("CREATE TABLE \"Tea\"(id int PRIMARY KEY); CREATE TABLE tea(id int PRIMARY KEY)", ["Tea", "tea"]),
       ("CREATE SCHEMA a; CREATE TABLE a.b(id int PRIMARY KEY); CREATE TABLE a_b(id int PRIMARY KEY)", ["a.b", "a_b"]),
     ])
-    func `of names that become one, one is refused with both, and the other tables go on`(
+    func `if two names become one, one is refused with both, and the other tables go on`(
       tables: String, names: [String]
     ) throws {
       let pairs = try PairBench(.postgresToSQLite)
@@ -172,7 +172,7 @@ extension Scenarios {
       #expect(try pairs.sql(pairs.to, "SELECT count(*) FROM other").hasPrefix("1"))
     }
 
-    @Test func `a slot that is gone is told, and overwriting brings everything back`() throws {
+    @Test func `a slot that is gone is reported, and overwriting brings everything back`() throws {
       let pairs = try PairBench(.postgresToSQLite)
       try pairs.sql(pairs.from, source)
       #expect(try pairs.once().status == 0)

@@ -79,7 +79,7 @@ extension DaemonScenarios {
       net.endAll()
     }
 
-    @Test func `what one database decides comes to the other`() throws {
+    @Test func `a decision of one database comes to the other`() throws {
       let node = try DaemonBench()
       for name in ["pos", "copy"] {
         _ = try node.bench.sqlite(
