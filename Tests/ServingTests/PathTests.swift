@@ -65,7 +65,7 @@ import Testing
       pumpPeers: [:], standings: ["hq.erp": standing], infos: ["hq.erp": info], now: now, monotonic: now / 1000)
   }
 
-  @Test func `a peer that may pull is shown before it ever came, then with how far it is behind`() throws {
+  @Test func `a peer that may pull is shown before it ever came, then with how far it lags`() throws {
     var paths = PathBoard()
     let never = try board(&paths, [], nil, end: 40, now: 1_000_000)
     #expect(never.count == 1 && never[0].way == .served && never[0].state == .waiting && never[0].seenAt == nil)
@@ -97,7 +97,7 @@ import Testing
     #expect(try board(&paths, [live], ahead, end: 70, now: 15_000_000)[0].behindBytes == nil)
   }
 
-  @Test func `a problem of a transfer is told once, and when it is over`() {
+  @Test func `a problem of a transfer is reported once, and when it is over`() {
     var notes = TransferNotes()
     let down = CairnError(.peerUnreachable, "cannot reach hq:7420: refused", hint: "wait")
     #expect(notes.note(["hq.erp": down]).map(\.text) == ["trail hq.erp: cannot reach hq:7420: refused"])

@@ -35,7 +35,7 @@ import Testing
     PeerBook.Entry(id: try #require(Self.id).description, segment: segment, offset: offset, seenAt: 1_000_000)
   }
 
-  @Test func `what a peer said is there after a new start, and gone when nobody asks for it`() throws {
+  @Test func `a peer's report is there after a new start, and gone when it is no longer kept`() throws {
     try inFolder { state in
       let book = PeerBook(state: state)
       var entry = try entry(3)
@@ -73,7 +73,7 @@ import Testing
     }
   }
 
-  @Test func `who may pull reads, and where it is pushed to; nobody reads what is its own`() {
+  @Test func `peers that may pull read, and so do targets of pushes; no peer reads its own trail`() {
     var conf = Configuration(node: .init(name: "hq"))
     conf.receive = .init(host: "::", port: 7420)
     conf.peers = [
@@ -127,7 +127,7 @@ import Testing
     #expect(tight.purgeBelow == ["hq.erp": 9] && tight.expired == [.init(Self.key.reader, "hq.erp")])
   }
 
-  @Test func `the clock of a trail tells how long there has been more`() {
+  @Test func `the clock of a trail says how long there has been more`() {
     var clock = PlaceClock<Int>()
     #expect(clock.lagMilliseconds(at: 5, now: 0) == nil)
     for step in 0..<3 { clock.note(step * 10, at: Int64(step) * 1_000_000) }

@@ -85,7 +85,7 @@ import Trails
     #expect(node.worker("pump.hq")?.state == .running && node.worker("pump.hq")?.restarts == before)
   }
 
-  @Test func `what is pulled waits while the trails have no room`() throws {
+  @Test func `a pull waits while the trails have no room`() throws {
     let folder = temp()
     defer { try? FileManager.default.removeItem(atPath: folder) }
     try Self.write(folder)
@@ -103,7 +103,7 @@ import Trails
     #expect(node.worker("pump.hq")?.detail.contains("disk-budget") == false)
   }
 
-  @Test func `what was applied is told to others from the start on`() throws {
+  @Test func `the applied place is sent to other nodes from the start on`() throws {
     func conf(_ folder: String) -> Configuration {
       var conf = Configuration(node: .init(name: "hq", state: folder + "/state"))
       conf.databases = [.init(name: "copy", url: "sqlite://\(folder)/copy.db")]

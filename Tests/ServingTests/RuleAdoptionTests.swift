@@ -146,7 +146,7 @@ import Testing
     #expect(wait { text(node, ids) == "4,6" && node.worker("apply.copy")?.isCaughtUp == true })
   }
 
-  @Test func `where a trail comes from another node, that is asked for the copy`() throws {
+  @Test func `if a trail comes from another node, that node is asked for the copy`() throws {
     let store = try TestNode { folder in
       var conf = Self.conf(folder)
       conf.applies = []

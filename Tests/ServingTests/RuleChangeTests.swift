@@ -17,7 +17,7 @@ import Testing
 
   private static let positive = rule { $0.filter = "total > 0" }
 
-  @Test func `what rows would be under another rule comes again, and what stays as it is does not`() {
+  @Test func `rows that another rule changes come again, and rows that stay as they are do not`() {
     let kept = Self.rule { $0.delete = .keep }
     let marked = Self.rule { $0.delete = .mark(column: "gone") }
     let history = Self.rule { ($0.mode, $0.to) = (.history, "log") }

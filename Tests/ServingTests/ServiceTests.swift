@@ -69,7 +69,7 @@ import Testing
     }
   }
 
-  @Test func `pages are answered, others are not there, and a taken port is told`() throws {
+  @Test func `pages are answered, others are not there, and a taken port is reported`() throws {
     let port = Self.freePort()
     let listener = try HTTPListener(host: "127.0.0.1", port: port) { path in
       path == "/healthz" ? .init(body: "ok\n") : nil
@@ -163,7 +163,7 @@ import Testing
     }
   }
 
-  @Test func `docs tell of every metric`() throws {
+  @Test func `the docs name every metric`() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
     let text = try String(contentsOf: root.appendingPathComponent("docs/reference/metrics.md"), encoding: .utf8)
