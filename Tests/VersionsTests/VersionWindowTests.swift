@@ -46,7 +46,7 @@ import Trails
     return (header, begin)
   }
 
-  @Test func `more of the own trail than there is counts as known to nobody`() throws {
+  @Test func `more of the own trail than there is counts as unknown to all`() throws {
     let (window, writer) = (try window(), try writer(own))
     try commit(writer) { try writer.change(nil, item(1, "tea", 1)) }
     func header(_ number: UInt64, _ id: TrailID?) -> TransactionHeader {
@@ -107,7 +107,7 @@ import Trails
     #expect(try window.catchUp(rowNames: rowNames) == 0)
   }
 
-  @Test func `what an error cut off is read again`() throws {
+  @Test func `a part that an error cut off is read again`() throws {
     let window = try window()
     let writer = try writer(own)
     for number in Int64(0)..<4 {
@@ -139,7 +139,7 @@ import Trails
     #expect(faults > 15)
   }
 
-  @Test func `copied rows are told from versions, and truncates are none`() throws {
+  @Test func `copied rows differ from versions, and truncates are none`() throws {
     let writer = try writer(own)
     try commit(writer) {
       let id = try writer.schemaID(items, token: 1)
@@ -154,7 +154,7 @@ import Trails
     #expect(try window.versions(rowName(1)).isEmpty && window.versions(rowName(2)).count == 1)
   }
 
-  @Test func `what is needed stands where the oldest version begins`() throws {
+  @Test func `the needed part starts where the oldest version begins`() throws {
     let (ours, theirs) = (try writer(own), try writer(peer))
     let window = try window()
     #expect(try window.needs() == [own: .start, peer: .start], "nothing has been read")
@@ -201,7 +201,7 @@ import Trails
     #expect(try window.needs() == [own: ours.end.position])
   }
 
-  @Test func `what all know of the own trail is not read where nothing of others is here`() throws {
+  @Test func `the known part of the own trail is not read if nothing of others is here`() throws {
     let (ours, theirs) = (try writer(own), try writer(peer))
     let window = try window()
     try window.read(peer, through: 0, rowNames: rowNames)

@@ -132,7 +132,7 @@ private struct Histories {
   }
 
   @Test(arguments: 1...12)
-  func `a delete that somebody does not know who refers to the row is told for as long as it is kept`(seed: Int) throws
+  func `a delete unknown to an author that referred to the row is reported for as long as it is kept`(seed: Int) throws
   {
     var histories = Histories(random: Seeded(UInt64(seed)))
     var index = try index(spillRows: seed % 2 == 0 ? 8 : 1000)
@@ -182,7 +182,7 @@ private struct Histories {
     #expect(index.count == 0)
   }
 
-  @Test func `what is rolled back teaches nothing`() throws {
+  @Test func `a rollback teaches nothing`() throws {
     var index = try index(["a.db", "b.db"])
     try index.note(rowName(1), place("a.db", 1))
     index.settle("a.db")
@@ -308,7 +308,7 @@ private struct Histories {
 
   // MARK: Trails that are begun again
 
-  @Test func `what an author knew counts if it is of the trail that is here`() throws {
+  @Test func `the knowledge of an author counts if it is of the trail that is here`() throws {
     let ids = try (0..<3).map { try #require(TrailID(Array(repeating: UInt8($0), count: 16))) }
     var index = WindowIndex(own: "a.db", spillRows: 1000)
     for name in ["b.db", "c.db"] { index.add(name) }
