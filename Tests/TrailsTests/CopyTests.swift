@@ -235,7 +235,7 @@ struct CopyPair {
   }
 
   @Test(arguments: [0, 1, 20, 38])
-  func `of many blocks that come at once, those before a broken one are kept`(broken: Int) throws {
+  func `if many blocks come at once, those before a broken one are kept`(broken: Int) throws {
     try pair.write(transactions: 120, rows: 8, .small(block: 600, segment: 1 << 20, compress: true))
     let source = try SegmentSource.open(folder: pair.origin)
     let start = try #require(try source.start(of: 1))
@@ -259,7 +259,7 @@ struct CopyPair {
     try pair.expectEqual()
   }
 
-  @Test func `gaps, forks and foreign trails are told apart`() throws {
+  @Test func `gaps, forks and foreign trails are distinguished`() throws {
     try pair.write()
     let copy = try pair.open()
     let source = try SegmentSource.open(folder: pair.origin)
@@ -329,7 +329,7 @@ struct CopyPair {
     #expect(try source.file(1) == nil)
   }
 
-  @Test func `a copy begins again at a later segment, and its readers are told`() throws {
+  @Test func `a copy begins again at a later segment, and its readers notice`() throws {
     try pair.write(transactions: 5)
     var copy = try pair.open()
     try pair.bring(copy)

@@ -47,7 +47,7 @@ import Testing
   }
 
   @Test(arguments: ["cut", "flip", "garble", "zeros"])
-  func `a torn tail is cut off behind the last whole block`(kind: String) throws {
+  func `a torn tail is cut off after the last whole block`(kind: String) throws {
     let (all, synced, mark, good, commits) = try torn()
     let places = blocks(good)
     #expect(places.count > 8)
@@ -83,7 +83,7 @@ import Testing
     }
   }
 
-  @Test func `whole transactions behind the mark are kept and the open one is not`() throws {
+  @Test func `whole transactions after the mark are kept and the open one is not`() throws {
     let (all, _, _, _, _) = try torn()
     try copyFolder(folder, temp("copy"))
     let writer = try openWriter(temp("copy"), options)
@@ -183,7 +183,7 @@ import Testing
     }
   }
 
-  @Test func `a creation that was cut short is begun anew`() throws {
+  @Test func `a creation that was cut short is begun again`() throws {
     let writer = try openWriter(folder)
     let first = writer.id
     try writer.close()
