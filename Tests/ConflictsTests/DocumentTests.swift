@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 @Suite struct DocumentTests {
-  @Test func `docs/explanation/conflicts.md tells of every rule and of every kind what the code does`() throws {
+  @Test func `docs/explanation/conflicts.md says for every rule and every kind what the code does`() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
     let page = try String(contentsOf: root.appending(path: "docs/explanation/conflicts.md"), encoding: .utf8)
