@@ -49,7 +49,7 @@ import Testing
     }
   }
 
-  @Test func `an index that a new table loses again is told behind the table`() throws {
+  @Test func `an index that a new table loses again comes after the table`() throws {
     let till = try Till("CREATE TABLE item(id INTEGER PRIMARY KEY)")
     let told = try till.told { shop in
       try shop.execute("CREATE TABLE v(id INTEGER PRIMARY KEY, a INTEGER)")

@@ -37,7 +37,7 @@ struct SynchronizerTests {
     #expect(third.sent == 0 && third.received == 0)
   }
 
-  @Test(arguments: [false, true]) func `of two writes to one row the later stands at both ends`(isOurs: Bool) throws {
+  @Test(arguments: [false, true]) func `the later of two writes to one row wins at both ends`(isOurs: Bool) throws {
     let till = try SyncedTill()
     try till.sync.initialize()
     func write(_ isHere: Bool) throws {

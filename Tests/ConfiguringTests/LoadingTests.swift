@@ -226,7 +226,7 @@ import Testing
       ])
   }
 
-  @Test func `all that is wrong is told at once, in the order of the files; a syntax error ends its file only`() {
+  @Test func `all faults are reported at once, in the order of the files; a syntax error ends its file only`() {
     let loaded = Conf.load(
       Conf.good.replacing("\"hq\"", with: "\"HQ\"").replacing("\"shop\"", with: "\"shp\""),
       ("conf.d/10.toml", "[database.shp\n"), ("conf.d/20.toml", "[limits]\ndisk = 3\nretain = \"x\"\n"))
@@ -247,7 +247,7 @@ import Testing
     ("x = = 1\n [node]\nname = [\nstate = \"/a\" # here", "[limits]\ndisk = 1"),
     ("node = { name = \"hq\", state = \"/a\" }", "[[["),
   ])
-  func `where the daemon is can be read of a broken conf`(main: String, more: String) {
+  func `a broken conf still says where the daemon is`(main: String, more: String) {
     let loaded = Conf.load(main, ("conf.d/10.toml", more + "\n[control]\nsocket = \"/b\"\n"))
     #expect(loaded.configuration == nil)
     #expect(loaded.place.state == "/a" && loaded.place.socket == "/b", "\(loaded.place)")

@@ -169,7 +169,7 @@ import Testing
     #expect(vault.open.load(ordering: .relaxed) == 0)
   }
 
-  @Test func `what is no TLS ends at the handshake`() throws {
+  @Test func `a connection without TLS ends at the handshake`() throws {
     let authority = try TestAuthority()
     try authority.issue("hq", .server(names: ["127.0.0.1"]))
     let vault = Vault()

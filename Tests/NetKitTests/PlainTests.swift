@@ -78,7 +78,7 @@ import Testing
     handler.ending.set()
   }
 
-  @Test func `silence is told as such`() throws {
+  @Test func `silence is reported as such`() throws {
     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: handler)
     let client = try client(server, .init(silenceSeconds: 1))
     let error = #expect(throws: CairnError.self) { _ = try client.perform("GET", "/wait?ms=6000") }
@@ -146,7 +146,7 @@ import Testing
     #expect(Clock.monotonicMilliseconds - start > 700)
   }
 
-  @Test func `what is wrong with the way is told`() throws {
+  @Test func `an address that is wrong is reported`() throws {
     #expect(throws: CairnError.self) { _ = try HTTPClient(base: "hq:7420", stop: stop) }
     let nowhere = try HTTPClient(base: "http://no-such-host.invalid:1", stop: stop)
     let error = #expect(throws: CairnError.self) { _ = try nowhere.perform("GET", "/") }

@@ -148,7 +148,7 @@ import Testing
     }
   }
 
-  @Test func `a foreign key tells its columns, whatever their names hold`() throws {
+  @Test func `a foreign key has its columns, whatever their names hold`() throws {
     let connection = try PostgresConnection(PostgresServer.shared.createDatabase("separators"))
     for sql in [
       "CREATE TABLE one(\"a\u{1f}b\" int PRIMARY KEY)",

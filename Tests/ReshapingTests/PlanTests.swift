@@ -37,7 +37,7 @@ import Testing
     #expect(there.fullName == "sales.orders")
   }
 
-  @Test func `a star stands for the columns that no other entry names`() throws {
+  @Test func `a star means the columns that no other entry names`() throws {
     var rule = TableRule(from: "orders")
     rule.columns = [.init("store", "'042'"), .init("customer", "customer_id"), .init("*", "*")]
     let schema = try plan(rule).schema

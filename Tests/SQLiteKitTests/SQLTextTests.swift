@@ -40,7 +40,7 @@ import Testing
     "", "CREATE INDEX", "CREATE INDEX i ON t", "CREATE INDEX i ON t(", "CREATE INDEX i ON t(a",
     "CREATE INDEX i ON t(a,)", "CREATE INDEX i ON t(a) b",
   ])
-  func `what is no index is refused`(sql: String) { #expect(SQLText.indexParts(sql) == nil) }
+  func `a text that is no index is refused`(sql: String) { #expect(SQLText.indexParts(sql) == nil) }
 
   @Test func `tokens keep their places, and open quotes and comments end with the text`() {
     #expect(SQLText.tokens(Array("a 'b".utf8)).map(\.range) == [0..<1, 2..<4])
