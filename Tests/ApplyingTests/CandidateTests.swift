@@ -71,7 +71,7 @@ struct CandidateTests {
     try add("item", 1, "tea", "x", clock: 5)
     let clocks: [Int64: UInt64] = [9: 8, 3: 4]
     try #expect(!judge(clocks: clocks))
-    // What was written to row 3 is forgotten from here on, but that it was earlier is not.
+    // From here on the write to row 3 is forgotten, but not that it came earlier.
     try database.execute("DELETE FROM item WHERE id = 9")
     try #expect(judge())
     try #expect(rows == [1])

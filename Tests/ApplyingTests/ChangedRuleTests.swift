@@ -28,8 +28,8 @@ import Testing
     options.changedRules = [ChangedRule("orders", before: old, isCopied: true)]
   }
 
-  /// From no rule to a filter with other columns, to another table, and back to no rule; each is met by changes that fit
-  /// the rule alone, more than once, before its copy comes.
+  /// Leads from no rule to a filter with other columns, to another table, and back to no rule. Each rule is met by
+  /// changes that fit it alone, more than once, before its copy comes.
   private static func follow(
     _ made: Handmade, _ change: (TableRule?, TableRule?) -> Void, _ run: () throws -> ApplyProgress.Snapshot,
     _ rows: (String) throws -> String
@@ -72,7 +72,7 @@ import Testing
     #expect(try rows("SELECT * FROM orders ORDER BY id") == "1|0|a\n2|3|b\n5|1|e")
   }
 
-  @Test func `of SQLite, come under them with a copy, whatever ends it in between`() throws {
+  @Test func `tables of SQLite come under them with a copy, whatever ends it in between`() throws {
     let made = try Handmade(TempFolder())
     try made.begin(Self.orders, "orders", [[1, 5, "a"], [2, 0, "b"]])
     let rows = { (sql: String) in
@@ -91,7 +91,7 @@ import Testing
   }
 
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
-  func `of PostgreSQL, come under them with a copy, whatever ends it in between`() throws {
+  func `tables of PostgreSQL come under them with a copy, whatever ends it in between`() throws {
     let target = try PostgresTarget()
     try target.begin(Self.orders, "orders", [[1, 5, "a"], [2, 0, "b"]])
     try Self.follow(
@@ -253,7 +253,7 @@ import Testing
     #expect(try target.psql("SELECT * FROM orders ORDER BY id") == "2|2|b\n3|1|c")
   }
 
-  @Test func `what others have is not overwritten, another constant is refused, and a table that goes needs no copy`()
+  @Test func `others' rows are not overwritten, another constant is refused, and a table that goes needs no copy`()
     throws
   {
     let made = try Handmade(TempFolder())

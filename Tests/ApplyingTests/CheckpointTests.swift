@@ -12,7 +12,7 @@ import Testing
     try made.rows("SELECT segment, offset, chain, number FROM cairn_checkpoint")
   }
 
-  @Test func `of two applies the second is told that the checkpoint was moved, and applies nothing`() throws {
+  @Test func `the second of two applies sees that the checkpoint was moved, and applies nothing`() throws {
     let made = try Handmade(TempFolder())
     try made.begin("CREATE TABLE f(a)", "f", [[1]], .whole)
     let (first, second) = (try made.open(), try made.open())
@@ -67,7 +67,7 @@ import Testing
     #expect(try made.rows("SELECT count(*) FROM t") == [[1]])
   }
 
-  @Test func `a checkpoint behind the end of the trail is refused`() throws {
+  @Test func `a checkpoint after the end of the trail is refused`() throws {
     let made = try Handmade(TempFolder())
     try made.begin(table, "t", [[1, 1]])
     try made.run("UPDATE cairn_checkpoint SET offset = offset + 100000")

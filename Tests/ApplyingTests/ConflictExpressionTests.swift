@@ -24,7 +24,7 @@ import Testing
   }
 
   @Test(arguments: ["old", "random()", "local +", "(SELECT 1)", "datetime('now')"])
-  func `what is none is refused`(text: String) throws {
+  func `a text that is no expression is refused`(text: String) throws {
     let error = #expect(throws: CairnError.self) {
       _ = try ConflictExpression(text, columns: ["stock"]).value(
         MetRows(local: [.integer(1)], incoming: [.integer(2)], before: nil, column: 0))
@@ -40,7 +40,7 @@ import Testing
     let text = #"CASE WHEN "incoming_price NOW" < local_id * 2 THEN local + Before_Stock ELSE 0 END"#
     #expect(try ConflictExpression(text, columns: columns).value(rows) == .integer(9))
     #expect(try ConflictExpression(#""before_price now""#, columns: columns).value(rows) == .null)
-    // Of rows it is a condition, and one column's values have no name.
+    // A rule for rows is a condition, and the values of a single column have no name.
     var whole = rows
     whole.column = nil
     let condition = try ConflictExpression("incoming_stock > local_stock", columns: columns, isOfRows: true)
@@ -49,7 +49,7 @@ import Testing
     #expect(throws: CairnError.self) { try ConflictExpression("local_gone", columns: columns) }
   }
 
-  @Test func `what is right for no table is known before there is one`() {
+  @Test func `a text that is right for no table is known before there is one`() {
     #expect(ConflictExpression.fault("local_a + Incoming + before_b", isOfRows: false) == nil)
     #expect(ConflictExpression.fault("local_a > incoming_a", isOfRows: true) == nil)
     #expect(ConflictExpression.fault("local_a > incoming", isOfRows: true)?.contains("incoming") == true)

@@ -73,7 +73,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
     #expect(try log.list(before: nil, limit: 10).map(\.id) == [2])
   }
 
-  @Test func `what is older than thirty days is forgotten in time`() throws {
+  @Test func `conflicts older than thirty days are forgotten in time`() throws {
     let folder = try TempFolder()
     let (log, database) = try log(folder)
     defer { withExtendedLifetime(folder) {} }
@@ -117,7 +117,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
       try database.query("SELECT name, stock FROM item ORDER BY id") == [["oolong", .real(3)], ["other", .real(5)]])
     #expect(try database.query("SELECT what FROM fired") == [["oolong"]])
     #expect(try log.find(1)?.overturnedAt == 5)
-    // What is there already is no change.
+    // Values that are there already are no change.
     try log.overturn(1, to: .incoming, force: true, now: 6)
     #expect(try database.query("SELECT what FROM fired") == [["oolong"]])
     #expect(try #require(failure { _ = try log.overturn(9, to: nil, force: true, now: 5) }).code == .conflictMissing)
@@ -155,7 +155,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
     #expect(try #require(failure { _ = try log.overturn(3, to: nil, force: false, now: 5) }).code == .usage)
   }
 
-  @Test func `columns and tables that went since are told`() throws {
+  @Test func `columns and tables that went since are named`() throws {
     let folder = try TempFolder()
     let (log, database) = try log(folder)
     defer { withExtendedLifetime(folder) {} }

@@ -9,7 +9,7 @@ import Testing
 
 /// Trails whose schema records carry SQL: no text of them is run, and nothing but the table is made.
 @Suite struct CraftedSchemaTests {
-  /// One field of a schema record that carries SQL. `FILE` in it stands for a path.
+  /// One field of a schema record that carries SQL. `FILE` in it is replaced by a path.
   struct Attack: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let change: @Sendable (inout TableSchema) -> Void

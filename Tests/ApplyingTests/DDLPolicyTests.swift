@@ -9,7 +9,7 @@ import Testing
       (nil, true, DDLPolicy.follow), (nil, false, .stop), (.follow, false, .follow), (.stop, true, .stop),
       (.ignore, false, .ignore),
     ] as [(DDLPolicy?, Bool, DDLPolicy)])
-  func `what was not said depends on who created the table`(given: DDLPolicy?, isCreated: Bool, expected: DDLPolicy) {
+  func `the default policy depends on who created the table`(given: DDLPolicy?, isCreated: Bool, expected: DDLPolicy) {
     var options = ApplyOptions()
     options.ddl = given
     #expect(options.policy(isCreated: isCreated) == expected)

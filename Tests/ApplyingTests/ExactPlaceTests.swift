@@ -4,7 +4,7 @@ import Mapping
 import SQLiteKit
 import Testing
 
-/// A table waits exactly where its change stands: rows of the old shape before it are applied, whatever their group.
+/// A table waits exactly at the place of its change: rows of the old shape before it are applied, whatever their group.
 @Suite struct ExactPlaceTests {
   private static let t = "CREATE TABLE t(id INTEGER PRIMARY KEY, a)"
   private static let u = "CREATE TABLE u(id INTEGER PRIMARY KEY)"
@@ -84,7 +84,7 @@ import Testing
 
   @Test func `a table that was renamed before its change in one transaction waits under its new name`() throws {
     let made = try started(.follow)
-    // Of the target's own; it hangs on the column that goes.
+    // A view of the target's own, which depends on the column that goes.
     try made.run("CREATE VIEW mine AS SELECT a FROM t")
     try made.transaction {
       try made.insert("t", [2, 2])

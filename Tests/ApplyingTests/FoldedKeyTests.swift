@@ -3,8 +3,8 @@ import Testing
 
 @testable import Applying
 
-/// Tables of an operator's own with a key that takes values for one which the source tells apart: in a copy, one row
-/// would take the place of another.
+/// Tables of an operator's own whose key equates values that the source distinguishes. In a copy, one row would take
+/// the place of another.
 @Suite struct FoldedKeyTests {
   @Test(
     arguments: [

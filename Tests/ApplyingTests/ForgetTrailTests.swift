@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
-  func `a PostgreSQL target forgets one trail that nobody applies, and goes on with the other`() throws {
+  func `a PostgreSQL target forgets one trail that no apply reads, and goes on with the other`() throws {
     let target = try PostgresTarget()
     let other = try Handmade(TempFolder(), name: Self.other)
     try target.begin("CREATE TABLE item(id INTEGER PRIMARY KEY)", "item", [[1]])

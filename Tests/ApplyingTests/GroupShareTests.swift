@@ -1,7 +1,8 @@
 @testable import Applying
 import Testing
 
-/// How many transactions two-way apply takes at once, and of which it locks the rows first, where programs are ahead of it.
+/// How many transactions two-way apply takes at once, and for how many it locks the rows first, if programs are ahead
+/// of it.
 struct GroupShareTests {
   @Test("a group that was overtaken is halved, and grows again") func share() {
     var share = GroupShare()

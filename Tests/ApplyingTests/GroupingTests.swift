@@ -63,7 +63,7 @@ import Testing
     return thread.join() ?? []
   }
 
-  @Test func `of pairs that were written together nobody ever sees one`() throws {
+  @Test func `a reader never sees one of a pair that was written together`() throws {
     let made = try Handmade(TempFolder())
     try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY)", "t", [])
     for id in 0..<400 as Range<Int64> {

@@ -33,7 +33,7 @@ final class Handmade {
       folder: self.trail, name: name, options: options, now: Clock.system.microseconds)
   }
 
-  /// What SQLite makes of a CREATE TABLE statement (and indexes) is the table's schema from here on.
+  /// Sets the table's schema from here on: the one that SQLite makes of a CREATE TABLE statement (and indexes).
   func shape(_ sql: String) throws {
     let database = try Database(path: ":memory:", mode: .create)
     try database.executeScript(sql)

@@ -45,7 +45,7 @@ import Testing
       if case .integer(let number) = value { "\(number)" } else { value.string }
     }
 
-    /// An update of the row with the key `id`; nil stands for a column that stays as it is.
+    /// An update of the row with the key `id`; nil is a column that stays as it is.
     func update(_ id: String, _ values: String?..., of table: String = "t") throws {
       try made.update(table, to: ([id] + values).map { text in text.map { .exact($0) } })
     }
@@ -223,7 +223,7 @@ import Testing
 
   /// 64 MiB may be held: each transaction needs more than half of that.
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
-  func `what was held in earlier transactions leaves room for more`() throws {
+  func `rows held in earlier transactions leave room for more`() throws {
     let target = try PostgresTarget()
     target.options.ddl = .follow
     var schema = Self.table("t", ["id", "v", "w"])

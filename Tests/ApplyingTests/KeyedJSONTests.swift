@@ -2,7 +2,7 @@ import Changes
 import TestServers
 import Testing
 
-/// JSON of SQLite by which a key tells rows apart: PostgreSQL has no equality for `json`.
+/// Columns with JSON of SQLite that are part of a key: PostgreSQL has no equality for `json`.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct KeyedJSONTests {
   private static let docs = "CREATE TABLE docs(id INTEGER PRIMARY KEY, doc JSON UNIQUE, other JSON)"

@@ -14,7 +14,7 @@ import Trails
   private static let item = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE)"
   private static let note = "CREATE TABLE note(id INTEGER PRIMARY KEY, item INTEGER, text TEXT)"
 
-  /// A trail of which one target has everything, and only the last segment is left.
+  /// Returns a trail that one target has applied wholly and that has only its last segment left.
   private func purged(_ folder: TempFolder) throws -> Handmade {
     let made = try Handmade(folder, segmentBytes: 1)
     try made.begin(Self.item, "item", [[1, "tea"], [2, "cup"]])
@@ -38,8 +38,8 @@ import Trails
     return options
   }
 
-  /// What comes behind the request: changes of tables that are not copied yet, a new table, a change of shape, copies in
-  /// several chunks, and changes between them; `run` lets the target go on, in a new run each time.
+  /// Writes the records after the request: changes of tables that are not copied yet, a new table, a change of shape.
+  /// Then come copies in several chunks, with changes between them. Each `run` lets the target go on in a new run.
   private func follow(_ made: Handmade, _ run: () throws -> Bool) throws {
     try made.transaction { try made.update("item", [2, "cup"], [nil, "mug"]) }
     #expect(try run())
@@ -82,7 +82,7 @@ import Trails
     #expect(try !run())
   }
 
-  @Test func `of SQLite, whatever ends it in between`() throws {
+  @Test func `a copy into SQLite, whatever ends it in between`() throws {
     let folder = try TempFolder()
     let made = try purged(folder)
     let late = folder("late.db")
@@ -111,7 +111,7 @@ import Trails
   }
 
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
-  func `of PostgreSQL, whatever ends it in between`() throws {
+  func `a copy into PostgreSQL, whatever ends it in between`() throws {
     let target = try PostgresTarget()
     let made = try purged(TempFolder())
     let options = try options(made)

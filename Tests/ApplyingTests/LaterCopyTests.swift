@@ -5,7 +5,7 @@ import Reshaping
 import TestServers
 import Testing
 
-/// Tables that wait for their rule, and go on with a copy behind shapes that no rule fits.
+/// Tables that wait for their rule, and go on with a copy that comes after shapes that no rule fits.
 @Suite struct LaterCopyTests {
   private static let orders = "CREATE TABLE orders(id INTEGER PRIMARY KEY, total INTEGER, note TEXT UNIQUE)"
   private static let renamed = "CREATE TABLE orders(id INTEGER PRIMARY KEY, cents INTEGER, note TEXT UNIQUE)"

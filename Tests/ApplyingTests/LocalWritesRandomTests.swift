@@ -11,7 +11,7 @@ import Testing
   private static let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)"
   private static let keys: ClosedRange<Int64> = 1...12
 
-  /// What the source has, and what it has written to since the target was looked at last.
+  /// The rows of the source, and the keys that it has written since the target was looked at last.
   private struct Source {
     var rows: [Int64: [Value]] = [:]
     var touched: Set<Int64> = []

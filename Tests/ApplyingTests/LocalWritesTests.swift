@@ -7,7 +7,7 @@ import Testing
 import Trails
 @testable import Applying
 
-/// What others write to an SQLite target of a way that leads only there.
+/// Writes of applications to an SQLite target of a way that leads only there.
 @Suite struct LocalWritesTests {
   private func started(_ writes: LocalWrites, _ columns: String = "id INTEGER PRIMARY KEY, a, b") throws -> Handmade {
     let made = try Handmade(TempFolder())
@@ -23,7 +23,7 @@ import Trails
   private func rows(_ made: Handmade) throws -> [[Value]] { try made.rows("SELECT * FROM t ORDER BY id") }
 
   @Test(arguments: [LocalWrites.allow, .undo])
-  func `what is written here stays until the source writes to it`(_ writes: LocalWrites) throws {
+  func `a row that is written here stays until the source writes to it`(_ writes: LocalWrites) throws {
     let made = try started(writes)
     try made.run(
       """
@@ -74,7 +74,7 @@ import Trails
   @Test func `a copy keeps rows that only the target has`() throws {
     let made = try copied(.allow)
     #expect(try rows(made) == [[1, 1, 0], [2, 2, 0], [3, 3, 0], [4, 4, 0], [5, 5, 0], [6, 6, 0], [10, 70, 0]])
-    // Behind it, what differs is told as before.
+    // After the copy, differences are reported as before.
     try made.run("UPDATE t SET a = 71 WHERE id = 1")
     try made.transaction { try made.update("t", [1, 1, 0], [nil, 9, nil]) }
     try made.replay()
@@ -139,7 +139,7 @@ import Trails
       try made.delete("t", [3, 9, 0])
       try made.insert("t", [3, 5, 5])
     }
-    // Triggers of the source let the later change stand first: that is no meeting.
+    // Triggers of the source put the later change first: that is no meeting.
     try made.transaction {
       try made.update("t", [20, 1, 1], [nil, 2, nil])
       try made.insert("t", [20, 1, 1])
@@ -149,7 +149,7 @@ import Trails
     #expect(try log(made).filter { $0.key["id"] == 20 }.isEmpty)
   }
 
-  @Test func `rows of PostgreSQL that are known in part are passed over, and told`() throws {
+  @Test func `rows of PostgreSQL that are known in part are passed over, and logged`() throws {
     let made = try Handmade(TempFolder())
     made.options.localWrites = LocalWritesPlan(tables: [.init(from: "item", .allow)])
     let schema = TableSchema(
@@ -187,7 +187,7 @@ import Trails
 
   // MARK: Refused
 
-  /// What SQLite says to a program that runs `sql`; nil where it takes it.
+  /// Returns SQLite's error for a program that runs `sql`; nil if SQLite accepts it.
   private func refusal(_ made: Handmade, _ sql: String) -> String? {
     do {
       try made.run(sql)

@@ -54,7 +54,7 @@ import Testing
       try made.delete(names.1, [3, "drei"])
     }
     try check("1 uno\n2 two", "1 eins")
-    // What becomes of the one leaves the other alone.
+    // A change of the one leaves the other alone.
     try made.transaction {
       try made.reshape(names.1, "CREATE TABLE \(b)(id INTEGER PRIMARY KEY, v TEXT, n INTEGER)")
       try made.insert(names.1, [4, "vier", 4])

@@ -4,7 +4,8 @@ import SystemKit
 import Testing
 @testable import Applying
 
-/// Unique indexes that are not just over columns: what they may keep apart holds back transactions behind one that is put aside.
+/// Unique indexes that are not just over columns: the values that they may keep apart hold back transactions after one
+/// that is put aside.
 @Suite struct LooseUniqueTests {
   private func all(_ sql: String) throws -> [LooseUnique] {
     let database = try Database(path: ":memory:", mode: .create)
@@ -12,7 +13,7 @@ import Testing
     return try LooseUnique.all(of: #require(database.userTables().first).schema)
   }
 
-  @Test func `an index tells rows apart by the columns of which all is known`() throws {
+  @Test func `an index keeps rows apart by the columns whose values are known`() throws {
     let table = "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, code INTEGER UNIQUE, gone INTEGER);"
     #expect(try all(table + "CREATE UNIQUE INDEX u ON t(name, gone); CREATE INDEX i ON t(lower(name))").isEmpty)
     let expression = try all(table + "CREATE UNIQUE INDEX u ON t(lower(name), code)")
@@ -50,7 +51,7 @@ import Testing
   }
 
   @Test(arguments: zip(["lower(name)", "name COLLATE NOCASE", "name) WHERE (a > -9"], ["a", "a", "A"]))
-  func `what takes a value that is freed by one put aside waits for it`(index: String, value: String) throws {
+  func `a row that takes a value freed by one put aside waits for it`(index: String, value: String) throws {
     let table = "CREATE TABLE t(id INTEGER PRIMARY KEY, name, a); CREATE UNIQUE INDEX u ON t(\(index))"
     let made = try Handmade(TempFolder())
     try made.run(table.replacing(" a);", with: " a CHECK (a >= 0));"))

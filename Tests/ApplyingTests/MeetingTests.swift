@@ -2,7 +2,7 @@ import Changes
 import Testing
 @testable import Applying
 
-/// What a change comes to where somebody else has written to its row, on a way that leads only one way.
+/// The outcome of a change whose row an application of the target has written too, on a way that leads only one way.
 @Suite struct MeetingTests {
   /// Rows of a key and two values.
   private func steps(_ before: [Value?]?, _ after: [Value?]?, there: [[Value]]) throws -> [Meeting.Step] {
@@ -19,13 +19,13 @@ import Testing
   @Test func `an update makes the whole row the source's`() throws {
     let step = try #require(steps([1, 2, 3], [nil, 4, nil], there: [[1, 2, 9]]).first)
     #expect(step.kind == .updateOriginDiffers && step.settled == [1, 4, 3])
-    // What the trail does not tell stays.
+    // Columns that the trail does not give stay.
     #expect(try steps([1, nil, nil], [1, 4, nil], there: [[1, 2, 9]])[0].settled == [1, 4, 9])
     // Both have made the same of it.
     #expect(try steps([1, 2, 3], [nil, 4, nil], there: [[1, 4, 3]])[0].kind == nil)
   }
 
-  @Test func `an update brings a row back of which all is known`() throws {
+  @Test func `an update brings back a row that is known wholly`() throws {
     let whole = try #require(steps([1, 2, 3], [nil, 4, nil], there: []).first)
     #expect(whole.kind == .updateMissing && whole.settled == [1, 4, 3] && !whole.isPassedOver)
     let part = try #require(steps([1, nil, nil], [1, 4, nil], there: []).first)

@@ -9,7 +9,7 @@ import Testing
 
 /// Code of a table's owner at the target does not run with the rights of apply (finding M1).
 @Suite(.enabled(if: PostgresServer.isAvailable)) struct OwnersCodeTests {
-  /// A table of role `low`, and a function of its that tells with which rights it ran.
+  /// A table of role `low`, and a function of that role that notes with which rights it ran.
   private static let owned = """
     DROP TABLE IF EXISTS public.item; CREATE TABLE public.item(id integer PRIMARY KEY, v text);
     """
@@ -121,7 +121,7 @@ import Testing
       "check constraint",
       "\(domain); ALTER TABLE item ADD CONSTRAINT spy CHECK (JSON_OBJECT('a' VALUE v RETURNING low.word) IS NOT NULL)",
       from: 160_000),
-    // What a polymorphic function returns, and what is cast while a function runs, leave no trace either.
+    // The result of a polymorphic function, and a cast while a function runs, leave no trace either.
     Trap("check constraint", ranged("json", "to_json(multirange('[1,5)'::low.r)) IS NOT NULL"), from: 140_000),
     Trap(
       "check constraint", ranged("json", "to_jsonb(array_fill(multirange('[1,5)'::low.r), '{2}')) IS NOT NULL"),
@@ -338,7 +338,7 @@ import Testing
 
   // MARK: Statements of apply's own
 
-  /// A domain, a cast and a composite type of role `low`, each of which runs `low.h`.
+  /// A domain, a cast and a composite type of role `low`; each runs `low.h`.
   private static let typeTraps: [(type: String, before: String, after: String)] = [
     ("CREATE DOMAIN public.dd AS integer CHECK (low.h(VALUE))", "v integer", "v integer, c dd DEFAULT 5"),
     ("CREATE DOMAIN public.dd AS integer CHECK (low.h(VALUE))", "v integer", "v dd"),
@@ -447,7 +447,7 @@ import Testing
     #expect(try target.psql("SELECT * FROM low.seen") == "")
   }
 
-  /// What tables of applications have. Each is a table of role `low`, which apply does not trust.
+  /// Features that tables of applications have. Each is a table of role `low`, which apply does not trust.
   private static let ordinary = [
     "price numeric(10,2) CHECK (price >= 0 AND price < 1e6)", "at timestamptz DEFAULT now() CHECK (at > '2000-01-01')",
     "at timestamptz DEFAULT CURRENT_TIMESTAMP + interval '1 day'", "d date DEFAULT CURRENT_DATE CHECK (d <= now())",
@@ -500,14 +500,14 @@ import Testing
         s text DEFAULT encode(digest('a', 'sha256'), 'hex'), EXCLUDE USING gist (id WITH =, n WITH &&));
       CREATE INDEX ON low.many USING gin (v gin_trgm_ops); CREATE INDEX ON low.many (lower(c::text))
       """)
-    // Whoever runs apply as a superuser trusts its functions; the role of apply is none.
+    // A superuser who runs apply trusts its functions; the role of apply is no superuser.
     try target.psql("CREATE ROLE \(target.name) LOGIN")
     defer { _ = try? target.psql("DROP ROLE \(target.name)") }
     let other = try PostgresConnection(target.server.url(target.name, user: target.name))
     #expect(try OwnersCode.read("low.many", other).findings.map(\.function) == [])
   }
 
-  /// Whoever owns another type could keep a table from being written by a cast from or to one of its types.
+  /// The owner of another type could keep a table from being written by a cast from or to one of its types.
   @Test func `types and casts of a role that owns nothing of the table are no matter`() throws {
     let target = try started()
     try target.psql(
@@ -709,7 +709,7 @@ import Testing
     try target.replay()
     #expect(try target.psql("SELECT DISTINCT statement FROM cairn.pending") == "")
     #expect(try target.psql("SELECT count(*) FROM cairn.pending") == "2")
-    // What an earlier version left, or an attacker planted.
+    // Objects that an earlier version left, or that an attacker planted.
     try target.psql(
       """
       INSERT INTO cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table) VALUES

@@ -6,8 +6,8 @@ import SQLiteKit
 import TestServers
 import Testing
 
-/// What ``TableSchema/parsed`` makes of schemas: of hostile ones never more than the statements of the table, of legal
-/// ones the same table.
+/// The statements that ``TableSchema/parsed`` makes of schemas: never more than those of the table for hostile schemas,
+/// and the same table for legal ones.
 @Suite struct ParsedSchemaTests {
   private static let fragments = [
     ";", "; DROP TABLE canary; --", "; DROP TABLE canary", "'", "\"", "`", "[", "]", "/*", "*/", "--", "\n", "$$",
@@ -59,7 +59,7 @@ import Testing
     CREATE INDEX i ON t(a DESC, lower(b)) WHERE a IS NOT NULL;
     """
 
-  @Test func `of a hostile schema SQLite gets one statement for each object`() throws {
+  @Test func `SQLite gets one statement for each object of a hostile schema`() throws {
     var random = Seeded(UInt64.random(in: 0...UInt64.max))
     let origin = try Database(path: ":memory:", mode: .create)
     try origin.executeScript(Self.sqliteTable)
@@ -112,7 +112,7 @@ import Testing
     CREATE INDEX i4 ON sales.t (date_trunc('day', at AT TIME ZONE 'UTC'), "left"(v, 3), substring(v from 1 for 2));
     """
 
-  @Test func `of a hostile schema PostgreSQL gets one statement for each object`() throws {
+  @Test func `PostgreSQL gets one statement for each object of a hostile schema`() throws {
     let made = try PostgresTarget()
     try made.psql(Self.postgresTables)
     let connection = try PostgresConnection(made.url)
@@ -142,7 +142,7 @@ import Testing
     }
   }
 
-  @Test func `a script that cannot be read leaves nothing behind, though the table has types of its own`() throws {
+  @Test func `a script that cannot be read leaves nothing, though the table has types of its own`() throws {
     let schema = TableSchema(
       epoch: 1, engine: .postgres, namespace: "public", name: "t",
       columns: [.init(name: "m", declaredType: "public.mood", baseType: "enum")],

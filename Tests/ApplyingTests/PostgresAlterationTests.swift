@@ -184,7 +184,7 @@ struct PostgresAlterationTests {
     }
     #expect(sorted(made.schema) == sorted(after.schema), "\(alteration.all)")
     if let expected = example.expected { #expect(alteration.all == expected) }
-    // What is there is not wanted again.
+    // Things that are there are not wanted again.
     #expect(PostgresAlteration(after.schema, after.schema).all == [])
   }
 }

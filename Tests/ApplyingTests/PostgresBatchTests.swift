@@ -95,7 +95,7 @@ struct PostgresBatchTests {
   }
 
   @Test(arguments: ["UPDATE t SET v = 'other' WHERE id = 3", "ALTER TABLE t ADD CHECK (id <> 3 OR n = 0)"])
-  func `what is wrong at the beginning of a long transaction is named, and nothing is done`(spoil: String) throws {
+  func `a fault at the beginning of a long transaction is named, and nothing is done`(spoil: String) throws {
     let target = try begin(rows: 20_000)
     try target.psql(spoil)
     // Several batches are under way when the first answer comes.

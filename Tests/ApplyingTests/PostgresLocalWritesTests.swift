@@ -7,7 +7,7 @@ import TestServers
 import Testing
 @testable import Applying
 
-/// What others write to a PostgreSQL target of a way that leads only there.
+/// Writes of applications to a PostgreSQL target of a way that leads only there.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct PostgresLocalWritesTests {
   private func started(_ writes: LocalWrites, _ columns: String = "id INTEGER PRIMARY KEY, a INTEGER, b INTEGER") throws
@@ -30,7 +30,7 @@ struct PostgresLocalWritesTests {
   }
 
   @Test(arguments: [LocalWrites.allow, .undo])
-  func `what is written here stays until the source writes to it`(_ writes: LocalWrites) throws {
+  func `a row that is written here stays until the source writes to it`(_ writes: LocalWrites) throws {
     let target = try started(writes)
     let made = target.trail
     try target.psql(
@@ -84,7 +84,7 @@ struct PostgresLocalWritesTests {
   @Test func `a copy keeps rows that only the target has`() throws {
     let target = try copied(.allow)
     #expect(try rows(target) == "1:1:0 2:2:0 3:3:0 4:4:0 5:5:0 6:6:0 10:70:0")
-    // Behind it, what differs is told as before.
+    // After the copy, differences are reported as before.
     try target.psql("UPDATE t SET a = 71 WHERE id = 1")
     try target.trail.transaction { try target.trail.update("t", [1, 1, 0], [nil, 9, nil]) }
     try target.replay()
@@ -147,7 +147,7 @@ struct PostgresLocalWritesTests {
       try made.insert("t", [3, 5, 5])
       try made.update("t", [5, 5, 0], [15, nil, nil])
     }
-    // Triggers of the source let the later change stand first: that is no meeting.
+    // Triggers of the source put the later change first: that is no meeting.
     try made.transaction {
       try made.update("t", [6, 6, 0], [10, nil, nil])
       try made.update("t", [20, 1, 1], [nil, 2, nil])
@@ -161,7 +161,7 @@ struct PostgresLocalWritesTests {
     #expect(zip(log, keys).contains { $0.kind == .insertExists && $1 == "10" })
   }
 
-  @Test func `rows of PostgreSQL that are known in part are passed over, and told`() throws {
+  @Test func `rows of PostgreSQL that are known in part are passed over, and logged`() throws {
     let target = try PostgresTarget()
     target.options.localWrites = LocalWritesPlan(tables: [.init(from: "item", .allow)])
     try target.begin(

@@ -114,7 +114,7 @@ struct PostgresLossTests {
     #expect(try target.psql("SELECT count(*), sum(v) FROM t") == "180|180")
   }
 
-  @Test func `a lock that somebody holds is waited for, and the wait can be ended`() throws {
+  @Test func `apply waits for a lock that a session holds, and the wait can be ended`() throws {
     let target = try PostgresTarget()
     try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER)", "t", [[1, 1]])
     let other = try PostgresConnection(target.url)
@@ -198,7 +198,7 @@ struct PostgresLossTests {
     #expect(try target.psql("SELECT count(*) FROM t") == "0")
   }
 
-  @Test func `what an older version knew of tables is kept`() throws {
+  @Test func `the knowledge of an older version about tables is kept`() throws {
     let target = try PostgresTarget()
     try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "a"]])
     try target.psql(

@@ -6,7 +6,7 @@ import TestServers
 import Testing
 @testable import Applying
 
-/// What PostgreSQL does not take is put aside, with all that depends on it, and comes back in order.
+/// A change that PostgreSQL does not take is put aside, with all that depends on it, and comes back in order.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct PostgresQuarantineTests {
   /// The target takes no negative amounts; the source does.

@@ -4,17 +4,17 @@ import Foundation
 import TestServers
 import Testing
 
-/// Random programs at the source, told as a trail tells them, with copies in between: the target ends up equal.
+/// Random programs at the source, as a trail records them, with copies in between: the target ends up equal.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct PostgresRandomTests {
-  /// What the source holds: by key, a unique number and a text.
+  /// The rows of the source: by key, a unique number and a text.
   private typealias Rows = [Int64: (unique: Int64, text: String)]
 
   private static func image(_ id: Int64, _ row: (unique: Int64, text: String)) -> [Value] {
     [.integer(id), .integer(row.unique), .text(row.text)]
   }
 
-  /// One change that the source's constraints allow, made in `rows` and told to the trail.
+  /// One change that the source's constraints allow, made in `rows` and written to the trail.
   private func change(_ rows: inout Rows, _ trail: Handmade, _ random: inout Seeded) throws {
     let id = Int64.random(in: 1...60, using: &random)
     let unique = Int64.random(in: 1...80, using: &random)

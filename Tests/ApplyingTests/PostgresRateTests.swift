@@ -25,7 +25,7 @@ struct PostgresRateTests {
     print("\(what): \(Int(Double(count) / seconds)) rows/s, peak resident \(Self.peakMebibytes) MiB")
   }
 
-  /// Of the whole process, which also writes the trail.
+  /// The peak memory of the whole process, which also writes the trail.
   private static var peakMebibytes: Int {
     let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
     let line = status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") } ?? ""

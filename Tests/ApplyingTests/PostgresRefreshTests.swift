@@ -75,7 +75,7 @@ struct PostgresRefreshTests {
     #expect(try target.psql("SELECT count(*), count(*) FILTER (WHERE v = 'new') FROM t") == "29|29")
   }
 
-  @Test func `what a table held before is kept, merged or overwritten`() throws {
+  @Test func `the earlier rows of a table are kept, merged or overwritten`() throws {
     let cases: [(ExistingRows, String)] = [
       (.keep, "1|mine\n2|new\n9|only"), (.merge, "1|new\n2|new\n9|only"), (.overwrite, "1|new\n2|new"),
     ]
@@ -98,7 +98,7 @@ struct PostgresRefreshTests {
     }
   }
 
-  @Test func `updates that do not tell the whole row wait for its chunk`() throws {
+  @Test func `updates that do not give the whole row wait for its chunk`() throws {
     let target = try PostgresTarget()
     try target.shape(postgres: "CREATE TABLE t(id int PRIMARY KEY, v text, big text)")
     try target.trail.transaction {

@@ -61,7 +61,7 @@ struct PostgresRowTests {
       #expect(error?.code == .trailDamaged, "\(String(describing: error))")
       #expect(error?.message.contains("column v") == true)
       #expect(try target.psql("SELECT count(*) FROM t") == "1")
-      // An update of which neither image says which row it is of.
+      // An update whose images do not say which row it changes.
       let other = try PostgresTarget()
       try other.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "a"]])
       try other.trail.transaction { try other.trail.change(.update, .after, "t", [[nil, "b"]]) }

@@ -99,7 +99,7 @@ struct PostgresShapeTests {
     if policy == .ignore { #expect(try target.psql("SELECT b FROM t WHERE b > 0 ORDER BY id") == "3\n4\n1") }
   }
 
-  @Test func `rows with what only the target has are not given up for a constraint, and what is emptied is told`()
+  @Test func `rows with values of the target's own survive a constraint, and an emptied table is reported`()
     throws
   {
     let target = try PostgresTarget()

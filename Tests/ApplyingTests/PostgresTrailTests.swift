@@ -20,7 +20,7 @@ import Testing
 
   private func row(_ texts: String?...) -> [Value] { texts.map { $0.map { .exact(Array($0.utf8)) } ?? .null } }
 
-  /// As ``row(_:)``; `-` stands for a column that is not given.
+  /// As ``row(_:)``; `-` is a column that is not given.
   private func part(_ texts: String?...) -> [Value?] {
     texts.map { text in
       if text == "-" { nil } else { text.map { .exact(Array($0.utf8)) } ?? .null }
@@ -37,7 +37,7 @@ import Testing
     try made.replay()
   }
 
-  @Test func `what an update leaves out stays as it is, in tables of any width`() throws {
+  @Test func `columns that an update leaves out stay as they are, in tables of any width`() throws {
     for width in [3, 64, 65, 130] {
       let made = try Handmade(TempFolder())
       let columns = (0..<width).map { (name: "c\($0)", type: "text") }
@@ -200,7 +200,7 @@ import Testing
     #expect(try made.rows("SELECT * FROM t ORDER BY id") == [[1, "y"], [2, "x"]])
   }
 
-  @Test func `a table without a key is told by its whole rows`() throws {
+  @Test func `rows of a table without a key are found by all their values`() throws {
     let made = try Handmade(TempFolder())
     let schema = table("t", [("a", "numeric"), ("f", "double precision")], key: [])
     try begin(made, schema, [row("1.0", "1"), row("1.0", "1"), row("1", "-0"), row("1", "0")])
@@ -261,7 +261,7 @@ import Testing
       }
       try made.insert("o", row("2"))
     }
-    // Something stands in the way in the middle.
+    // An object is in the way in the middle.
     if way != "drop table" {
       try made.run("INSERT INTO t VALUES (3, 'mine')")
       try made.transaction { try made.insert("t", way == "drop column" ? row("4", "u") : row("4", "u", "9")) }
@@ -284,7 +284,7 @@ import Testing
   }
 
   @Test(arguments: ["drop", "rename", "rename and drop the other", "drop the other"])
-  func `only a table waits whose name is taken but for its case, until that is undone at the source`(way: String) throws
+  func `only a table waits whose name is taken in another case, until that is undone at the source`(way: String) throws
   {
     let made = try collided()
     let other = table("T", [("n", "integer"), ("b", "text")], key: ["n"])
@@ -332,7 +332,7 @@ import Testing
     #expect(try made.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name = '\(name)'") == [])
   }
 
-  @Test func `a table that is renamed to a name that is taken but for its case waits`() throws {
+  @Test func `a table that is renamed to a name that is taken in another case waits`() throws {
     let made = try collided()
     try made.transaction {
       try made.reshape("o", table("T", [("id", "integer")], key: ["id"]), as: .rename, to: "T")

@@ -29,7 +29,7 @@ struct PostgresTypeTests {
     return target
   }
 
-  /// The change of the type in both tables, as capture tells it, with the rows that follow.
+  /// The change of the type in both tables, as capture records it, with the rows that follow.
   private func change(_ target: PostgresTarget, _ tables: [String] = ["t", "u"], to sql: String = Self.new) throws {
     let trail = target.trail
     let before = tables.compactMap(trail.latest)
@@ -102,7 +102,7 @@ struct PostgresTypeTests {
     #expect(try rows(target) == Self.changed)
   }
 
-  @Test func `a type that a dropped table left behind becomes what a new one needs`() throws {
+  @Test func `a type that remains of a dropped table becomes what a new one needs`() throws {
     let target = try begin()
     let trail = target.trail
     try trail.transaction {

@@ -44,7 +44,7 @@ struct PostgresWaitingTests {
     #expect(target.progress.snapshot.waiting.map(\.name) == ["t"])
     try trail.transaction { try trail.insert("other", [3]) }
     #expect(failure { try target.replay() }?.code == .schemaStopped)
-    // What stands before the change, and nothing of it twice.
+    // The rows before the change, and no row twice.
     #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x\n2|y\n3|z")
     #expect(try target.psql("SELECT count(*) FROM other") == "3")
     try target.psql("ALTER TABLE t ADD COLUMN b bigint")
@@ -134,7 +134,7 @@ struct PostgresWaitingTests {
     }
   }
 
-  @Test func `what the server refuses waits, with what it says and what to run`() throws {
+  @Test func `a change that the server refuses waits, with its message and what to run`() throws {
     let target = try begin()
     try target.psql("CREATE VIEW mine AS SELECT a FROM t")
     let trail = target.trail
@@ -155,7 +155,7 @@ struct PostgresWaitingTests {
   @Test func `a table that waits is followed through its renames, and two that swap names go on together`() throws {
     let target = try begin("", .stop)
     let trail = target.trail
-    // As capture tells it: through a third name, all of it in one transaction.
+    // As capture records it: through a third name, all of it in one transaction.
     try trail.shape("CREATE TABLE aside(id INTEGER PRIMARY KEY, a TEXT)")
     try trail.transaction {
       try trail.reshape("t", "CREATE TABLE aside(id INTEGER PRIMARY KEY, a TEXT)", as: .rename, to: "aside")
@@ -220,7 +220,7 @@ struct PostgresWaitingTests {
     #expect(try target.psql("SELECT * FROM n") == "7|7")
   }
 
-  @Test func `what was left out under ignore makes its table wait under another policy, with what to run`() throws {
+  @Test func `a change left out under ignore makes its table wait under another policy, with what to run`() throws {
     let target = try begin()
     let trail = target.trail
     target.options.ddl = .ignore
@@ -275,7 +275,7 @@ struct PostgresWaitingTests {
       }
     }
     if way == "rename" {
-      // Something stands in the way in the middle.
+      // A row is in the way in the middle.
       try target.psql("INSERT INTO t VALUES (2, 'mine')")
       #expect(failure { try target.replay() } != nil)
       try target.psql("DELETE FROM t WHERE id = 2")
@@ -352,7 +352,7 @@ struct PostgresWaitingTests {
     #expect(try target.psql("SELECT count(b) FROM t") == "1")
   }
 
-  @Test func `a lock that lasts keeps only its table waiting, and is told`() throws {
+  @Test func `a lock that lasts keeps only its table waiting, and is reported`() throws {
     let target = try begin()
     try target.trail.transaction {
       try target.trail.reshape("t", Self.wider)
@@ -366,7 +366,7 @@ struct PostgresWaitingTests {
     #expect(error.message.contains("add column b INTEGER is not applied"), "\(error.message)")
     #expect(error.message.contains("process \(program.backendPID) of postgres (report)"), "\(error.message)")
     #expect(try target.psql("SELECT count(*) FROM other") == "2")
-    // What reads the table is not kept waiting again and again.
+    // A session that reads the table is not kept waiting again and again.
     try program.executeScript("SELECT * FROM public.t; COMMIT")
     try target.replay()
     #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x|\n2|y|2")

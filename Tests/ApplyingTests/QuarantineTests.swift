@@ -6,7 +6,7 @@ import Testing
 import Trails
 @testable import Applying
 
-/// What the target does not take is put aside, with all that depends on it, and comes back in order.
+/// A change that the target does not take is put aside, with all that depends on it, and comes back in order.
 @Suite struct QuarantineTests {
   /// The target takes no negative amounts; the source does.
   private func started() throws -> Handmade {
@@ -50,7 +50,7 @@ import Trails
       """)
   }
 
-  @Test func `what depends on it waits, and all else goes on`() throws {
+  @Test func `changes that depend on it wait, and all else goes on`() throws {
     let made = try started()
     try write(made)
     let progress = ApplyProgress()
@@ -136,7 +136,7 @@ import Trails
     #expect(try made.rows("SELECT * FROM t WHERE id > 2") == [[4, 4, 4]])
   }
 
-  @Test func `what it needs of the trail is not forgotten`() throws {
+  @Test func `the part of the trail that it needs is not forgotten`() throws {
     let made = try started()
     made.options.purgesTrail = true
     try made.transaction { try made.insert("t", [3, -3]) }

@@ -8,7 +8,7 @@ import Versions
 
 @testable import Applying
 
-/// Of a group that was rolled back nothing is in the database, whatever was noted of it.
+/// The database has nothing of a group that was rolled back, whatever was noted of the group.
 @Suite struct ReachedVersionsTests {
   private let own = TrailName(origin: "hub", name: "shop")
   private let peer = TrailName(origin: "till", name: "shop")
@@ -31,7 +31,7 @@ import Versions
     return header
   }
 
-  @Test func `what comes later is none of a row's versions`() throws {
+  @Test func `a change that comes later is none of a row's versions`() throws {
     let desk = try desk()
     let local = VersionPlace(stamp: Stamp(clock: 50, origin: own.description, number: 7), begin: .start)
     try desk.shared.window.note(row, local)

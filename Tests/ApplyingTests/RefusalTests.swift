@@ -3,7 +3,7 @@ import Changes
 import SQLiteKit
 import Testing
 
-/// Invariant 6: what is not as the trail says is told with table, key, column and place.
+/// Invariant 6: a row that is not as the trail says is reported with table, key, column and place.
 @Suite struct RefusalTests {
   private let table = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE, price)"
 
@@ -13,7 +13,7 @@ import Testing
     return made
   }
 
-  /// What the program at the target did, what the trail says, and what has to be said about it.
+  /// Expects a message, given the statements of the program at the target and the records of the trail.
   private func expect(
     _ code: ErrorCode, _ words: [String], after sql: String, _ body: (Handmade) throws -> Void
   ) throws {
@@ -129,7 +129,7 @@ import Testing
     #expect(try made.rows("SELECT id FROM item") == [[2], [3]])
   }
 
-  @Test func `an update that stands before the insert of its row waits for it`() throws {
+  @Test func `an update that comes before the insert of its row waits for it`() throws {
     let made = try started()
     try made.transaction {
       try made.update("item", [4, "jar", 2], [nil, nil, 3])

@@ -146,7 +146,7 @@ struct ReshapeCase: Sendable {
   ]
 }
 
-/// What the target of a case is to hold, row by row.
+/// The rows that the target of a case must hold.
 struct ReshapeModel {
   let rule: ReshapeCase
   private(set) var source: [Int: SourceItem] = [:]

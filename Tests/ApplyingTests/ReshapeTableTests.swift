@@ -6,7 +6,7 @@ import SQLiteKit
 import TestServers
 import Testing
 
-/// Tables with rules through what befalls them: histories, shares, schema changes, rows of which too little is told.
+/// Tables with rules in all situations: histories, shares, schema changes, rows that the trail gives too little of.
 @Suite struct ReshapeTableTests {
   private static let orders = "CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC, note TEXT)"
 
@@ -78,7 +78,7 @@ import Testing
         == [["far.shop", .null, 1]])
   }
 
-  @Test func `a history says which columns the source did not tell`() throws {
+  @Test func `a history says which columns the source did not give`() throws {
     let made = try Handmade(TempFolder())
     made.options.rules = [Self.rule { $0.mode = .history }]
     made.shape(postgres([("id", "bigint"), ("total", "numeric"), ("note", "text")]))
@@ -115,7 +115,7 @@ import Testing
     #expect(try made.rows("SELECT count(*) FROM orders") == [[3]])
   }
 
-  @Test func `an update that stands before its row may take it out of the filter`() throws {
+  @Test func `an update that comes before its row may take it out of the filter`() throws {
     let made = try Handmade(TempFolder())
     made.options.rules = [Self.rule { $0.filter = "total > 0" }]
     try made.begin(Self.orders, "orders", [[1, 5, "a"]])
@@ -189,7 +189,7 @@ import Testing
     try two.transaction { try two.copy("orders", [[5, 50, "e"]], reason: .lostChanges) }
     try replay(two)
     #expect(try rows(sql) == [["01", "7", "70"], ["02", "5", "50"]])
-    // Dropped by the trail that created it, by the other, and made anew.
+    // Dropped by the trail that created it, by the other, and created again.
     try one.transaction { try one.drop("orders") }
     try replay(one)
     #expect(try rows(sql) == [["02", "5", "50"]])
@@ -213,7 +213,7 @@ import Testing
     #expect(try rows(sql) == [["02", "6", "60"]])
   }
 
-  /// What the trail that created a table does to it.
+  /// Statements of the trail that created a table, which change or remove it.
   enum Harm: CaseIterable {
     case dropsColumn, retypesColumn, renamesColumn, renamesTable, createsAgain, addsUniqueKey
   }
@@ -474,7 +474,7 @@ import Testing
     #expect(try made.rows("SELECT id FROM o ORDER BY id") == [[1], [2]])
   }
 
-  // MARK: What cannot be told
+  // MARK: Values that cannot be computed
 
   @Test func `a row that SQLite cannot compute stops its table and is named`() throws {
     let made = try Handmade(TempFolder())
@@ -491,7 +491,7 @@ import Testing
   }
 
   @Test(arguments: [("numeric", "NaN"), ("numeric", "-Infinity"), ("double precision", "NaN")])
-  func `what is no number is not counted with`(type: String, value: String) throws {
+  func `a value that is no number is not counted with`(type: String, value: String) throws {
     let made = try Handmade(TempFolder())
     func rule(_ text: String) -> [TableRule] {
       [Self.rule { $0.columns = [.init("id", "id"), .init("total", "total"), .init("twice", text, type: "NUMERIC")] }]
@@ -545,7 +545,7 @@ import Testing
     }
   }
 
-  @Test func `a table that keeps rows goes on with a copy, too, and tells what it did not see`() throws {
+  @Test func `a table that keeps rows goes on with a copy, too, and reports what it did not see`() throws {
     let made = try Handmade(TempFolder())
     let progress = ApplyProgress()
     try checkCopyBehindRefusal(made, keeps: true, { try made.open(progress).drain() }) {
@@ -584,7 +584,7 @@ import Testing
     #expect(try rows() == (keeps ? [["1", "1", "abc"]] : []) + [["2", "4", "a"]] + (keeps ? [["7", "7", "ay"]] : []))
   }
 
-  @Test func `a row that enters the filter with a value left out is not left behind`() throws {
+  @Test func `a row that enters the filter with a value left out is not lost`() throws {
     let made = try Handmade(TempFolder())
     made.options.rules = [Self.rule { $0.filter = "total > 0" }]
     made.shape(postgres([("id", "bigint"), ("total", "integer"), ("note", "text")]))

@@ -9,9 +9,9 @@ import Testing
 
 /// Every case of filter and mapping under random changes, from both engines to both, against rows computed in Swift.
 ///
-/// Invariants 4 and 6: nothing is lost, doubled, altered or left behind under a rule.
+/// Invariants 4 and 6: nothing is lost, doubled, altered or left over under a rule.
 @Suite struct ReshapeTests {
-  /// How the source tells its changes.
+  /// The form in which the source records its changes.
   enum Telling: CaseIterable {
     case sqlite
     /// PostgreSQL with whole rows.
@@ -85,7 +85,7 @@ final class ReshapeRun {
       rule.rule.to = index % 5 == 0 ? "sales.dst\(index)" : "dst\(index)"
       return ReshapeModel(rule)
     }
-    // Whether a row that was kept is the one whose key changes, keys alone do not tell.
+    // Keys alone do not say whether a row that was kept is the one whose key changes.
     if telling == .keys { models.removeAll { $0.rule.rule.filter != nil && $0.rule.rule.delete != .apply } }
     for model in models {
       let name = model.rule.rule.from

@@ -137,7 +137,7 @@ import Testing
     #expect(try made.rows("SELECT tbl_name FROM sqlite_master WHERE name = 'i'") == [["u"]])
   }
 
-  @Test func `a table that is dropped and made anew starts empty`() throws {
+  @Test func `a table that is dropped and created again starts empty`() throws {
     let made = try started(isOwn: false)
     try made.transaction { try made.drop("t") }
     try made.shape("CREATE TABLE t(x)")
@@ -274,7 +274,7 @@ extension ShapeTests {
     #expect(try made.rows("SELECT id, a, mine FROM t ORDER BY id") == [[1, 1, "m1"], [2, 2, "m2"]])
   }
 
-  @Test func `that a table without a key is emptied is told where only the target has a column`() throws {
+  @Test func `emptying a table without a key is reported if the target has a column of its own`() throws {
     let made = try Handmade(TempFolder())
     try made.begin("CREATE TABLE t(a)", "t", [[1], [2]], .whole)
     try made.run("ALTER TABLE t ADD COLUMN mine TEXT; UPDATE t SET mine = 'm'")

@@ -52,7 +52,7 @@ import Testing
     return included
   }
 
-  @Test func `a list tells of which schemas it can include tables`() {
+  @Test func `a list says from which schemas it can include tables`() {
     func includes(_ list: [String], _ schema: String) -> Bool { TargetScope(list).includes(schema: schema) }
     for list in [
       ["*"], ["sales.*"], ["sales.o*"], ["sales.orders"], ["SALES.x"], ["s?les.*"], ["!hr.*"],
@@ -413,7 +413,7 @@ import Testing
   }
 }
 
-/// The tables that an apply told of.
+/// The tables that an apply reported.
 final class LeftOut: @unchecked Sendable {
   private let lock = NSLock()
   private var tables: [LeftOutTable] = []

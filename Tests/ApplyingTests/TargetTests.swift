@@ -68,7 +68,7 @@ import Testing
     #expect(try made.rows(found + "'beta OR delta'") == [[.text(Array("1,5".utf8))]])
     #expect(try made.rows(found + "'alpha1 OR alpha2 OR alpha3 OR gamma'") == [[.null]])
     #expect(try made.rows("SELECT count(*) FROM log") == [[0]])
-    // What the program does next: with a stale index, "database disk image is malformed".
+    // The next write of the program would fail with a stale index: "database disk image is malformed".
     let program = try Database(ofProgram: made.target)
     try program.executeScript(
       "UPDATE doc SET body = 'epsilon' WHERE id = 5; INSERT INTO doc_fts(doc_fts) VALUES ('integrity-check')")
@@ -121,7 +121,7 @@ import Testing
     #expect(error.code == .checkpointForeign && error.message.contains("purged"), "\(error.message)")
   }
 
-  @Test func `what an older version knew of tables is kept`() throws {
+  @Test func `the knowledge of an older version about tables is kept`() throws {
     let made = try Handmade(TempFolder())
     try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v)", "t", [[1, "a"]])
     try made.run(

@@ -48,7 +48,7 @@ import Trails
     #expect(error.message.contains("add column b"), "\(error.message)")
     #expect(error.hint.contains("ALTER TABLE \"t\" ADD COLUMN b;"), "\(error.hint)")
     #expect(progress.snapshot.waiting.map(\.name) == ["t"])
-    // What stands before the change is there, and nothing behind it.
+    // The rows before the change are there, and no later ones.
     #expect(try made.rows("SELECT * FROM t") == [[1, 1], [2, 2]])
     #expect(try made.rows("SELECT id FROM u") == [[1], [2], [3], [4]])
     try made.run("ALTER TABLE t ADD COLUMN b")
@@ -61,7 +61,7 @@ import Trails
     #expect(try made.rows("SELECT count(*) FROM t") == [[4]])
   }
 
-  @Test func `what a table waits for is not forgotten by the trail`() throws {
+  @Test func `the trail does not forget the part for which a table waits`() throws {
     let made = try started()
     made.options.purgesTrail = true
     try widen(made)
@@ -147,7 +147,7 @@ import Trails
     #expect(progress.snapshot.notices.contains { $0.contains("table s of the target stays") })
   }
 
-  @Test func `ignore leaves out what the target lacks, and tells it once`() throws {
+  @Test func `ignore leaves out what the target lacks, and reports it once`() throws {
     let made = try started(.ignore)
     // `u` was not created either.
     #expect(try made.rows("SELECT name FROM sqlite_master WHERE name = 'u'") == [])
@@ -177,7 +177,7 @@ import Trails
     #expect(try made.rows("SELECT * FROM s") == [[1, 1], [2, 2]])
   }
 
-  @Test func `a table that waits may be renamed, dropped and made anew meanwhile`() throws {
+  @Test func `a table that waits may be renamed, dropped and created again meanwhile`() throws {
     let made = try started()
     try widen(made)
     try made.transaction { try made.reshape("t", "CREATE TABLE s(id INTEGER PRIMARY KEY, a, b)", as: .rename, to: "s") }
@@ -240,7 +240,7 @@ import Trails
     #expect(try made.rows("SELECT * FROM n") == [[7, "z"]])
   }
 
-  @Test func `what was left out under ignore makes its table wait under another policy, and no other`() throws {
+  @Test func `a change left out under ignore makes its table wait under another policy, and no other`() throws {
     let made = try Handmade(TempFolder())
     try made.begin(Self.t, "t", [[1, 1]])
     try made.begin(Self.u, "u", [[1, 1]])
@@ -336,7 +336,7 @@ import Trails
 
   private func widen2(_ made: Handmade) throws { try made.transaction { try made.reshape("t", Self.wide) } }
 
-  @Test func `two applies do not move a table that waits behind each other's back`() throws {
+  @Test func `two applies do not move a table that waits without each other's knowledge`() throws {
     let made = try started()
     try widen(made)
     #expect(failure { try made.replay() }?.code == .schemaStopped)

@@ -3,8 +3,8 @@ import PostgresKit
 import SQLiteKit
 import TestServers
 
-/// W3: the latency of single rows that are committed at a steady pace while cairn follows: from the commit until
-/// another program sees the row at the target.
+/// W3: the latency of single rows that are committed at a steady pace while cairn follows. It lasts from the commit
+/// until another program sees the row at the target.
 struct Latency {
   let stage: Stage
   let pairs: [Pair]

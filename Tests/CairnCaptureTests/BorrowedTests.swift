@@ -48,7 +48,7 @@ import Trails
     #expect(rows.source == rows.target && rows.target.count == 3)
   }
 
-  @Test func `what the program rolls back to a savepoint of its own is not told`() throws {
+  @Test func `a rollback to a savepoint of the program's own leaves nothing in the trail`() throws {
     let till = try Till(table)
     try till.shop.close()
     var handle: OpaquePointer?
@@ -107,7 +107,7 @@ import Trails
     #expect(error?.kind == .capture)
   }
 
-  @Test func `rows that were there before are copied, and what comes meanwhile is told`() throws {
+  @Test func `earlier rows are copied, and changes that come meanwhile are captured`() throws {
     let folder = try TempFolder()
     try Database(path: folder("shop.db"), mode: .create).executeScript("\(table); INSERT INTO item VALUES (1, 'old')")
     let till = try Till(at: folder)
@@ -123,7 +123,7 @@ import Trails
     #expect(rows.source == rows.target && rows.target.count == 3)
   }
 
-  @Test func `a file whose journal was taken away and made anew is not taken for the old one`() throws {
+  @Test func `a file whose journal was removed and created again is not taken for the old one`() throws {
     let till = try Till(table, "INSERT INTO item VALUES (1, 'a')")
     try till.take()
     till.endCapture()

@@ -2,13 +2,13 @@ import Foundation
 import TestServers
 import Testing
 
-/// The programs of `docs/examples`, as somebody else would build and run them.
+/// The programs of `docs/examples`, built and run as a reader would.
 @Suite(.enabled(if: PostgresServer.isAvailable, "\(PostgresServer.problem ?? "")"), .serialized)
 struct ExampleTests {
   private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent().path
 
-  /// Where programs and libraries of this build are: beside the test bundle.
+  /// The folder of the programs and libraries of this build: beside the test bundle.
   static let built: String = {
     let places =
       [Bundle.main.bundleURL] + Bundle.allBundles.map(\.bundleURL) + [URL(fileURLWithPath: CommandLine.arguments[0])]
@@ -108,7 +108,7 @@ struct ExampleTests {
       sold.formUnion(
         text(folder, "day.out").split(separator: "\n").filter { $0.hasPrefix("sold ") }.map { String($0.dropFirst(5)) })
       if round == 1 { #expect(try run(folder, program, words + ["open"]).status == 0) }
-      // Somebody sells at headquarters as well.
+      // An application sells at headquarters as well.
       try hq.connection.execute("UPDATE item SET stock = stock - 1 WHERE name = 'tea'")
     }
     let last = try run(folder, program, words + ["sync"])
@@ -119,7 +119,7 @@ struct ExampleTests {
       #expect(try rows(folder, sql) == hq.rows(sql))
     }
     #expect(try sold.isSubset(of: Set(hq.rows("SELECT id FROM sale"))))
-    // What all did adds up.
+    // The changes of all programs add up.
     let (count, kills) = (
       try hq.rows("SELECT coalesce(sum(pieces), 0) FROM sale WHERE item = 'tea'")[0], isSoak ? 200 : 4
     )

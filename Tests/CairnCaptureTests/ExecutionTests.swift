@@ -47,7 +47,7 @@ import Testing
     }
   }
 
-  @Test(arguments: [true, false]) func `values are written as they are, however long those behind them`(
+  @Test(arguments: [true, false]) func `values are written as they are, however long those after them`(
     capture: Bool
   ) throws {
     let shop = try shop(TempFolder(), capture: capture)
@@ -178,11 +178,11 @@ import Testing
         }
       }
     }
-    // Nobody came between the count and the insert.
+    // No program came between the count and the insert.
     #expect(try shop.query("SELECT count(DISTINCT price), max(price) FROM item")[0].values == [400, .real(399)])
   }
 
-  @Test func `what is committed waits until it is taken`() throws {
+  @Test func `a committed transaction waits until it is taken`() throws {
     let shop = try shop(TempFolder(), capture: true)
     let before = try shop.pending
     for _ in 0..<3 { try shop.execute("INSERT INTO item(name) VALUES ('x')") }
@@ -195,7 +195,7 @@ import Testing
     #expect(try shop.pending.transactions == before.transactions + 4)
   }
 
-  @Test func `a captured file may get another journal mode behind many writes`() throws {
+  @Test func `a captured file may get another journal mode after many writes`() throws {
     let folder = try TempFolder()
     let shop = try CapturedDatabase(path: folder("busy.db"), node: "till-7")
     try shop.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name)")

@@ -5,7 +5,7 @@ import SQLiteKit
 import TestServers
 import Testing
 
-/// What cancels out between two looks of a capture goes as what it comes to.
+/// Changes that cancel out between two looks of a capture go as their sum.
 @Suite struct FoldTests {
   private static let table = "CREATE TABLE item(id INTEGER PRIMARY KEY, code TEXT UNIQUE, stock INTEGER)"
 

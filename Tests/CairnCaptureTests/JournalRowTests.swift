@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  @Test func `values that are bound again stand in a row once`() throws {
+  @Test func `values that are bound again are in a row once`() throws {
     var log = JournalStatements()
     let (a, b) = (JournalStatements.Text("A", tables: ["t"]), JournalStatements.Text("B", tables: nil))
     let long = Value.text([UInt8](repeating: 0x78, count: 1000))
@@ -49,7 +49,7 @@ import Testing
     #expect(seen[9] == "14 B NULL,3" && seen[11] == "16 B NULL,0.5" && seen[13] == "18 B NULL,3")
   }
 
-  @Test func `what is rolled back is forgotten, also where a part was written since`() throws {
+  @Test func `a rolled back transaction is forgotten, also if a part was written since`() throws {
     var log = JournalStatements()
     let (a, b) = (JournalStatements.Text("A", tables: nil), JournalStatements.Text("B", tables: nil))
     append(&log, a, 1, [.integer(1)])

@@ -64,7 +64,7 @@ import Testing
     #expect(try again.pending.transactions == 1)
   }
 
-  @Test func `what a statement keeps that fails is what SQLite keeps`() throws {
+  @Test func `a statement that fails keeps what SQLite keeps`() throws {
     let plain = try Database(path: folder("plain.db"), mode: .create)
     try plain.executeScript(
       "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE); INSERT INTO item VALUES (1, 'tea')")

@@ -97,7 +97,7 @@ import Testing
     }
   }
 
-  @Test func `what is left is what SQLite leaves, and what the target gets`() throws {
+  @Test func `the remaining rows are what SQLite leaves, and what the target gets`() throws {
     let first = getenv("CAIRN_SEED").flatMap { UInt64(String(cString: $0)) } ?? UInt64.random(in: 0...1_000_000_000)
     for seed in first..<first + (isSoak ? 2000 : 4) {
       var random = Seeded(seed)

@@ -7,7 +7,7 @@ import SystemKit
 import Testing
 import Trails
 
-/// What a program executes through the API, executed once more at a target.
+/// Statements that a program executes through the API, executed once more at a target.
 struct ReplayedStatementTests {
   private func counts(_ till: Till, _ path: String, _ policy: ReplayPolicy = .statements) throws -> StatementCounts {
     var options = SQLiteApply.Options()

@@ -49,7 +49,7 @@ import Testing
     }
   }
 
-  @Test func `an index that a new table loses again is told behind the table`() throws {
+  @Test func `an index that a new table loses again comes after the table`() throws {
     let till = try Till("CREATE TABLE item(id INTEGER PRIMARY KEY)")
     let told = try till.told { shop in
       try shop.execute("CREATE TABLE v(id INTEGER PRIMARY KEY, a INTEGER)")
@@ -129,7 +129,7 @@ import Testing
 
   private static let tables = ["a", "b", "c", "d", "z"]
 
-  /// What both engines can say alike: columns, the columns of indexes, and rows.
+  /// Returns the contents that both engines can say alike: columns, the columns of indexes, and rows.
   private func contents(inColumnsOf shop: CapturedDatabase) throws -> [String] {
     try Self.tables.flatMap { table -> [String] in
       let columns = try shop.query("SELECT name FROM pragma_table_info('\(table)') ORDER BY name").map {

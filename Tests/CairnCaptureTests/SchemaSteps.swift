@@ -2,7 +2,7 @@ import TestServers
 import CairnCapture
 import SQLiteKit
 
-/// What a program may do to tables, their rows and their indexes, drawn at random and valid for the file as it is.
+/// Steps of a program on tables, their rows and their indexes, drawn at random and valid for the file as it is.
 struct SchemaSteps {
   let shop: CapturedDatabase
   /// A program that uses SQLite alone on the same file; nil where there is none.

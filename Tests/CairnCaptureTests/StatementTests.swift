@@ -7,7 +7,7 @@ import SystemKit
 import Testing
 import Trails
 
-/// What the trail tells of a program that uses the embedded API: its transactions as they were, and its statements.
+/// The record of a program that uses the embedded API: its transactions as they were, and its statements.
 @Suite struct StatementTests {
   private let table = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INT)"
 
@@ -30,7 +30,7 @@ import Trails
       try shop.transaction { db in
         for number in 1...2 { try db.execute("INSERT INTO item VALUES (?, ?, NULL)", number, "n") }
         try db.execute("UPDATE item SET name = name, stock = 1 WHERE id > ?", 1)
-        // No row changes: nothing is told.
+        // No row changes: the trail gets nothing.
         try db.execute("UPDATE item SET stock = 9 WHERE id = 9")
         _ = try db.query("SELECT * FROM item")
       }
@@ -60,7 +60,7 @@ import Trails
     #expect(last.allSatisfy { $0.clock <= committed && $0.commitTime <= committed })
   }
 
-  @Test func `what is rolled back leaves nothing`() throws {
+  @Test func `a rollback leaves nothing`() throws {
     struct Refused: Error {}
     let till = try Till(table)
     let told = try till.told { shop in
@@ -88,7 +88,7 @@ import Trails
       ])
   }
 
-  @Test func `a failed statement that keeps some of its rows is told by them alone`() throws {
+  @Test func `a failed statement that keeps some of its rows is captured as these rows alone`() throws {
     let till = try Till(table, "INSERT INTO item VALUES (3, 'x', 1)")
     let told = try till.told { shop in
       try shop.transaction { db in
@@ -99,7 +99,7 @@ import Trails
     #expect(told == ["begin", "insert item", "DELETE FROM item WHERE id = 3 1", "delete item", "end 1 0+1", "commit"])
   }
 
-  @Test func `so is one outside of a transaction, and of one that keeps none nothing is told`() throws {
+  @Test func `so is one outside of a transaction, and one that keeps none leaves nothing`() throws {
     let till = try Till(table, "INSERT INTO item VALUES (3, 'x', 1)")
     let told = try till.told { shop in
       for clause in ["FAIL", "ABORT"] {
@@ -113,7 +113,7 @@ import Trails
     #expect(try till.rows("item").source == till.rows("item").target)
   }
 
-  @Test func `a transaction too large for memory is told the same`() throws {
+  @Test func `a transaction too large for memory is captured the same`() throws {
     struct Refused: Error {}
     let till = try Till(table)
     let text = String(repeating: "x", count: 1000)
@@ -241,7 +241,7 @@ import Trails
     #expect(rows.source == rows.target && rows.target.count == 3)
   }
 
-  @Test func `what other programs write comes as groups between`() throws {
+  @Test func `the writes of other programs come as groups between`() throws {
     let till = try Till(table)
     let other = try Database(path: till.folder("shop.db"))
     let told = try till.told { shop in
@@ -288,7 +288,7 @@ import Trails
       ])
   }
 
-  @Test func `they are left out where nobody wants them`() throws {
+  @Test func `they are left out if the options say so`() throws {
     let till = try Till(table)
     till.options.statements = false
     #expect(

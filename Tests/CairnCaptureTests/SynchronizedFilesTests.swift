@@ -30,11 +30,11 @@ import Testing
     return nil
   }
 
-  @Test func `where the first copy went is known without being said again`() throws {
+  @Test func `the direction of the first copy is known without being said again`() throws {
     try shop.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER)")
     try shop.execute("INSERT INTO item VALUES (1, 5)")
     try peer.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER)")
-    // One that is refused before it begins binds nobody.
+    // A line that is refused before it begins binds no file.
     #expect(error { try line().initialize() }?.kind == .rowsInTheWay)
     try line { $0.firstCopy = .up }.initialize()
     try peer.execute("UPDATE item SET stock = 6")
@@ -45,7 +45,7 @@ import Testing
     #expect(try shop.query("SELECT stock FROM item ORDER BY id").map(\.values) == [[.integer(6)], [.integer(7)]])
   }
 
-  @Test func `a rule for a column that is not there is told`() throws {
+  @Test func `a rule for a column that is not there is reported`() throws {
     try peer.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER)")
     let wrong = error { try line { $0.columnConflicts = ["item.stok": "delta"] }.initialize() }
     #expect(wrong?.kind == .rule && wrong?.message.contains("stok") == true && wrong?.hint.contains("stock") == true)
@@ -65,7 +65,7 @@ import Testing
     #expect(foreign.kind == .wentBack && foreign.hint.contains("Options.overwrites") && !foreign.hint.contains("--"))
   }
 
-  @Test func `what an end does not take, and a wrong clock, have hints of their own`() {
+  @Test func `a change that an end refuses, and a wrong clock, have hints of their own`() {
     for code in [ErrorCode.valueMisfit, .constraintFailed] {
       let refused = SynchronizationError(CairnError(code, "refused", hint: "use --misfit item.stock=null"))
       #expect(refused.kind == .refused && refused.hint.contains("Options.refusal") && !refused.hint.contains("--"))
@@ -77,7 +77,7 @@ import Testing
     #expect(error { _ = try line { $0.state = "" } }?.kind == .rule)
   }
 
-  @Test func `whoever lost the state folder begins anew with a first copy`() throws {
+  @Test func `a program that lost the state folder begins again with a first copy`() throws {
     try peer.executeScript("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER); INSERT INTO item VALUES (1, 5)")
     try line().initialize()
     try shop.execute("INSERT INTO item VALUES (2, 6)")

@@ -16,8 +16,8 @@ struct SynchronizerTests {
     #expect(seen.last?.received == 3)
     #expect(try till.both("item") == (till.both("item").there, till.both("item").there))
     let pending = try till.sync.pending
-    // On a busy machine capture may not have read the note that apply left in the journal, or report it last as a
-    // transaction without a row of the program.
+    // On a busy machine capture may not have read the note that apply left in the journal. Capture may also report it
+    // last, as a transaction without a row of the program.
     #expect(pending.inFile.transactions == 0 && pending.inFile.rows <= 1 && pending.unsent <= 1, "\(pending)")
 
     try till.shop.transaction { db in
@@ -37,7 +37,7 @@ struct SynchronizerTests {
     #expect(third.sent == 0 && third.received == 0)
   }
 
-  @Test(arguments: [false, true]) func `of two writes to one row the later stands at both ends`(isOurs: Bool) throws {
+  @Test(arguments: [false, true]) func `the later of two writes to one row wins at both ends`(isOurs: Bool) throws {
     let till = try SyncedTill()
     try till.sync.initialize()
     func write(_ isHere: Bool) throws {

@@ -48,7 +48,7 @@ final class Till {
     try apply.run(stop: StopSignal(), drain: drain)
   }
 
-  /// What the trail holds, a line for each record but progress and schemas. What was there before, it leaves out.
+  /// Returns the new content of the trail since the last call, a line for each record except progress and schemas.
   func told() throws -> [String] {
     let reader = try TrailReader.open(folder: folder("trail"), at: nil)
     var lines: [String] = []
@@ -60,7 +60,7 @@ final class Till {
   }
   private var toldCount = 0
 
-  /// What is told of what `body` commits.
+  /// Returns the records of the transactions that `body` commits.
   func told(of body: (CapturedDatabase) throws -> Void) throws -> [String] {
     try take()
     _ = try told()
@@ -92,7 +92,7 @@ final class Till {
     }
   }
 
-  /// The statements that the trail holds, with the digest that stands behind each, and the changes between.
+  /// The statements that the trail holds, with the digest after each, and the changes between.
   func statements() throws -> [(statement: ExecutedStatement, end: StatementEnd)] {
     let reader = try TrailReader.open(folder: folder("trail"), at: nil)
     var found: [(ExecutedStatement, StatementEnd)] = []

@@ -97,7 +97,7 @@ import Trails
     #expect(sent.origins == [[0, 1, 2, nil]] && sent.isRefreshed == [false])
   }
 
-  @Test func `a renamed column is told by its place, and a table built anew by its names`() throws {
+  @Test func `a renamed column is found by its place, and a rebuilt table by its names`() throws {
     let replica = try started(TempFolder())
     let before = try records(replica).count
     try execute(replica.source, "ALTER TABLE k RENAME COLUMN a TO aa; ALTER TABLE k ADD COLUMN a")
@@ -125,7 +125,7 @@ import Trails
     "b VARCHAR(3) DEFAULT 'a''b'", "b TEXT DEFAULT \"quoted\"", "b DEFAULT bare", "b INT DEFAULT (7)",
     "b DATETIME DEFAULT '2024-01-01 00:00:00'", "b TEXT DEFAULT 1e20",
   ])
-  func `what differs from a default in as little as its sign or class is sent`(column: String) throws {
+  func `a value that differs from a default in as little as its sign or class is sent`(column: String) throws {
     let replica = try started(TempFolder())
     try execute(
       replica.source,
@@ -300,7 +300,7 @@ import Trails
     }
   }
 
-  @Test func `views, triggers and virtual tables are told once`() throws {
+  @Test func `views, triggers and virtual tables are reported once`() throws {
     let replica = try started(TempFolder(), "CREATE TABLE t(a INTEGER PRIMARY KEY); CREATE VIEW old AS SELECT 1")
     try execute(
       replica.source,

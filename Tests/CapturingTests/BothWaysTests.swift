@@ -41,7 +41,7 @@ import Trails
       }
     }
 
-    /// What the way back tells: rows, and what became of tables.
+    /// Returns the records of the way back: rows, and changes of tables.
     func told() throws -> [String] {
       let reader = try TrailReader.open(folder: back.trail, at: nil)
       var lines: [String] = []
@@ -66,7 +66,7 @@ import Trails
     try execute(pair.back.source, "UPDATE t SET a = 3 WHERE id = 1")
     try pair.settle()
     #expect(try pair.told() == ["create t", "update t"])
-    // What stands in a table that comes later was written before anybody looked.
+    // The row of a table that comes later was written before capture looked, so it is copied.
     try execute(pair.back.source, "CREATE TABLE late(id INTEGER PRIMARY KEY); INSERT INTO late VALUES (1)")
     try pair.settle()
     try execute(pair.back.source, "INSERT INTO late VALUES (2)")
@@ -195,7 +195,7 @@ import Trails
     #expect(try pair.back.differences() == [])
   }
 
-  @Test func `two ends tell each other what they have, and then nothing more`() throws {
+  @Test func `two ends send each other what they have, and then nothing more`() throws {
     let pair = try Pair("CREATE TABLE t(id INTEGER PRIMARY KEY, a)")
     try execute(pair.there.source, "INSERT INTO t VALUES (1, 1)")
     try execute(pair.back.source, "INSERT INTO t VALUES (2, 2)")

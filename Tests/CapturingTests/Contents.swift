@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// What the user tables of a database hold, read by plain SELECTs: every row as text that tells storage classes, bytes
-/// and the sign of zero apart. Two databases are equal when these are.
+/// The user tables of a database, read by plain SELECTs: every row as text that shows storage classes, bytes and the
+/// sign of zero. Two databases are equal if their contents are.
 struct Contents: Equatable {
   /// Sorted rows by table.
   var rows: [String: [String]] = [:]
@@ -67,7 +67,7 @@ struct Contents: Equatable {
   }
 }
 
-/// The schema as it stands, all of it, in order.
+/// The schema of the moment, all of it, in order.
 func schemaText(_ path: String) throws -> [String] {
   let database = try Database(path: path, mode: .readWrite)
   return try database.query("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")

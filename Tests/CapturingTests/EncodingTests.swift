@@ -40,7 +40,7 @@ import Testing
       var error: CairnError?
       do { try PostgresSource.check(connection, newSlots: 1) } catch let refusal as CairnError { error = refusal }
       #expect((error == nil) == (gaps == "0"), "\(encoding)")
-      // What is captured already goes on, with a notice.
+      // A capture that runs already goes on, with a notice.
       try PostgresSource.check(connection, newSlots: 0)
       #expect(try (PostgresSource.encodingNotice(connection) == nil) == (gaps == "0"), "\(encoding)")
       guard let error else { continue }

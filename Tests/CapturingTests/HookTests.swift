@@ -21,7 +21,7 @@ import Testing
   private func journal(_ replica: Replica) throws -> Journal { Journal(try Database(path: replica.source)) }
 
   @Test(arguments: [true, false])
-  func `what was changed while all tables were unhooked arrives after rehook`(isRunning: Bool) throws {
+  func `changes made while all tables were unhooked arrive after rehook`(isRunning: Bool) throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     if !isRunning { replica.close() }
@@ -65,7 +65,7 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  @Test func `a table that is dropped, renamed or made anew while it is unhooked arrives as it is`() throws {
+  @Test func `a table that is dropped, renamed or created again while it is unhooked arrives as it is`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     _ = try journal(replica).unhook("ITEM")
@@ -138,7 +138,7 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  /// What the program does to `item`, which is captured, and `item_new`, which is not.
+  /// Statements of the program on `item`, which is captured, and on `item_new`, which is not.
   @Test(arguments: [
     "BEGIN; ALTER TABLE item RENAME TO item_old; ALTER TABLE item_new RENAME TO item; COMMIT",
     "ALTER TABLE item RENAME TO item_old; INSERT INTO item_old VALUES (50,50); ALTER TABLE item_new RENAME TO item",
@@ -219,7 +219,7 @@ import Testing
     try execute(
       replica.source, "ALTER TABLE item RENAME TO gone; ALTER TABLE gone RENAME TO item; ALTER TABLE item ADD COLUMN b")
     try replica.takeAndReplay()
-    // What stands there now is of another layout.
+    // The entry that is there now is of another layout.
     try execute(
       replica.source, "CREATE TABLE other(id INTEGER PRIMARY KEY, a)")
     try replica.takeAndReplay()
@@ -231,7 +231,7 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  @Test func `tables that cannot be captured are told by name, with the reason`() throws {
+  @Test func `tables that cannot be captured are reported by name, with the reason`() throws {
     let folder = try TempFolder()
     let replica = Replica(folder)
     let wide = (0..<1950).map { "c\($0)" }.joined(separator: ",")

@@ -20,7 +20,7 @@ import Trails
     return replica
   }
 
-  /// The code with which a person is told of an error.
+  /// Returns the code of the error that a person sees.
   private func code(_ body: () throws -> Void) -> ErrorCode? {
     do {
       try body()
@@ -94,8 +94,8 @@ import Trails
     #expect(found == .databaseUnsafe || found == .sourceWentBack, "\(found.map(String.init(describing:)) ?? "taken")")
   }
 
-  /// What a program may put on the tables of capture. Each would be computed by a statement of Cairn, for days or with
-  /// gigabytes.
+  /// An expression that a program may put on the tables of capture. A statement of Cairn would compute it for days or
+  /// with gigabytes.
   static let slow = "instr(zeroblob(20000000), CAST(zeroblob(10000000) || coalesce(%, 1) AS BLOB))"
   static let loads =
     [
@@ -114,7 +114,7 @@ import Trails
     }
 
   @Test(.timeLimit(.minutes(5)), arguments: loads, [true, false])
-  func `what a program puts on the tables of capture is not computed`(load: String, isRunning: Bool) throws {
+  func `an expression from a program on the tables of capture is not computed`(load: String, isRunning: Bool) throws {
     let replica = try started(TempFolder())
     if !isRunning { replica.close() }
     // SQLite computes a new column's CHECK for the rows that are there.
@@ -367,7 +367,7 @@ import Trails
     _ = code { try EmbeddedCapture(database).install() }
     _ = code { try EmbeddedCapture(database).forgetWaiting() }
     _ = code { try Journal(database).detach() }
-    // What is in the trail can be read.
+    // The content of the trail can be read.
     _ = try Trail.verify(folder: replica.trail)
   }
 

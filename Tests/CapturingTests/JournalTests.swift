@@ -46,7 +46,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `a journal that reaches its cap is told, and everything is copied again`(isRestarted: Bool) throws {
+  func `a journal that reaches its cap is reported, and everything is copied again`(isRestarted: Bool) throws {
     let folder = try TempFolder()
     let replica = try started(folder, cap: 2000)
     if isRestarted { replica.close() }
@@ -63,7 +63,7 @@ import Testing
     let last = try Database(path: replica.source).integer("SELECT max(seq) FROM cairn_journal") ?? 0
     #expect(try journal.fill(taken: last - 5).map { $0.rows == 5 && !$0.hasDropped } == true)
     try replica.takeAndReplay()
-    // What was taken and waits for its purge does not count.
+    // Rows that were taken and wait for their purge do not count.
     #expect(try journal.fill().map { $0.rows == 0 && !$0.hasDropped } == true)
     #expect(replica.notices.filter { $0.contains("is full (2000 rows)") }.count == 1, "\(replica.notices)")
     #expect(try replica.differences() == [])
@@ -72,7 +72,8 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  /// Ids of which only the high bits count, as Twitter's: 22 constant low bits; 10 of machine and sequence; multiples of 1,000.
+  /// Ids with constant low bits, so that only the high bits count, as Twitter's: 22 constant low bits; 10 of machine
+  /// and sequence; multiples of 1,000.
   @Test(arguments: [1 << 22, 1 << 10, 1000, 1 << 31, 1, -(1 << 22)] as [Int64])
   func `a journal of ids with constant low bits keeps its cap`(step: Int64) throws {
     let folder = try TempFolder()
@@ -109,7 +110,7 @@ import Testing
     #expect(Journal.cap(rows: 5_000_000, bytesPerRow: 100) == 5_000_000)
   }
 
-  @Test func `what upserts leave on the stage does not pile up`() throws {
+  @Test func `the rows that upserts leave on the stage do not pile up`() throws {
     let folder = try TempFolder()
     let replica = Replica(folder)
     try execute(replica.source, "CREATE TABLE t(id INTEGER PRIMARY KEY, k UNIQUE, v)")
@@ -152,7 +153,7 @@ import Testing
     #expect(copies.count == 3, "the first copies of three tables")
   }
 
-  @Test func `what is taken is synced in the log when a program has switched the file to WAL`() throws {
+  @Test func `taken rows are synced in the log when a program has switched the file to WAL`() throws {
     let folder = try TempFolder()
     let path = folder("s.db")
     try execute(path, "CREATE TABLE t(a)")
@@ -211,7 +212,7 @@ import Testing
   }
 
   /// https://sqlite.org/wal.html#walresetbug
-  @Test func `no commit begins the log anew while the checkpointer is at work`() throws {
+  @Test func `no commit restarts the log while the checkpointer is at work`() throws {
     let folder = try TempFolder()
     let path = folder("w.db")
     let program = try Database(ofProgram: path)
@@ -221,7 +222,7 @@ import Testing
       try program.run("INSERT INTO t VALUES (?)", [.integer(Int64(row))])
       let before = try salt()
       Checkpointer.checkpoint(path) {
-        // The log is written back wholly: without a mark, the next commit begins it anew.
+        // The log is written back wholly: without a mark, the next commit begins it again.
         try? program.executeScript("PRAGMA wal_checkpoint(PASSIVE); INSERT INTO t VALUES (0)")
       }
       #expect(try salt() == before)
@@ -285,7 +286,7 @@ import Testing
     #expect(differences.isEmpty, "\(differences)")
   }
 
-  /// Invariant 3, and 9: nobody but the program is there.
+  /// Invariant 3, and 9: no other process than the program is there.
   @Test func `a busy program removes what was taken, and nothing else`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)
@@ -303,7 +304,7 @@ import Testing
   }
 
   @Test(arguments: ["a reader that stays", "readers that come and go"])
-  func `the journal is purged in a quiet moment, whoever reads`(who: String) throws {
+  func `the journal is purged in a quiet moment, whichever reader is there`(who: String) throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     try execute(replica.source, rows(10..<7000) + "INSERT INTO t SELECT i, 'x' FROM s")

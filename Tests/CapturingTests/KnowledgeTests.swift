@@ -7,8 +7,9 @@ import Trails
 
 @testable import Capturing
 
-/// What apply has brought into a file that is captured too. Every row that a program writes here says in `knows` how much
-/// of trail `b.x` the file had then.
+/// Changes that apply has brought into a file that is captured too.
+///
+/// Every row that a program writes here says in `knows` how much of trail `b.x` the file had then.
 @Suite struct KnowledgeTests {
   private static let setup = """
     PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, knows, a UNIQUE); INSERT INTO t VALUES (1, 0, 'first')
@@ -34,7 +35,8 @@ import Trails
     }
   }
 
-  /// What rows the trail has, each with what it says that was known, and what its transaction tells.
+  /// Returns the rows of the trail, each with the knowledge that it claims and the knowledge in its transaction's
+  /// header.
   private func told(_ trail: String) throws -> [(id: Value?, says: UInt64, header: UInt64)] {
     let reader = try TrailReader.open(folder: trail, at: nil)
     var header = TransactionHeader(commitTime: 0)
@@ -85,7 +87,7 @@ import Trails
     for row in told { #expect(row.says == row.header, "row \(row)", sourceLocation: sourceLocation) }
   }
 
-  @Test func `each row stands with what apply had brought before it`() throws {
+  @Test func `each row comes with what apply had brought before it`() throws {
     let replica = try started()
     let clock: UInt64 = 5_000_000_000_000_000
     try execute(replica.source, "INSERT INTO t VALUES (2, 0, 2)")
@@ -107,7 +109,7 @@ import Trails
     #expect(headers.count == 4)
     #expect(headers[1].clock < clock && headers[2].clock == clock + 1)
     #expect(headers[3].dependencies == [.init(origin: "a.x", number: 4), .init(origin: "b.x", number: 5)])
-    // A capture that ends tells what is left.
+    // A capture that ends writes what is left.
     #expect(try #require(all.last).header.dependencies.last?.number == 9 && all.last?.records == 0)
     let count = all.count
     try replica.take()
@@ -119,7 +121,7 @@ import Trails
     try expectTold(replica, [2, 3, 4, 3, 5])
   }
 
-  @Test func `notes alone are told once a second at most, and a change at once`() throws {
+  @Test func `notes alone are written once a second at most, and a change at once`() throws {
     let replica = try started()
     let (source, trail) = (replica.source, replica.trail)
     let before = try transactions(of: trail).count
@@ -137,7 +139,7 @@ import Trails
     #expect(try transactions(of: trail).count <= before + 3 + seconds)
   }
 
-  @Test func `what an older cairn had brought, or nobody noted, is known from the checkpoint`() throws {
+  @Test func `changes that an older cairn brought, or that have no note, are known from the checkpoint`() throws {
     let replica = Replica(try TempFolder())
     let checkpoint = """
       CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER, trail_id BLOB);
@@ -178,7 +180,7 @@ import Trails
     #expect(try replica.differences() == [])
   }
 
-  @Test func `an older cairn's journal gets no notes, nor does a file that nobody captures`() throws {
+  @Test func `an older cairn's journal gets no notes, nor does a file without capture`() throws {
     let replica = try started()
     let database = try Database(path: replica.source)
     let note = AppliedNote(trail: "b.x", number: 1, clock: 1, position: .start)
@@ -192,7 +194,7 @@ import Trails
     #expect(try !notes.write(note))
   }
 
-  /// Invariants 1 and 4: a look becomes several transactions of the trail, and capture may end behind any of them.
+  /// Invariants 1 and 4: a look becomes several transactions of the trail, and capture may end after any of them.
   @Test func `a look that was cut anywhere goes on exactly`() throws {
     let replica = try started()
     // A block for each record.
@@ -264,7 +266,7 @@ import Trails
     position.knowledge.note("b.x", number: 7, clock: 8)
     position.look = .init(from: 1, through: 12)
     #expect(try SourcePosition(decoding: position.encoded) == position)
-    // Of version 2: without the byte behind each entry that says whether an id follows; `look` has three bytes.
+    // A position of version 2 has no byte after each entry for whether an id follows; `look` has three bytes.
     older = position.encoded
     older.remove(at: older.count - 4)
     older[0] = 2
@@ -273,7 +275,7 @@ import Trails
     #expect(try SourcePosition(decoding: position.encoded) == position)
   }
 
-  @Test func `what waits, or was put aside, is not known`() throws {
+  @Test func `a change that waits, or was put aside, is not known`() throws {
     let replica = Replica(try TempFolder())
     try execute(
       replica.source,
@@ -291,7 +293,7 @@ import Trails
 
   private static let id = "000102030405060708090a0b0c0d0e0f"
 
-  @Test func `what an earlier version noted gets the ids of the checkpoints, and no more than they have`() throws {
+  @Test func `notes of an earlier version get the ids of the checkpoints, and no more than they have`() throws {
     let replica = try started()
     for (trail, number) in [("b.x", 20), ("c.x", 5)] { try bring(UInt64(number), of: trail, to: replica.source) }
     try execute(replica.source, "INSERT INTO t VALUES (2, 20, 2)")

@@ -9,7 +9,7 @@ import Trails
 extension PostgresCapturing {
   /// An apply that waits for the capture of its own database.
   @Suite struct LocalWatchTests {
-    @Test func `what was committed before is durable in the trail when the wait is over`() throws {
+    @Test func `all that was committed before is durable in the trail when the wait is over`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
       try origin.take()
       let known = try origin.lastNumber
@@ -44,7 +44,7 @@ extension PostgresCapturing {
       #expect(apply.join() == [])
     }
 
-    @Test func `a wait that nobody answers ends in time, or when it is stopped`() throws {
+    @Test func `a wait without an answer ends in time, or when it is stopped`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
       let watch = LocalWatch(uri: origin.uri)
       let stop = StopSignal()

@@ -3,8 +3,8 @@ import SQLiteKit
 import SystemKit
 import Synchronization
 
-/// The moments of a capture at which a test steps in: each look of a capture asks the time twice, once when its
-/// snapshot stands and nothing was read yet, and once when everything was read and nothing is in the trail yet.
+/// The moments of a capture at which a test steps in. Each look of a capture asks the time twice. It asks once when its
+/// snapshot is taken and nothing was read yet. It asks again when everything was read and nothing is in the trail yet.
 final class Moments: Sendable {
   enum Moment: Sendable {
     case snapshotTaken

@@ -52,7 +52,7 @@ import Trails
     #expect(copy.first { $0.name == "own" }?.schema.original == nil)
   }
 
-  @Test func `a capture that begins anew leaves the tables of an apply`() throws {
+  @Test func `a capture that begins again leaves the tables of an apply`() throws {
     let replica = try replica()
     try replica.take()
     replica.close()

@@ -113,7 +113,7 @@ extension PostgresCapturing {
       try expectEqual(origin, "t")
     }
 
-    @Test func `a rename that nobody told of does not bring another table's rows`() throws {
+    @Test func `a rename that was not recorded does not bring another table's rows`() throws {
       let origin = try PostgresOrigin(Self.tables)
       try origin.take()
       try origin.run("DROP SCHEMA cairn_ddl CASCADE")
@@ -141,7 +141,7 @@ extension PostgresCapturing {
       try expectEqual(origin, "t")
     }
 
-    @Test func `a program that stands in line for the table does not wait for ever`() throws {
+    @Test func `a program that queues for the table does not wait for ever`() throws {
       let origin = try PostgresOrigin(
         """
         CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TABLE t(id int PRIMARY KEY, a int, v text, m mood);
@@ -163,7 +163,7 @@ extension PostgresCapturing {
       try expectEqual(origin, "t")
     }
 
-    @Test func `who keeps a copy waiting is told`() throws {
+    @Test func `the session that keeps a copy waiting is named`() throws {
       let origin = try PostgresOrigin(Self.tables)
       try origin.take()
       let said = Notices()

@@ -52,7 +52,7 @@ extension PostgresCapturing {
     }
 
     @Test(arguments: ["cairn.ddl", "cairn.schema"])
-    func `a forged shape is no shape, and one that nobody can read is no end`(_ prefix: String) throws {
+    func `a forged shape is no shape, and one that cannot be read is no end`(_ prefix: String) throws {
       try attacked { origin, known, low in
         let oid = try origin.run("SELECT 't'::regclass::oid")
         let document =
@@ -272,7 +272,7 @@ extension PostgresCapturing {
       }
     }
 
-    @Test func `what a superuser installed can be neither dropped nor replaced`() throws {
+    @Test func `objects that a superuser installed can be neither dropped nor replaced`() throws {
       try owned { origin, role in
         try origin.take()
         for name in ["ddl_command_end", "sql_drop", "table_rewrite"] {

@@ -21,10 +21,10 @@ func transactions(of trail: String) throws -> [(header: TransactionHeader, recor
 }
 
 extension PostgresCapturing {
-  /// What apply has brought into a database that is captured too.
+  /// Changes that apply has brought into a database that is captured too.
   @Suite struct KnowledgeTests {
     private typealias Dependency = TransactionHeader.Dependency
-    /// Of a node whose clock is ahead by less than a capture takes over.
+    /// The clock of a node that is ahead by less than a capture takes over.
     private static let clock = UInt64(Clock.system.microseconds()) + 110_000_000
 
     private func emit(_ number: UInt64, clock: UInt64 = clock, of trail: String = "b.x") -> String {
@@ -39,12 +39,12 @@ extension PostgresCapturing {
       return origin
     }
 
-    /// The headers of transactions that change something, behind the first copy.
+    /// The headers of transactions that change something, after the first copy.
     private func changing(_ origin: PostgresOrigin, from number: UInt64) throws -> [TransactionHeader] {
       try transactions(of: origin.trailFolder).filter { $0.header.number > number && $0.records > 0 }.map(\.header)
     }
 
-    @Test func `each transaction tells what apply had brought before it`() throws {
+    @Test func `each transaction says what apply had brought before it`() throws {
       let origin = try origin()
       let known = try origin.lastNumber
       try origin.run(
@@ -63,7 +63,7 @@ extension PostgresCapturing {
       #expect(headers[1].clock == Self.clock + 10)
     }
 
-    @Test func `what is known outlives capture, also where nothing followed it`() throws {
+    @Test func `knowledge outlives capture, also if nothing followed it`() throws {
       let origin = try origin()
       try origin.run("BEGIN; \(emit(7)) INSERT INTO t VALUES (1); COMMIT")
       try origin.take()
@@ -86,7 +86,7 @@ extension PostgresCapturing {
       #expect(try transactions(of: origin.trailFolder).last?.header.dependencies.first?.number == 7)
     }
 
-    @Test func `what apply had brought before the first start is known, exactly as the slot sees it`() throws {
+    @Test func `the changes of apply before the first start are known, exactly as the slot sees them`() throws {
       let origin = try PostgresOrigin(
         """
         CREATE TABLE t(id int PRIMARY KEY); CREATE SCHEMA cairn;
@@ -98,7 +98,7 @@ extension PostgresCapturing {
         try transactions(of: origin.trailFolder).first?.header.dependencies == [.init(origin: "b.x", number: 12)])
     }
 
-    @Test func `what waits, or was put aside, is not known`() throws {
+    @Test func `a change that waits, or was put aside, is not known`() throws {
       let origin = try PostgresOrigin(
         """
         CREATE TABLE t(id int PRIMARY KEY); CREATE SCHEMA cairn;
@@ -113,7 +113,7 @@ extension PostgresCapturing {
       #expect(known == [("b.x", 7), ("c.x", 10), ("d.x", 12)].map { .init(origin: $0.0, number: $0.1) })
     }
 
-    @Test func `many notes are told by few transactions, and soon`() throws {
+    @Test func `many notes are recorded by few transactions, and soon`() throws {
       let origin = try origin()
       let before = try origin.lastNumber
       let (server, database, trail) = (origin.server, origin.database, origin.trailFolder)
@@ -264,7 +264,7 @@ extension PostgresCapturing {
           ])
     }
 
-    @Test func `a schema change of apply's is told at its place, and copies nothing`() throws {
+    @Test func `a schema change of apply's is recorded at its place, and copies nothing`() throws {
       let origin = try PostgresOrigin(
         "CREATE TABLE t(id int PRIMARY KEY, a int); CREATE TABLE gone(id int PRIMARY KEY); INSERT INTO t VALUES (1, 1)")
       try origin.makeKey()
@@ -307,14 +307,14 @@ extension PostgresCapturing {
       #expect(try origin.run("SELECT count(*) FROM s") == "2")
       let lines = try origin.lines(from: known).filter { !$0.hasPrefix("sequence") }
       #expect(lines == ["create s", "insert s id=2 a=2", "update s id=1 a=3"])
-      // Made by somebody who is no apply, the same is copied.
+      // A table that no apply makes is copied.
       let then = try origin.lastNumber
       try origin.run("CREATE TABLE u(id int PRIMARY KEY)")
       try origin.take()
       #expect(try origin.lines(from: then).contains("start u firstCopy"))
     }
 
-    /// A role that is no superuser cannot make the event triggers that tell of schema changes.
+    /// A role that is no superuser cannot make the event triggers that record schema changes.
     @Test func `without a superuser's rights, and with no rows to copy, a table that apply makes is not sent`() throws {
       let origin = try PostgresOrigin()
       let role = "low_\(origin.database)"
@@ -348,7 +348,7 @@ extension PostgresCapturing {
       position.last = .init(commit: LSN(2), xid: 4, time: 5)
       position.refresh = .init(relation: 6, epoch: 7, rows: 8, cursor: ["9"], isDone: true)
       position.witness = position.last
-      // Of version 1: without knowledge, `quiet` and `witness`.
+      // A position of version 1: without knowledge, `quiet` and `witness`.
       var older = Array(position.encoded.dropLast(1 + 8 + 17))
       older[1] = 1
       #expect(try PostgresPosition(decoding: older) == position)
@@ -356,7 +356,7 @@ extension PostgresCapturing {
       position.knowledge.note("b.x", number: 7, clock: 8)
       #expect(try PostgresPosition(decoding: position.encoded) == position)
       #expect(try PostgresPosition(decoding: older) != position)
-      // Of version 3: without the byte behind each entry that says whether an id follows.
+      // A position of version 3: without the byte after each entry that says whether an id follows.
       older = position.encoded
       older.remove(at: older.count - 21 - 8 - 1)
       older[1] = 3

@@ -66,7 +66,7 @@ import Testing
     #expect(read.found.map(\.last).sorted() == [1, 2] && read.isWhole)
   }
 
-  /// PostgreSQL takes two names of which the letters are composed in another way for two, and so does a trail.
+  /// PostgreSQL takes two names for different ones if their letters are composed differently, and so does a trail.
   @Test(arguments: [("app", "b\u{fc}cher", "app", "bu\u{308}cher"), ("app", "a.b", "app.a", "b")])
   func `a table that another role names alike ends the capture of none`(
     _ names: (String, String, String, String)
@@ -146,7 +146,7 @@ import Testing
     #expect(lines.contains("insert other id=2") && !lines.contains { $0.contains("id=1 ") }, "\(lines)")
   }
 
-  @Test func `where a trail goes both ways, a start refuses names that differ only in the case of their letters`()
+  @Test func `if a trail goes both ways, a start refuses names that differ only in the case of their letters`()
     throws
   {
     for (schema, said) in [

@@ -87,7 +87,7 @@ final class PostgresOrigin {
     return nil
   }
 
-  /// What the trail says, a line a record, without progress and sequences; rows as `name=value`.
+  /// Returns the content of the trail, a line a record, without progress and sequences; rows as `name=value`.
   func lines(from number: UInt64 = 0) throws -> [String] {
     let reader = try TrailReader.open(folder: trailFolder, at: nil)
     var lines: [String] = []
@@ -100,7 +100,7 @@ final class PostgresOrigin {
     return lines
   }
 
-  /// All schema changes that the trail tells of.
+  /// Returns all schema changes in the trail.
   func ddl() throws -> [DDL] {
     let reader = try TrailReader.open(folder: trailFolder, at: nil)
     var all: [DDL] = []

@@ -83,7 +83,7 @@ extension PostgresCapturing {
         ])
     }
 
-    @Test func `what a partition logged too little of comes by a copy`() throws {
+    @Test func `rows that a partition logged too little of come by a copy`() throws {
       let origin = try PostgresOrigin(Self.pay + "; ALTER TABLE pay_a REPLICA IDENTITY FULL")
       try origin.take()
       for (change, last) in [

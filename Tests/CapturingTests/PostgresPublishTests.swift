@@ -70,7 +70,7 @@ extension PostgresCapturing {
       let origin = try PostgresOrigin("CREATE TABLE a(id int PRIMARY KEY)")
       try origin.take()
       let slot = try origin.run("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
-      // No event trigger tells of the table before it is published.
+      // No event trigger reports the table before it is published.
       try origin.run("ALTER EVENT TRIGGER cairn_ddl_command_end DISABLE")
       try origin.run("CREATE TABLE late(id int PRIMARY KEY); INSERT INTO late VALUES (1)")
       let (server, database) = (origin.server, origin.database)

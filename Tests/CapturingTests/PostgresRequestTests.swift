@@ -29,7 +29,7 @@ extension PostgresCapturing {
       return id
     }
 
-    @Test func `of two keys that look alike both rows are sent`() throws {
+    @Test func `both rows of two keys that look alike are sent`() throws {
       let origin = try PostgresOrigin(
         "CREATE TABLE t(a text PRIMARY KEY, v int); INSERT INTO t VALUES ('caf\u{e9}', 1), ('cafe\u{301}', 2)")
       try origin.take()
@@ -111,7 +111,7 @@ extension PostgresCapturing {
       #expect(said.all.contains { $0.contains("type low.num is part of column id") } == isRefused, "\(said.all)")
     }
 
-    @Test func `what does not fit is dropped with a word, and ends what it began`() throws {
+    @Test func `a request that does not fit is dropped with a word, and ends what it began`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(a int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1)")
       try origin.take()
       let copied = try origin.lastNumber
@@ -144,7 +144,7 @@ extension PostgresCapturing {
       #expect(try origin.lines(from: again).count == 5)
     }
 
-    @Test func `a role that may read the key can ask, another one is told what it needs`() throws {
+    @Test func `a role that may read the key can ask, another one gets a hint what it needs`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(a int PRIMARY KEY); INSERT INTO t VALUES (1)")
       try origin.take()
       let copied = try origin.lastNumber

@@ -53,7 +53,7 @@ extension PostgresCapturing {
       try origin.server.psql("INSERT INTO noise SELECT repeat('x', 500) FROM generate_series(1, 2000)", "other")
     }
 
-    /// What `cairn check` says of the server.
+    /// Returns the fault of the server that `cairn check` reports.
     private func fault(_ origin: PostgresOrigin) throws -> String? {
       try PostgresCapture.fault(of: origin.uri, folder: origin.trailFolder)
     }
@@ -76,7 +76,7 @@ extension PostgresCapturing {
       #expect(refusal?.hint.contains("the end whose rows to keep") == true)
     }
 
-    @Test func `what commits after the moment to which a server was restored is captured`() throws {
+    @Test func `a commit after the moment to which a server was restored is captured`() throws {
       let origin = try captured()
       try origin.server.restart(.immediate)
       try origin.run("INSERT INTO t VALUES (3)")

@@ -6,9 +6,9 @@ import Testing
 @testable import Capturing
 
 extension PostgresCapturing {
-  /// Schema changes, told at their place in the stream.
+  /// Schema changes, recorded at their place in the stream.
   @Suite struct SchemaTests {
-    /// What the trail says of changes that were made while nobody looked.
+    /// Returns the records of changes that were made while capture did not run.
     private func told(_ schema: String, _ changes: String...) throws -> [String] {
       let origin = try PostgresOrigin(schema)
       try origin.take()
@@ -52,7 +52,7 @@ extension PostgresCapturing {
       "ALTER TABLE t DROP CONSTRAINT t_pkey, ALTER a SET NOT NULL, ADD PRIMARY KEY (a)",
       "ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES t",
     ])
-    func `what needs no copy is told without one`(_ change: String) throws {
+    func `a change that needs no copy is recorded without one`(_ change: String) throws {
       let lines = try told(
         Self.table, change,
         "INSERT INTO t VALUES (3, 1)".replacing(
@@ -72,7 +72,7 @@ extension PostgresCapturing {
       "ALTER TABLE t ADD b int DEFAULT 5, ALTER b SET DEFAULT 6",
       "DO $$ BEGIN ALTER TABLE t ALTER a TYPE bigint USING a * 2; END $$",
     ])
-    func `what may change rows brings a copy`(_ change: String) throws {
+    func `a change that may alter rows brings a copy`(_ change: String) throws {
       let lines = try told(Self.table, change)
       #expect(lines.contains("start t schemaChange"), "\(lines)")
       #expect(lines.filter { $0.hasPrefix("row t") }.count == 2)
@@ -117,7 +117,7 @@ extension PostgresCapturing {
       try expectTrue(origin)
     }
 
-    @Test func `what was rolled back is not told`() throws {
+    @Test func `a change that was rolled back is not recorded`() throws {
       let lines = try told(
         Self.table,
         """
@@ -127,7 +127,7 @@ extension PostgresCapturing {
       #expect(lines == ["reshape t t", "insert t id=3 a=NULL v=NULL n=NULL at=NULL b=3"])
     }
 
-    @Test func `tables that come and go within a transaction are told in order`() throws {
+    @Test func `tables that come and go within a transaction are recorded in order`() throws {
       let lines = try told(
         Self.table,
         """
@@ -152,7 +152,7 @@ extension PostgresCapturing {
         ])
     }
 
-    @Test func `types tell the tables that use them`() throws {
+    @Test func `a change of a type is a change of the tables that use it`() throws {
       let schema = """
         CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN moods AS mood[]; CREATE TYPE pair AS (x int, y int);
         CREATE TABLE t(id int PRIMARY KEY, m mood, s moods, p pair); INSERT INTO t VALUES (1, 'ok', '{sad}', '(1,2)')
@@ -178,7 +178,7 @@ extension PostgresCapturing {
       }
     }
 
-    @Test func `what is not replicated is told once`() throws {
+    @Test func `an object that is not replicated is reported once`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
       try origin.take()
       try origin.run("CREATE VIEW recent AS SELECT * FROM t; CREATE OR REPLACE VIEW recent AS SELECT * FROM t")
@@ -205,7 +205,7 @@ extension PostgresCapturing {
       #expect(detached.contains("start t lostChanges") && !detached.contains("row t id=1 r=a"))
     }
 
-    @Test func `a table that becomes logged is told and copied`() throws {
+    @Test func `a table that becomes logged is recorded and copied`() throws {
       let lines = try told(
         "CREATE TABLE t(id int PRIMARY KEY); CREATE UNLOGGED TABLE u(id int PRIMARY KEY); INSERT INTO u VALUES (1)",
         "ALTER TABLE u SET LOGGED")
@@ -261,7 +261,7 @@ extension PostgresCapturing {
       #expect(lines.contains(change.1), "\(lines)")
     }
 
-    @Test func `what goes wrong in a trigger is not the program's business`() throws {
+    @Test func `an error in a trigger is not the program's business`() throws {
       let origin = try PostgresOrigin(Self.table)
       try origin.take()
       try origin.run("DROP TABLE cairn_ddl.key; ALTER TABLE t ADD b int")

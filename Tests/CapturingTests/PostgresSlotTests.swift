@@ -9,7 +9,7 @@ import Trails
 @testable import Capturing
 
 extension PostgresCapturing {
-  /// Where the slot, the server and the trail do not agree.
+  /// Disagreements of the slot, the server and the trail.
   @Suite struct SlotTests {
     private func origin() throws -> PostgresOrigin {
       try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY); INSERT INTO t VALUES (1)")
@@ -19,7 +19,7 @@ extension PostgresCapturing {
       "(SELECT slot_name::text FROM pg_replication_slots WHERE database = current_database())"
     }
 
-    @Test func `a slot that is gone is told, and a copy of everything is the way back`() throws {
+    @Test func `a slot that is gone is reported, and a copy of everything is the way back`() throws {
       let origin = try origin()
       try origin.take()
       try origin.run("SELECT pg_drop_replication_slot(\(slot)); INSERT INTO t VALUES (2)")
@@ -32,7 +32,7 @@ extension PostgresCapturing {
       #expect(try origin.lines().last == "insert t id=3")
     }
 
-    @Test func `a slot that somebody moved on is told`() throws {
+    @Test func `a slot that another program moved on is reported`() throws {
       let origin = try origin()
       try origin.take()
       try origin.run("INSERT INTO t VALUES (2)")
@@ -49,7 +49,7 @@ extension PostgresCapturing {
       #expect(origin.code { try origin.take() } == .slotLost)
     }
 
-    @Test func `a publication that is gone is told, and made anew with a copy of everything`() throws {
+    @Test func `a publication that is gone is reported, and created again with a copy of everything`() throws {
       let origin = try origin()
       try origin.take()
       let name = try origin.run("SELECT \(slot)")
@@ -107,7 +107,7 @@ extension PostgresCapturing {
       return try #require(position)
     }
 
-    @Test func `what the trail has is not taken again when the server sends it again`() throws {
+    @Test func `a transaction of the trail is not taken again when the server sends it again`() throws {
       let origin = try origin()
       try origin.take()
       try origin.run("INSERT INTO t VALUES (2)")
@@ -197,7 +197,7 @@ extension PostgresCapturing {
       #expect(found.count == expected.count)
     }
 
-    @Test func `what a chunk shows does not come again behind it, whatever happens after it`() throws {
+    @Test func `a change that a chunk shows does not come again after it, whatever happens later`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
       var inserted = LSN(0)
       try origin.with { capture in

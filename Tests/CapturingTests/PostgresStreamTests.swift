@@ -8,7 +8,7 @@ import Testing
 enum PostgresCapturing {}
 
 extension PostgresCapturing {
-  /// What pgoutput gives and does not give.
+  /// The messages that pgoutput gives and those that it does not give.
   @Suite struct StreamTests {
     /// Captures an empty table first, so that what follows are changes.
     private func follow(_ schema: String, makesKey: Bool = false, _ changes: String) throws -> [String] {
@@ -88,7 +88,7 @@ extension PostgresCapturing {
       #expect(lines == ["insert t a=1 b=x", "update t | a=1 | a=2 b=x", "delete t a=2"])
     }
 
-    @Test func `TRUNCATE of several tables is told for each`() throws {
+    @Test func `TRUNCATE of several tables is recorded for each`() throws {
       let lines = try follow(
         "CREATE TABLE p(id int PRIMARY KEY); CREATE TABLE c(id int PRIMARY KEY REFERENCES p)",
         "INSERT INTO p VALUES (1); TRUNCATE p CASCADE")
@@ -96,7 +96,7 @@ extension PostgresCapturing {
       #expect(Set(lines.dropFirst()) == ["truncate p", "truncate c"])
     }
 
-    @Test func `what is rolled back is not told, also by a savepoint`() throws {
+    @Test func `a rollback leaves nothing in the trail, also by a savepoint`() throws {
       let lines = try follow(
         "CREATE TABLE t(id int PRIMARY KEY)",
         """
@@ -122,7 +122,7 @@ extension PostgresCapturing {
       #expect(lines == ["insert t id=1 d=5", "delete t id=1 d=5", "insert t id=1 d=50"])
     }
 
-    @Test func `what our apply wrote is not told, by its message or by its origin`() throws {
+    @Test func `rows of our apply are left out, by their message or by their origin`() throws {
       let lines = try follow(
         "CREATE TABLE t(id int PRIMARY KEY)", makesKey: true,
         """
@@ -170,7 +170,7 @@ extension PostgresCapturing {
       #expect(try origin.lines(from: copied) == ["update " + wanted])
     }
 
-    @Test func `a sequence that only looks like one of a table is not told`() throws {
+    @Test func `a sequence that only looks like one of a table is not recorded`() throws {
       let (own, other) = ("\"caf\u{e9}\"", "\"cafe\u{301}\"")
       let lines = try follow(
         """
@@ -180,7 +180,7 @@ extension PostgresCapturing {
       #expect(lines.filter { $0.hasPrefix("sequence") }.hasSameBytes(as: ["sequence caf\u{e9} 1"]), "\(lines)")
     }
 
-    @Test func `sequences are told with their last value`() throws {
+    @Test func `sequences are recorded with their last value`() throws {
       let lines = try follow(
         "CREATE TABLE t(id serial PRIMARY KEY, n int GENERATED ALWAYS AS IDENTITY)",
         "INSERT INTO t DEFAULT VALUES; INSERT INTO t DEFAULT VALUES")

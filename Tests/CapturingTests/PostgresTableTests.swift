@@ -32,7 +32,7 @@ extension PostgresCapturing {
       #expect(try origin.lines().filter { $0.hasPrefix("create") } == ["create u"])
     }
 
-    @Test func `a new table is published, told and copied`() throws {
+    @Test func `a new table is published, recorded and copied`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
       try origin.take()
       let known = try origin.lastNumber
@@ -48,7 +48,7 @@ extension PostgresCapturing {
       #expect(try origin.lines(from: copied) == ["insert fresh id=8"])
     }
 
-    @Test func `a table that is gone, renamed or of another shape is told`() throws {
+    @Test func `a table that is gone, renamed or of another shape is recorded`() throws {
       let origin = try PostgresOrigin(
         "CREATE TABLE a(id int PRIMARY KEY); CREATE TABLE b(id int PRIMARY KEY); CREATE TABLE c(id int PRIMARY KEY); INSERT INTO c VALUES (1)"
       )
@@ -78,7 +78,7 @@ extension PostgresCapturing {
       #expect(names == ["a", "b", "c"])
     }
 
-    @Test func `a shape that changed twice while nobody looked is told twice`() throws {
+    @Test func `a shape that changed twice while capture was away is recorded twice`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY, a int)")
       try origin.take()
       let known = try origin.lastNumber
@@ -112,7 +112,7 @@ extension PostgresCapturing {
       #expect(schema.createText.contains("CACHE 1"))
       let key = try #require(tables[0].schema.foreignKeys.first)
       #expect(key.namespace == "s" && key.table == "t" && key.references == ["id"] && key.onDelete == "CASCADE")
-      // What creates it there, creates it elsewhere, and does no harm a second time.
+      // The statements that create it there create it elsewhere, and do no harm a second time.
       let other = try PostgresOrigin()
       for _ in 0..<2 { for table in tables { try other.run(table.schema.createText) } }
       let copy = try PostgresConnection(other.uri).userTables()

@@ -308,7 +308,7 @@ import Testing
     try following.end()
   }
 
-  @Test func `a table of which a partition is unlogged is refused at the first start`() throws {
+  @Test func `a table with an unlogged partition is refused at the first start`() throws {
     let origin = try PostgresOrigin(
       """
       CREATE TABLE part(id integer PRIMARY KEY, v text) PARTITION BY RANGE (id);
@@ -323,7 +323,7 @@ import Testing
   }
 
   @Test(.timeLimit(.minutes(2)))
-  func `a table of which a partition is unlogged waits, and is copied after that`() throws {
+  func `a table with an unlogged partition waits, and is copied after that`() throws {
     let origin = try PostgresOrigin(
       """
       CREATE TABLE item(id integer PRIMARY KEY, v text); INSERT INTO item VALUES (1, 'a');

@@ -54,7 +54,7 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  @Test func `a program in exclusive locking mode is told as the reason, and capture goes on when it has ended`() throws
+  @Test func `a program in exclusive locking mode is named as a reason, and capture goes on when it has ended`() throws
   {
     let folder = try TempFolder()
     let replica = try started(folder)
@@ -71,7 +71,7 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  @Test func `what a program writes with triggers switched off goes unseen, and a refresh finds it`() throws {
+  @Test func `rows that a program writes with triggers off go unseen, and a refresh finds them`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     let program = try Database(path: replica.source)

@@ -17,7 +17,7 @@ import Testing
     return (replica, moments)
   }
 
-  /// Runs `statements` one by one, each when a snapshot stands, until the capture has caught up.
+  /// Runs `statements` one by one, each when a snapshot is taken, until the capture has caught up.
   private func check(_ tables: String, _ statements: [String]) throws {
     let folder = try TempFolder()
     let (replica, moments) = try started(folder, tables)

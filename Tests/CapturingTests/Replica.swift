@@ -95,7 +95,7 @@ final class Replica {
     try replay()
   }
 
-  /// What differs between source and target.
+  /// Returns the differences between source and target.
   func differences() throws -> [String] { try Contents(source).differences(from: Contents(target)) }
 }
 

@@ -74,7 +74,7 @@ import Testing
     #expect(try events(replica).allSatisfy { if case .chunk(.row) = $0 { false } else { true } })
   }
 
-  @Test func `what cannot be asked for is refused`() throws {
+  @Test func `a request that cannot be met is refused`() throws {
     let replica = try started("CREATE TABLE a(id INTEGER PRIMARY KEY, v); CREATE TABLE u(id INTEGER PRIMARY KEY)")
     let journal = try hooks(replica)
     #expect(code { try journal.ask(.init(table: "gone", keys: [[.integer(1)]])) } == .tableMissing)

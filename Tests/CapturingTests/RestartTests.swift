@@ -7,10 +7,10 @@ import Synchronization
 import TestServers
 import Testing
 
-/// Invariants 1 and 4: capture may end after any look, and the source may lose what was not synced; the next run goes on
-/// exactly where the trail ends.
+/// Invariants 1 and 4: capture may end after any look, and the source may lose what was not synced. The next run goes
+/// on exactly at the end of the trail.
 @Suite struct RestartTests {
-  /// What happens between two runs.
+  /// The loss between two runs.
   enum Loss: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case nothing = "nothing is lost"
     case mark = "the mark in the source is lost"
@@ -22,7 +22,7 @@ import Testing
   static let seeds = (1...(isSoak ? 40 : 3) as ClosedRange<UInt64>)
     .map { $0 }
 
-  /// Tables of several chunks each, told apart in each of the ways that there are.
+  /// Tables of several chunks each, whose rows are identified in each of the ways that there are.
   static let tables = """
     CREATE TABLE k(id INTEGER PRIMARY KEY, a, u UNIQUE);
     CREATE TABLE w(a TEXT COLLATE NOCASE, b INT, c, PRIMARY KEY(a,b)) WITHOUT ROWID;
@@ -103,7 +103,7 @@ import Testing
       let stop = StopSignal()
       let source = replica.source
       let image = folder("image.db")
-      // The copy of a table without key begins anew in every run, so some runs must be long enough for it.
+      // The copy of a table without key begins again in every run, so some runs must be long enough for it.
       let looks = Atomic([1, 2, 1, 6][rounds % 4])
       moments.at { moment in
         switch moment {

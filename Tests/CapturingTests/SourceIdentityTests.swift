@@ -34,7 +34,7 @@ import Testing
     var refusal: CairnError?
     do { try replica.take() } catch let error as CairnError { refusal = error }
     #expect(refusal?.code == .sourceWentBack)
-    // Where both ends are written, the rows of the other end may be the newer ones.
+    // If both ends are written, the rows of the other end may be the newer ones.
     #expect(refusal?.hint.contains("from the end whose rows to keep") == true)
   }
 
@@ -98,7 +98,7 @@ import Testing
     #expect(failure == .sourceWentBack)
   }
 
-  @Test func `a source that was detached behind the capture's back is refused`() throws {
+  @Test func `a source that was detached while capture was away is refused`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     replica.close()

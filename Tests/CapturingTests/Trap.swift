@@ -4,7 +4,7 @@ import Foundation
 import SQLiteKit
 import Testing
 
-/// Something that programs do which triggers see wrongly, or not at all, if nobody takes care.
+/// An act of programs that triggers see wrongly, or not at all, unless capture takes care.
 struct Trap: Sendable, CustomTestStringConvertible {
   enum Step: Sendable, ExpressibleByStringInterpolation {
     case sql(String)
@@ -52,7 +52,7 @@ enum Pace: String, CaseIterable, Sendable, CustomTestStringConvertible {
   var testDescription: String { rawValue }
 }
 
-/// The program: connections, and what it was told by SQLite.
+/// The program: connections, and the answers that it got from SQLite.
 private final class Program {
   let first: Database
   let second: Database

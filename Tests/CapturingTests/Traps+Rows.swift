@@ -1,5 +1,5 @@
 extension Trap {
-  /// What tells rows apart.
+  /// Keys, which identify rows.
   static let keys: [Trap] = [
     Trap(
       "equal rows without any key",
@@ -69,7 +69,7 @@ extension Trap {
       ["INSERT INTO t(a) VALUES (3)", "REPLACE INTO t(a) VALUES (1)", "DELETE FROM t", "INSERT INTO t(a) VALUES (5)"]),
   ]
 
-  /// Values that change on their way where nobody takes care.
+  /// Values that change on their way unless capture takes care.
   static let values: [Trap] = [
     Trap(
       "every storage class in every kind of column",

@@ -5,7 +5,7 @@ import Trails
 
 @testable import Capturing
 
-/// What programs wrote to a captured file and the trail does not hold yet.
+/// Rows that programs wrote to a captured file and that the trail does not hold yet.
 @Suite struct UncapturedRowsTests {
   /// The source position of the trail's last progress record.
   private func position(_ replica: Replica) throws -> [UInt8] {
@@ -49,7 +49,7 @@ import Trails
     try database.execute("COMMIT")
   }
 
-  @Test func `what the journal does not tell is not taken for nothing`() throws {
+  @Test func `rows that the journal does not show are not taken for nothing`() throws {
     let replica = Replica(try TempFolder())
     try execute(replica.source, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
     try replica.take()

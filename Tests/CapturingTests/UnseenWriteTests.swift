@@ -19,7 +19,7 @@ import Testing
 
   /// A program as Fossil, with its triggers off; a program that writes by blob I/O; programs whose writes need no word.
   @Test(arguments: ["triggers off", "blob", "uncaptured table", "checkpoint"])
-  func `a write that no trigger saw is told, and its table is copied again`(kind: String) throws {
+  func `a write that no trigger saw is reported, and its table is copied again`(kind: String) throws {
     let folder = try TempFolder()
     let replica = Replica(folder)
     replica.options.tables = TablePatterns(["*", "!own"])

@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  @Test func `a combining character does not hide what stands before it`() {
+  @Test func `a combining character does not hide what is before it`() {
     #expect("cairn_\u{301}x".hasPrefix("cairn_") && "\u{301}.seg".hasSuffix(".seg"))
     #expect(["b", "a\u{301}", "\u{e1}", "a"].sorted() == ["a", "a\u{301}", "b", "\u{e1}"])
   }

@@ -33,7 +33,7 @@ import Testing
     }
   }
 
-  @Test func `a line that names a later column is told from one that reads it as JSON`() {
+  @Test func `a line that names a later column is found, one that reads it as JSON is not`() {
     #expect(Self.names("\"SELECT datlocprovider FROM pg_database\"") == ["datlocprovider"])
     #expect(Self.names("r.prqual, to_jsonb(r) ->> 'prqual', r.prattrs") == ["prqual", "prattrs"])
     #expect(Self.names("coalesce(to_jsonb(d) ->> 'datlocprovider', 'c')") == [])

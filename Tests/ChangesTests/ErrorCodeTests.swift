@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 @Suite struct ErrorCodeTests {
-  /// The page as it stands in the repository.
+  /// Returns the page of the repository.
   private func page() throws -> String {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()

@@ -2,7 +2,7 @@ import Changes
 import Testing
 
 @Suite struct KnowledgeTests {
-  @Test func `what is known of an origin never goes back`() {
+  @Test func `knowledge of an origin never goes back`() {
     var knowledge = Knowledge()
     #expect(knowledge.number(of: "a.x") == 0 && knowledge.clock == 0 && knowledge.dependencies.isEmpty)
     knowledge.note("b.x", number: 7, clock: 70)
@@ -99,7 +99,7 @@ import Testing
     "", "1", "2 a.x 1 1 00000001:00000000", "1 a 1 1 00000001:00000000", "1 a.x -1 1 00000001:00000000",
     "3 a.x 1 1 00000001:00000000", "3 a.x 1 1 00000001:00000000 0g", "4 a.x 1 1 00000001:00000000 b.x 1",
     "1 a.x 1 1 00000001", "1 a.x 1 1 00000001:00000000 more", "1  a.x 1 1 00000001:00000000",
-  ]) func `what is no note is not taken for one`(text: String) {
+  ]) func `a text that is no note is not taken for one`(text: String) {
     #expect(AppliedNote(text) == nil)
   }
 }

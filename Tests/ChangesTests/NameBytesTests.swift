@@ -62,10 +62,10 @@ import Testing
       #expect(!TablePatterns([listed]).includes(name), "\(listed) takes \(name)")
     }
     #expect(TablePatterns(["Orders"]).includes("ORDERS") && TablePatterns(["CAF*"]).includes(Self.composed))
-    // What is excluded stays so, whatever the case of its letters.
+    // A table that is excluded stays so, whatever the case of its letters.
     #expect(!TablePatterns(["*", "!GEH\u{c4}LTER"]).includes("geh\u{e4}lter"))
     #expect(!TablePatterns(["*", "!k"]).includes("\u{212a}"))
-    // A mark behind the exclamation mark makes no other character of it.
+    // A mark after the exclamation mark makes no other character of it.
     #expect(!TablePatterns(["*", "!\u{301}x"]).includes("\u{301}x"))
   }
 

@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// Names of tables and columns in sets and dictionaries are ``NameKey``, and in types that can be compared ``ByBytes``: as
-/// `String`, two names of the databases count as one where they only look alike.
+/// Names of tables and columns in sets and dictionaries are ``NameKey``, and in types that can be compared ``ByBytes``.
+/// As `String`, two names that differ in the databases count as one if they only look alike.
 @Suite struct NameSetLintTests {
   /// Folders whose code holds names of tables and columns.
   static let folders = [
@@ -11,7 +11,7 @@ import Testing
     "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Deploying/", "Operating/", "Pumping/PumpMessages",
     "Serving/", "Steering/", "cairn/",
   ]
-  /// What other texts are, by file: parts of the lines that may have them.
+  /// Texts that are no names, by file: parts of the lines that may have them.
   static let allowed: [String: [String: [String]]] = [
     "names of trails and nodes, of ASCII letters, digits, '-', '_' and '.'": [
       "Applying/ApplyOptions.swift": ["var ownOrigins"],
@@ -144,7 +144,7 @@ import Testing
     #expect(allowance.unused.isEmpty, "no line has these, and they need not be allowed")
   }
 
-  /// Where `map` makes an array in the comparison itself, the compiler takes the standard library's `==`.
+  /// If `map` makes an array in the comparison itself, the compiler takes the standard library's `==`.
   @Test func `no names are compared that map gathers there`() throws {
     for (name, lines) in try Self.files() {
       for (number, line) in lines.enumerated() {
@@ -168,7 +168,7 @@ import Testing
     }
   }
 
-  /// Types with texts of which no two look alike and differ.
+  /// Types with texts that never look alike and differ.
   static let plain: [String: [String: [String]]] = [
     "names of trails, nodes and hosts, of ASCII letters, digits, '-', '_' and '.'": [
       "Applying/TwoWay/SettledBefore.swift": ["Place"],
@@ -285,7 +285,7 @@ import Testing
     }
   }
 
-  /// Where texts are taken apart by `Character`, by the files and parts of their lines.
+  /// Places that take texts apart by `Character`, by the files and parts of their lines.
   static let apart: [String: [String: [String]]] = [
     "positions and names of trails and nodes, of ASCII letters, digits, '-', '_', ':' and '.'": [
       "Changes/Knowledge.swift": ["text.split(separator: \" \""],

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Only one file quotes names and texts for SQL: code that did it anew would do it by `Character` sooner or later.
+/// Only one file quotes names and texts for SQL: other code that did it would do it by `Character` sooner or later.
 @Suite struct QuotingLintTests {
   /// A pattern that a line of product code must not have, why, and lines that may: each is constant text of our own.
   struct Rule: Sendable, CustomTestStringConvertible {

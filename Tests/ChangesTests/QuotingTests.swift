@@ -4,7 +4,7 @@ import Testing
 
 /// Every text is quoted so that a reader of bytes, as both engines are, gets it back. (C1 of the threat model.)
 @Suite struct QuotingTests {
-  /// Reads a quoted text as a lexer of SQL does: the content, and what stands behind it.
+  /// Reads a quoted text as a lexer of SQL does: the content, and the bytes after it.
   private func read(_ sql: String, _ mark: UInt8, escapes: Bool) -> (content: [UInt8], rest: [UInt8])? {
     let bytes = Array(sql.utf8)
     guard bytes.first == mark else { return nil }

@@ -104,7 +104,7 @@ import Testing
     }
   }
 
-  @Test func `every kind of record is read as it was written, with or without bytes behind it`() throws {
+  @Test func `every kind of record is read as it was written, with or without bytes after it`() throws {
     var random = Samples()
     for _ in 0..<300 {
       let sample = random.record()

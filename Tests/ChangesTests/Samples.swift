@@ -1,14 +1,14 @@
 import Changes
 import TestServers
 
-/// Random records with their payloads, from a seed that is drawn anew each time and shown by every failure.
+/// Random records with their payloads. Their seed is new each time, and every failure shows it.
 struct Samples: CustomStringConvertible {
   struct Sample {
     var kind: UInt8
     var payload: [UInt8]
     /// As ``describe(_:)`` gives it.
     var text: String
-    /// Where the record ended in older trails, in bytes.
+    /// The ends of the record in older trails, in bytes.
     var olderEnds: [Int] = []
   }
 
@@ -28,8 +28,7 @@ struct Samples: CustomStringConvertible {
 
   mutating func bytes(_ count: Int) -> [UInt8] { generator.bytes(count) }
 
-  /// Of all lengths in bits alike.
-  /// Within the bounds of all that a record counts.
+  /// Returns a number; all lengths in bits are equally likely. It is within the bounds of all that a record counts.
   mutating func number() -> UInt64 { generator.next() >> UInt64(int(2...63)) }
   /// Any integer, the extremes among them.
   mutating func integer() -> Int64 { Int64(bitPattern: generator.next() >> UInt64(int(0...63))) }

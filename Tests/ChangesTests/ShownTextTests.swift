@@ -7,7 +7,7 @@ import Testing
     (Array(0..<0x20) + Array(0x7f..<0xa0) + [0x61c, 0x200e, 0x200f] + Array(0x2028...0x202e) + Array(0x2066...0x2069))
     .compactMap { Unicode.Scalar(UInt32($0)) }
 
-  @Test func `nothing that a terminal obeys is left, whatever stands beside it`() {
+  @Test func `nothing that a terminal obeys is left, whatever is beside it`() {
     let neighbours = ["", "a", "\u{301}", "\u{600}", "\u{200d}", "\u{fe0f}", "\u{1f1e9}"]
     for scalar in Self.obeyed {
       for before in neighbours {

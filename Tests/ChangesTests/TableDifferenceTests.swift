@@ -25,13 +25,13 @@ import Testing
     #expect(difference.phrases == ["rename column name to title"])
   }
 
-  @Test func `what the capture told goes before names`() {
+  @Test func `origins from the capture count more than names`() {
     let after = after { $0.columns[1].name = "title" }
     let difference = TableDifference(Self.item, after, origins: [0, nil, 2])
     #expect(difference.changes == [.dropColumn(1), .addColumn(1)])
   }
 
-  @Test func `names that were swapped are two renames when that was told`() {
+  @Test func `swapped names are two renames if the origins say so`() {
     let after = after { ($0.columns[1].name, $0.columns[2].name) = ("price", "name") }
     #expect(
       TableDifference(Self.item, after, origins: [0, 1, 2]).changes == [
@@ -39,7 +39,7 @@ import Testing
       ])
   }
 
-  @Test func `what goes comes before what comes, and keys and indexes last`() {
+  @Test func `removed parts come before new ones, and keys and indexes last`() {
     let after = after {
       $0.columns.remove(at: 2)
       $0.columns.append(.init(name: "sku", declaredType: "TEXT", isNotNull: true, keyOrdinal: 1))

@@ -21,7 +21,7 @@ import Testing
     #expect(TablePatterns(text: "a,!b").patterns == ["a", "!b"])
   }
 
-  /// Names that a list must give back, whatever stands between names.
+  /// Names that a list must give back, whatever is between names.
   static let hostile = [
     "a", "b", "\u{301}b", "k,m", "k,", ",", "", " ", "x\ny", "x\r", "\n", "!\u{301}c", "!k,m", "[[\"a\"]]", "[[", "\"",
     "\\", "a\u{0}b", "\u{1f}", "\u{10}1", "caf\u{e9}", "cafe\u{301}", "s.\u{301}t", "\u{fe0f}\u{200d}", "*", "?",

@@ -56,7 +56,7 @@ struct CanonicalColumnTests {
     ("timestamp without time zone", "TEXT", "2024-05-31 09:30:00", .text("2024-05-31093000"), false),
     ("character(3)", "TEXT", "a  ", .text("a  "), true), ("character(3)", "TEXT", "a  ", .text("a"), true),
   ])
-  func `what SQLite keeps of PostgreSQL is equal in class and meaning`(
+  func `a value of PostgreSQL in SQLite is equal in class and meaning`(
     type: String, declared: String, source: String, target: Value, equal: Bool
   ) {
     let column = CanonicalColumn(
@@ -88,7 +88,7 @@ struct CanonicalColumnTests {
     ("BLOB", "bytea", .blob([1]), "\\x01", true), ("BLOB", "bytea", .blob([1]), "\\x02", false),
     ("TEXT", "text", .blob([0x61]), "a", false),
   ])
-  func `what PostgreSQL makes of a value of SQLite is equal to it`(
+  func `a value of SQLite in PostgreSQL is equal to it`(
     declared: String, type: String, source: Value, target: String, equal: Bool
   ) {
     let column = CanonicalColumn(

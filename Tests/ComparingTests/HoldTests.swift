@@ -3,7 +3,7 @@ import PostgresKit
 import TestServers
 import Testing
 
-/// What somebody else made of a table since it was looked at is not read, as reading it may run functions.
+/// A table that another role has changed since it was looked at is not read, as reading it may run functions.
 @Suite(.enabled(if: PostgresServer.isAvailable)) struct HoldTests {
   private func database() throws -> (PostgresServer, String) {
     let server = try PostgresServer.shared
@@ -245,7 +245,7 @@ import Testing
     #expect(try server.psql("SELECT * FROM public.ran", name) == "")
     try server.psql("ALTER TYPE low.pair OWNER TO reader", name)
     if type.contains("pair") {
-      // What it is made of still belongs to the other role.
+      // Its parts still belong to the other role.
       #expect(try problem(connection, "public.kept", takesTexts: true) != nil)
     }
     #expect(try connection.printed("good", as: "low.mood", ofColumn: "m", in: "public.felt") == "good")

@@ -215,7 +215,7 @@ import Trails
   }
 
   @Test(arguments: [["item", "item"], ["item", "ITEM"], ["a", "b", "a"]])
-  func `a table that is told twice is refused`(names: [String]) throws {
+  func `a table that is listed twice is refused`(names: [String]) throws {
     let answer = try Self.tables(names, isLast: true)
     expectRefusal("\(names)") { _ = try OriginSource { _ in answer }.tables() }
   }
@@ -225,7 +225,7 @@ import Trails
     expectRefusal("engines") { _ = try OriginSource { _ in answer }.tables() }
   }
 
-  @Test func `names that differ are told as they are`() throws {
+  @Test func `names that differ are listed as they are`() throws {
     let answer = try Self.tables(["item", "items", "caf\u{e9}", "cafe\u{301}"], isLast: true)
     #expect(try OriginSource { _ in answer }.tables().tables.count == 4)
   }
@@ -249,7 +249,7 @@ import Trails
     }
   }
 
-  @Test func `a row that is there two thousand million times more is told at once`() throws {
+  @Test func `a row that is there two thousand million times more is reported at once`() throws {
     let (table, file) = try Self.table(isKeyed: false)
     let look = RowLook(
       table, source: OriginRowReader(Self.counts(1 << 31 - 1), .sqlite, seed: 1),
@@ -324,10 +324,10 @@ private final class Counter: @unchecked Sendable {
   }
 }
 
-/// What a source is asked to do is bounded.
+/// The work that a source is asked to do is bounded.
 @Suite(.enabled(if: PostgresServer.isAvailable, "\(PostgresServer.problem ?? "")"))
 struct ProgressRateTests {
-  @Test func `a trail is asked for its progress once a second, for whoever asks meanwhile`() throws {
+  @Test func `a trail is asked for its progress once a second, for all that ask meanwhile`() throws {
     let server = try PostgresServer.shared
     let uri = try server.createDatabase("progress_rate")
     defer { try? server.dropDatabase("progress_rate") }

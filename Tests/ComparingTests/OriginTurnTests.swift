@@ -108,7 +108,7 @@ import Trails
     try check(.sqlite(path: path), asked(CompareDatabase(.sqlite(file))))
   }
 
-  /// Asks for rows with NULL in their key, of which there are none, so that no row asks whether it goes on.
+  /// Asks for rows with NULL in their key. There are none, so no row asks whether it goes on.
   private func check(_ place: CompareEnds.Place, _ table: QuestionedTable) throws {
     let question = OriginQuestion.scan(table, .nullKeys, naming: true)
     func time(_ millisecondsMax: Int64) throws -> (answer: [UInt8], took: Int64) {

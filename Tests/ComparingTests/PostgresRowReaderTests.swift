@@ -113,7 +113,7 @@ struct PostgresRowReaderTests {
     #expect(try comparison.run { _ in }.rows == 10)
   }
 
-  /// The result of comparing tables `a` and `z`, of which `a` has a foreign partition at the target.
+  /// The result of comparing tables `a` and `z`; `a` has a foreign partition at the target.
   private struct Found {
     var notices: [String] = []
     /// The rows of each table that was compared.

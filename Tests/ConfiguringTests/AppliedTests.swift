@@ -1,7 +1,7 @@
 import Configuring
 import Testing
 
-/// What becomes of rows that applies write to a captured database.
+/// The treatment of rows that applies write to a captured database.
 struct AppliedTests {
   private static let chain =
     Conf.good + """
@@ -99,7 +99,7 @@ struct AppliedTests {
     let both = try load(Self.chain + more)
     let capture = try #require(both.captures.first { $0.name == "erp" })
     #expect(both.handsOn(capture) && both.applies.allSatisfy { both.relayPlan($0).relays })
-    // Of one of them a way leads back: its rows would, so none goes on.
+    // One of them has a way back: its rows would return, so none goes on.
     let back = try load(Self.chain + more + "[apply.back]\ntrail = \"hq.erp\"\ndatabase = \"other\"\n")
     let skipping = try #require(back.captures.first { $0.name == "erp" })
     #expect(!back.handsOn(skipping))

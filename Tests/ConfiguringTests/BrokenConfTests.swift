@@ -2,7 +2,7 @@ import Changes
 import Configuring
 import Testing
 
-/// A conf with one thing wrong: what is told of it, and that the hint mends it.
+/// A conf with one thing wrong: the problem that is reported, and that the hint mends it.
 struct BrokenConf: Sendable, CustomTestStringConvertible {
   /// In the good conf, what is replaced by what; an empty one is the end.
   let change: (from: String, to: String)

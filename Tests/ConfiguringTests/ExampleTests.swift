@@ -2,7 +2,7 @@ import Configuring
 import Foundation
 import Testing
 
-/// The examples in `conf/` load as they stand; that they run is seen in `ScenarioTests`.
+/// The examples in `conf/` load unchanged; that they run is seen in `ScenarioTests`.
 @Suite struct ExampleTests {
   private static let folder = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent().appending(path: "conf")
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test(arguments: ["two-way", "network/pair-hq", "network/pair-shop", "network/mesh-north", "network/mesh-west"])
-  func `what comes from both ends is settled`(name: String) throws {
+  func `rows that come from both ends are settled`(name: String) throws {
     let conf = try load("\(name).toml")
     for apply in conf.applies { #expect(conf.captureBehind(apply) != nil, "\(apply.name)") }
   }

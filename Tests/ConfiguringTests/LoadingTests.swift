@@ -89,7 +89,7 @@ import Testing
     try files.setAttributes([.posixPermissions: mode], ofItemAtPath: folder + part)
     let problems = ConfFolder.load(folder) { service[$0] }.problems.filter { $0.code == .confUnsafe }
     #expect(problems.count == 1 && problems[0].hint.contains("chmod o-w \(folder)\(part)"), "\(problems)")
-    // A file by itself in a folder like /tmp is nobody else's.
+    // A file by itself in a folder like /tmp has no other owner.
     let alone = ConfFolder.load(folder + "/cairn.toml") { _ in nil }.problems.filter { $0.code == .confUnsafe }
     #expect(alone.isEmpty == (part != "" || mode == 0o1777), "\(alone)")
   }
@@ -226,11 +226,11 @@ import Testing
       ])
   }
 
-  @Test func `all that is wrong is told at once, in the order of the files; a syntax error ends its file only`() {
+  @Test func `all faults are reported at once, in the order of the files; a syntax error ends its file only`() {
     let loaded = Conf.load(
       Conf.good.replacing("\"hq\"", with: "\"HQ\"").replacing("\"shop\"", with: "\"shp\""),
       ("conf.d/10.toml", "[database.shp\n"), ("conf.d/20.toml", "[limits]\ndisk = 3\nretain = \"x\"\n"))
-    // Whether [database.shp] is in the file that could not be read, nobody knows.
+    // It is not known whether [database.shp] is in the file that could not be read.
     #expect(
       loaded.problems.map { "\($0.place) \($0.code.rawValue)" } == [
         "cairn.toml:2:8 conf-value", "conf.d/10.toml:1:14 conf-syntax", "conf.d/20.toml:2:8 conf-value",
@@ -247,7 +247,7 @@ import Testing
     ("x = = 1\n [node]\nname = [\nstate = \"/a\" # here", "[limits]\ndisk = 1"),
     ("node = { name = \"hq\", state = \"/a\" }", "[[["),
   ])
-  func `where the daemon is can be read of a broken conf`(main: String, more: String) {
+  func `a broken conf still says where the daemon is`(main: String, more: String) {
     let loaded = Conf.load(main, ("conf.d/10.toml", more + "\n[control]\nsocket = \"/b\"\n"))
     #expect(loaded.configuration == nil)
     #expect(loaded.place.state == "/a" && loaded.place.socket == "/b", "\(loaded.place)")

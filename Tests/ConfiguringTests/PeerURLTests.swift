@@ -19,14 +19,14 @@ import Testing
   ])
   func `anything else is none`(_ text: String) { #expect(PeerURL(text) == nil) }
 
-  @Test func `loopback is told from other machines`() {
+  @Test func `loopback differs from other machines`() {
     let there = ["http://localhost", "http://127.1.2.3:1", "http://[::1]:1"].map { PeerURL($0)?.isLoopback }
     #expect(there == [true, true, true])
     let others = ["http://127.example", "http://10.0.0.1", "http://[::2]"].map { PeerURL($0)?.isLoopback }
     #expect(others == [false, false, false])
   }
 
-  @Test func `of patterns of trails, the last that matches counts, and without any there is none`() {
+  @Test func `the last pattern of trails that matches counts, and without any there is none`() {
     let stores = TrailPatterns(["store-*.pos", "!store-007.*", "store-007.erp"])
     #expect(["store-1.pos", "store-007.erp"].allSatisfy(stores.includes))
     #expect(!["store-007.pos", "store-1.erp", "hq.pos"].contains(where: stores.includes))

@@ -61,7 +61,7 @@ import Testing
     _ = try? TomlDocument(Self.long[index], file: "a.toml")
   }
 
-  @Test func `keys stand in the order of the file, with their places`() throws {
+  @Test func `keys come in the order of the file, with their places`() throws {
     let document = try TomlDocument("b = 1\na = 'é' # c\n[t]\n é.x = 1\n".replacing("é.x", with: "\"é\".x"), file: "f")
     guard case .table(let entries) = document.root.value else {
       throw TomlDocument.Failure(place: .init(file: "f"), reason: "")

@@ -4,7 +4,7 @@ import Foundation
 import TestServers
 import Testing
 
-/// Nodes that write one row, and get each other's versions in any order, but for that of each origin.
+/// Nodes that write one row, and get each other's versions in any order. Only the order of each origin is kept.
 private struct Nodes {
   struct Message {
     var stamp: Stamp
@@ -17,9 +17,9 @@ private struct Nodes {
     var clock: UInt64 = 0
     var history = RowHistory()
     var row: RowVersion.Row?
-    /// Of each origin, the transactions that have come; of its own, those that it made.
+    /// The transactions that have come, by origin; for its own, those that it made.
     var seen: [String: UInt64] = [:]
-    /// What each origin had seen when it made the last of them.
+    /// The transactions that each origin had seen when it made its last one.
     var seenBy: [String: [String: UInt64]] = [:]
   }
 
@@ -80,7 +80,7 @@ private struct Nodes {
     return Array(lines.joined(separator: "\n").utf8)
   }
 
-  /// What `sql:` and `function:` rules come to: told apart by the order of their parts, and by the rows around them.
+  /// The result of `sql:` and `function:` rules. They differ by the order of their parts, and by the rows around them.
   static var code: RuleCode {
     RuleCode(
       expression: { text, rows in
@@ -165,7 +165,7 @@ private struct Nodes {
         }
       }
       while try places.contains(where: { from in try places.contains { try nodes.deliver(from: from, to: $0) } }) {}
-      // What was forgotten on the way makes no difference.
+      // Versions that were forgotten on the way make no difference.
       let all = RowHistory(nodes.sent.joined().compactMap(\.version))
       let settled = [
         nodes.nodes.map(\.row), [try Settlement(all, rules, columnCount: columnCount, code: Nodes.code).row],

@@ -18,7 +18,7 @@ import Testing
   }
 
   @Test(arguments: ["", "-", ".", "1.2.3", "NaN", "Infinity", "1e", "0x10", " 1", "1 ", "1e99999"])
-  func `what is no number is none`(text: String) { #expect(Decimal(text.utf8) == nil) }
+  func `a text that is no number is none`(text: String) { #expect(Decimal(text.utf8) == nil) }
 
   @Test func `values keep their storage class, and integers that overflow are refused`() throws {
     #expect(Decimal(.real(0.1)).map { ($0 + $0 + $0).value(like: .real(0)) } == .real(0.3))

@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 @Suite struct DocumentTests {
-  @Test func `docs/explanation/conflicts.md tells of every rule and of every kind what the code does`() throws {
+  @Test func `docs/explanation/conflicts.md says for every rule and every kind what the code does`() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
     let page = try String(contentsOf: root.appending(path: "docs/explanation/conflicts.md"), encoding: .utf8)
@@ -25,7 +25,7 @@ import Testing
       #expect(text.hasSuffix(promise), "\(text)")
       #expect(text.contains("| rows") == rule.isForRows, "\(text)")
       #expect(text.split(separator: "|")[1].contains("columns") == rule.isForColumns, "\(text)")
-      // What stands is said in the same words, where the rule holds nothing of its own.
+      // The document explains a rule in the same words, unless the rule has parts of its own.
       switch rule {
       case .priority, .combine, .sql, .function: break
       default: #expect(text.contains(rule.explanation), "\(text)")

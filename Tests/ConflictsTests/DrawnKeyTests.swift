@@ -51,7 +51,7 @@ import Testing
     (1, false, 5, -3, 7),
     (1, true, 500, nil, -1), (2, true, 500, -2, -5), (3, true, nil, -7, -9), (1, true, 500, 4, -1),
   ])
-  func `a node of three gets numbers of its own behind those that are there`(
+  func `a node of three gets numbers of its own after those that are there`(
     node: Int64, isBelowZero: Bool, last: Int64?, extreme: Int64?, start: Int64
   ) throws {
     let share = try #require(KeyShare(node: node, of: 3, isBelowZero: isBelowZero))
@@ -88,7 +88,7 @@ import Testing
     (Int64(2), Int64(1), Int64(10), Int64?(11)), (2, 1, 11, 13), (2, 20, 11, 20), (-2, -1, -4, -5), (-2, -1, 3, -1),
     (1, 1, .max, nil),
   ])
-  func `the next number behind those that came is one of its own`(
+  func `the next number after those that came is one of its own`(
     increment: Int64, start: Int64, floor: Int64, next: Int64?
   ) {
     let range = increment > 0 ? 1...Int64.max : (Int64.min)...(-1)

@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: [ConflictRules.Rule.newest, .target, .source, .insertOnly])
-  func `a row that the server has deleted stays deleted, and the client is told`(rule: ConflictRules.Rule) {
+  func `a row that the server has deleted stays deleted, and the client learns it`(rule: ConflictRules.Rule) {
     let deleted = RowVersion.by("server", 2, at: 112_500, knowing: [Self.made], .delete(before: row("Växjö-Kalmar", 0)))
     var rules = Self.rules(rule)
     rules.deletes = .deleteWins

@@ -3,7 +3,7 @@ import Changes
 import TestServers
 import Testing
 
-/// What is told of many versions at once is what is told of each two of them.
+/// Answers about many versions at once agree with the answers about each two of them.
 struct RowVersionsTests {
   @Test("many versions are as each two of them say", arguments: 0..<200 as Range<UInt64>)
   func agree(seed: UInt64) {
@@ -47,7 +47,7 @@ struct RowVersionsTests {
     #expect(runs.versions.count == 3)
   }
 
-  /// Of three origins, by rising stamps; each knew what it likes of the others', and no less than before.
+  /// Versions of three origins, by rising stamps. Each origin knew any number of the others', and no less than before.
   ///
   /// - Parameter claims: How many transactions more than there are an author may claim to know.
   private static func versions(_ random: inout Seeded, claims: UInt64 = 0) -> [RowVersion] {

@@ -27,11 +27,11 @@ import Testing
     ("priority:a,a", .incomplete(example: "priority:hq,store-1")), ("combine:", .incomplete(example: "combine: / ")),
     ("sql: ", .incomplete(example: "sql:max(local, incoming)")),
   ])
-  func `what is no rule is told, with what was probably meant`(text: String, fault: ConflictRules.Rule.Fault) {
+  func `a text that is no rule is reported, with the probable meaning`(text: String, fault: ConflictRules.Rule.Fault) {
     #expect(throws: fault) { try ConflictRules.Rule(text) }
   }
 
-  @Test func `what is promised of a rule, and where it may stand`() {
+  @Test func `the promise of a rule, and the places where it may be used`() {
     func names(_ isMeant: (ConflictRules.Rule) -> Bool) -> [String] {
       ConflictRules.Rule.samples.filter(isMeant).map { String($0.text.prefix { $0 != ":" }) }
     }
@@ -100,7 +100,7 @@ import Testing
     #expect(agree(ConflictRules(rule: .insertOnly), ConflictRules(rule: .source)))
   }
 
-  @Test func `what one node decides is newest until then, and by its own rules there`() {
+  @Test func `the other node takes the newest until the node decides by its own rules`() {
     let rules = ConflictRules(rule: .target, columns: [1: .sql("local"), 2: .delta, 3: .ask], decider: "hq")
     let until = ConflictRules(columns: [1: .newest, 2: .delta, 3: .newest], decider: "hq")
     #expect(rules.between(source: "hq.stock", target: "shop.stock") == until)
@@ -118,7 +118,7 @@ import Testing
     #expect(!agree(ConflictRules(rule: .source, decider: "a"), ConflictRules(rule: .target)))
   }
 
-  @Test func `what is promised hangs on who writes`() {
+  @Test func `the promise depends on who writes`() {
     func verdict(_ rule: ConflictRules.Rule, _ decider: String? = nil, _ peers: String...) -> TopologyPromise.Verdict {
       TopologyPromise(rule, decider: decider, own: "hq.stock", peers: peers).verdict
     }

@@ -21,7 +21,7 @@ import Testing
     (ConflictRules.Rule.newest, "b"), (.oldest, "a"), (.priority(["a", "b"]), "a"), (.priority(["c", "b"]), "b"),
     (.priority([]), "b"), (.priority(["a.db"]), "a"),
   ])
-  func `of two that knew nothing of each other, the rule takes one`(rule: ConflictRules.Rule, winner: String) {
+  func `the rule takes one of two that knew nothing of each other`(rule: ConflictRules.Rule, winner: String) {
     let a = RowVersion.by("a", at: 5, update(row("a", 1)))
     let b = RowVersion.by("b", at: 6, update(row("b", 2)))
     #expect([a, b].settled(ConflictRules(rule: rule)) == shown(winner == "a" ? row("a", 1) : row("b", 2)))
@@ -38,7 +38,7 @@ import Testing
     var b = RowVersion.by("b", at: at, .update(before: old, after: new))
     b.lacks = [3]
     #expect([a, b].settled(ConflictRules(rule: rule)) == shown(row("milk", 5, "hot")))
-    // Whoever inserts the row anew ends what was written to it before.
+    // A node that inserts the row again ends what was written to it before.
     let gone = RowVersion.by("b", at: 6, .delete(before: old))
     var again = RowVersion.by("b", 2, at: 7, knowing: [gone], .insert(new))
     again.lacks = [3]
@@ -49,14 +49,14 @@ import Testing
     #expect([a, b].settled(rules) == shown(row("milk", 5, "hot")))
   }
 
-  @Test func `equal clocks are told apart by the name of the node`() {
+  @Test func `the name of the node orders equal clocks`() {
     let a = RowVersion.by("a", at: 5, update(row("a", 1)))
     let b = RowVersion.by("b", at: 5, update(row("b", 2)))
     #expect([a, b].settled(ConflictRules()) == shown(row("b", 2)))
   }
 
   @Test func `a version that was replaced does not come back because its replacement loses`() {
-    // B is known to C; A is known to nobody and the newest of all.
+    // B is known to C; A is known to no other version and the newest of all.
     let a = RowVersion.by("a", at: 5, update(row("tea", 1)))
     let b = RowVersion.by("b", at: 3, update(row("tea", 1)))
     let c = RowVersion.by("c", at: 4, knowing: [b], .update(before: row("tea", 1), after: row("tea", 2)))
@@ -120,7 +120,7 @@ import Testing
     #expect(kinds(deleted, RowVersion.by("c", at: 1, .delete(before: base))) == [.deleteMissing])
   }
 
-  @Test func `a row that is inserted anew stays, whoever deletes the old one`() {
+  @Test func `a row that is inserted again stays, whichever node deletes the old one`() {
     let one = RowVersion.by("a", at: 3, .delete(before: base))
     let anew = RowVersion.by("a", 2, at: 4, .insert(row("coffee", 1)))
     let other = RowVersion.by("b", at: 9, .delete(before: base))

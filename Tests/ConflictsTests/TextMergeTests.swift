@@ -8,14 +8,14 @@ import Testing
   }
 
   @Test(arguments: [
-    // Nobody, or one of both, changed something.
+    // Neither, or one of both, changed something.
     ("a\nb", "a\nb", "a\nb", "a\nb"), ("a\nb", "a\nB", "a\nb", "a\nB"), ("a\nb", "a\nb", "b", "b"), ("", "", "a", "a"),
     // Both, at different places.
     ("a\nb\nc", "A\nb\nc", "a\nb\nC", "A\nb\nC"), ("a\nb\nc", "x\na\nb\nc", "a\nb\nc\ny", "x\na\nb\nc\ny"),
     ("a\nb\nc\nd", "b\nc\nd", "a\nb\nc", "b\nc"), ("a\nb\nc", "a\nc", "a\nb\nc\nd", "a\nc\nd"),
     // Both alike.
     ("a\nb", "a\nB", "a\nB", "a\nB"), ("a\nb\nc", "a\nx\nb\nc", "a\nx\nb\nC", "a\nx\nb\nC"), ("a", "", "", ""),
-    // Both the same lines, or at the same place: the first one's come first, what both have stands once.
+    // Both the same lines, or at the same place: the first one's come first, common lines appear once.
     ("a\nb\nc", "a\nB1\nc", "a\nB2\nc", "a\nB1\nB2\nc"), ("a", "a\nx", "a\ny", "a\nx\ny"), ("", "x", "y", "x\ny"),
     ("a\nb", "a\nx\ny\nb", "a\nx\nz\nb", "a\nx\ny\nz\nb"), ("a\nb", "a\ny\nx\nb", "a\nz\nx\nb", "a\ny\nz\nx\nb"),
     // One took out what the other one changed.

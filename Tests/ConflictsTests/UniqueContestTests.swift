@@ -11,7 +11,7 @@ private struct Item: Hashable {
   func isInTheWay(of other: Item) -> Bool { zip(values, other.values).contains { $0 != nil && $0 == $1 } }
 }
 
-/// What somebody made of a row; no item: it was deleted.
+/// A write to a row; no item: it deleted the row.
 private struct Write {
   var key: Int
   var item: Item?
@@ -24,7 +24,7 @@ private final class Table: UniqueContest {
   var waiting: [Int: UniqueClaim<Item>] = [:]
   /// The last write to each row.
   private var ranks: [Int: UniqueRank] = [:]
-  /// Rows of which that is forgotten, or not known yet.
+  /// Rows whose history is forgotten, or not known yet.
   var unknown: Set<Int> = []
 
   func rows(inTheWayOf row: Item) -> [Item] {
@@ -110,8 +110,8 @@ private final class Table: UniqueContest {
         try table.judge()
         table.forget(before: coming.map(\.rank).min())
         guard Int.random(in: 0..<5, using: &random) == 0 else { continue }
-        // A program writes here what its table takes. Nobody knows yet how late that is, but that it is later than what
-        // has come.
+        // A program writes here what its table takes. Its place in time is not known yet, only that it is later than
+        // all that has come.
         let known = all.filter { one in !coming.contains { $0.rank == one.rank } }.map(\.rank.stamp.clock).max() ?? 0
         let item = Self.item(Int.random(in: 7..<9, using: &random), &random)
         let rank = UniqueRank(Stamp(clock: known, origin: "n9.shop", number: UInt64(all.count * 10)), tie: 0)

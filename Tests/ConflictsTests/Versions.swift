@@ -23,7 +23,7 @@ extension RowVersion {
 }
 
 extension [RowVersion] {
-  /// What they come to, told to be the same in whatever order they come.
+  /// Returns their outcome, which must be the same in whatever order they come.
   func settled(_ rules: ConflictRules) -> Set<[String]> {
     Set(
       permutations.map { versions in

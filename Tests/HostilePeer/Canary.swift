@@ -4,7 +4,7 @@ import PostgresKit
 import SQLiteKit
 import TestServers
 
-/// What a hostile trail must not touch: all of a target database but the tables that its apply may write.
+/// The part of a target database that a hostile trail must not touch: all except the tables that its apply may write.
 ///
 /// A canary is read as lines of text, so that two readings can be compared and the difference printed.
 package enum Canary {

@@ -23,7 +23,7 @@ package struct DaemonAttack {
     package var residentBytes = 0
     package var peakBytes = 0
     package var diskBytes = 0
-    /// The trails of the peer of which something was applied, of all daemons.
+    /// The number of the peer's trails that were applied at least in part, of all daemons.
     package var applied = 0
     package var wrong: [String] = []
 
@@ -35,10 +35,10 @@ package struct DaemonAttack {
     }
   }
 
-  /// `[limits] disk` of the daemon, and what the segments that stand open may take beside it.
+  /// `[limits] disk` of the daemon, and what the open segments may take beside it.
   package static let diskBudget = 64 << 20
   private static let diskSlack = 8 << 20
-  /// What the daemon may take over its memory at the start: its budget for blocks, and what a sanitizer keeps.
+  /// The memory that the daemon may take beyond that of its start: its budget for blocks, and what a sanitizer keeps.
   package static let memoryBudget = 256 << 20
   private static let memorySlack = 192 << 20
   /// After so many requests the daemon is ended, and another one begins with an empty state.

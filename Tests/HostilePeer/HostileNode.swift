@@ -5,7 +5,7 @@ import SystemKit
 import TestServers
 import Trails
 
-/// A daemon that attacks are meant for: `hub` captures a trail that peer `evil` may read and one that it may not, and
+/// A daemon that attacks are meant for. `hub` captures a trail that peer `evil` may read and one that it may not. It
 /// applies `evil.x` into table `t` of a database with a canary.
 final class HostileNode {
   let state: String
@@ -121,7 +121,7 @@ final class HostileNode {
     return wrong
   }
 
-  /// The number of trails of the peer of which the target has applied something.
+  /// Returns the number of the peer's trails that the target has applied at least in part.
   func appliedCount() throws -> Int {
     let database = try Database(ofProgram: folder + "/target.db")
     return Int(try database.integer("SELECT count(*) FROM cairn_checkpoint WHERE trail LIKE 'evil.%'") ?? 0)

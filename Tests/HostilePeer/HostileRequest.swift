@@ -49,7 +49,7 @@ package struct HostileRequest {
     node = pick(["evil", "evil", "evil", "stranger", "hub"])
     range = pick(["", "bytes=0-", "bytes=\(HostileTrails.number(&random))-", "bytes=-1"])
     if method == "POST" { body = Self.body(&random) }
-    // Some are right but for the body: they get as far as anybody can.
+    // Some are right except for the body: they get as far as a request can.
     if method == "POST", Int.random(in: 0..<4, using: &random) == 0 {
       let name = ["x", "y", "n\(Int.random(in: 0..<50, using: &random))"].randomElement(using: &random) ?? "x"
       // The first one to come fixes the id of its trail.

@@ -1,8 +1,8 @@
 import Changes
 import CodecKit
 
-/// A segment of a trail as a hostile peer makes it: magic, checksums and chain hashes are right, and whatever else the
-/// attack wants is in it. It shares no code with the writer of trails (`docs/trail-format.md`).
+/// A segment of a trail as a hostile peer makes it. Magic, checksums and chain hashes are right, and it holds whatever
+/// else the attack wants. It shares no code with the writer of trails (`docs/trail-format.md`).
 ///
 ///     var segment = HostileSegment(.init(origin: "evil", name: "x"), number: .max)
 ///     segment.seal()
@@ -20,7 +20,7 @@ package struct HostileSegment {
   package private(set) var bytes: [UInt8]
   /// Before the segment.
   package let start: ChainHash
-  /// Behind the last block.
+  /// The chain hash after the last block.
   package private(set) var chain: ChainHash
   private var contentOffset: UInt64 = 0
 
@@ -86,7 +86,7 @@ package struct HostileSegment {
 
   package mutating func seal() { block([], Flags.seal) }
 
-  /// A block of stored bytes that claims to unpack to so many. What follows it has no right chain hash.
+  /// A block of stored bytes that claims to unpack to so many. Later blocks have no right chain hash.
   package mutating func packed(_ stored: [UInt8], contentLength: UInt32, _ flags: UInt8 = Flags.border) {
     append(stored, contentLength: contentLength, codec: 1, flags)
     contentOffset += UInt64(contentLength)

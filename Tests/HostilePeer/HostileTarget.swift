@@ -11,7 +11,7 @@ import SystemKit
 import TestServers
 import Trails
 
-/// How the apply of a hostile trail is set up; drawn anew for each trail.
+/// How the apply of a hostile trail is set up; drawn again for each trail.
 struct HostileOptions {
   var options = ApplyOptions()
 
@@ -49,7 +49,7 @@ package func makeTemporaryFolder(_ name: String) throws -> String {
   return path
 }
 
-/// An SQLite file as it stands before each hostile trail: tables of a program, and a table that another trail filled.
+/// An SQLite file before each hostile trail: tables of a program, and a table that another trail filled.
 struct SQLiteVictim {
   private static let own = TrailName(origin: "hq", name: "shop")
   private let original: String
@@ -140,7 +140,7 @@ struct SQLiteVictim {
   }
 }
 
-/// A PostgreSQL database as it stands before each hostile trail, applied to by a role that owns all of it.
+/// A PostgreSQL database before each hostile trail, applied to by a role that owns all of it.
 final class PostgresVictim {
   private static let role = "hostile_apply"
   private let server: PostgresServer

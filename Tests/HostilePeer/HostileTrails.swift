@@ -125,7 +125,7 @@ package enum HostileTrails {
     return schema
   }
 
-  /// The records of some transactions. What it says of itself (numbers, counts) is right unless the attack is there.
+  /// The records of some transactions. Their own numbers and counts are right unless the attack is there.
   static func transactions(_ random: inout Seeded) -> [UInt8] {
     var records = HostileRecords()
     var schemas: UInt64 = 0

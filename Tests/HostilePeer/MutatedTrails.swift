@@ -5,8 +5,8 @@ import SystemKit
 import TestServers
 import Trails
 
-/// Trails of a hostile peer, each valid by checksum and chain and hostile in its records: taken, read, shown as SQL and
-/// applied, beside a canary. Trail `n` depends on `seed + n` alone, so a finding can be repeated by itself.
+/// Trails of a hostile peer, each valid by checksum and chain and hostile in its records. They are taken, read, shown
+/// as SQL and applied, beside a canary. Trail `n` depends on `seed + n` alone, so a finding can be repeated by itself.
 ///
 ///     var trails = try MutatedTrails(seed: 1, server: nil)
 ///     try trails.run(600)
@@ -35,9 +35,9 @@ package struct MutatedTrails {
     }
   }
 
-  /// What the copy of one trail, its target and all that apply puts beside it may take.
+  /// The disk space that the copy of one trail, its target and all files of apply beside it may take.
   package static let diskBudget = 16 << 20
-  /// What the process may take over its memory at the start: two blocks at once, and what a sanitizer keeps.
+  /// The memory that the process may take beyond that of its start: two blocks at once, and what a sanitizer keeps.
   package static let memoryBudget = 384 << 20
   private static let name = TrailName(origin: "evil", name: "x")
 
@@ -155,7 +155,7 @@ package func residentMemory(of process: Int32 = getpid()) -> Int {
   return (words.count > 1 ? Int(words[1]) ?? 0 : 0) * 4096
 }
 
-/// What all files below a folder take on the disk.
+/// Returns the disk space that all files below a folder take.
 package func allocatedBytes(below folder: String) -> Int {
   let names = (try? FileManager.default.subpathsOfDirectory(atPath: folder)) ?? []
   return names.reduce(0) { sum, name in

@@ -48,7 +48,7 @@ import Testing
     #expect(PostgresAlteration(before, after, origins: [0, 1], target: target(after)).statements.isEmpty)
   }
 
-  @Test func `a table that is renamed on the way to another shape keeps what only scripts tell`() {
+  @Test func `a table that is renamed on the way to another shape keeps what only scripts say`() {
     var before = table(("a", "integer"), ("b", "text"))
     before.createText = "CREATE TABLE IF NOT EXISTS public.t (a integer, b text, CONSTRAINT k CHECK ((a > 0)))"
     var middle = table(("a", "integer"), ("b", "text"))

@@ -109,7 +109,7 @@ import Testing
     #expect(made.alteredTypes == [Self.name])
   }
 
-  @Test func `what a person has made of a type is not made again`() {
+  @Test func `a type that a person has changed is not made again`() {
     let (before, after) = (table("a integer"), table("b integer"))
     var there = PostgresAlteration.Target(
       namespace: "public", name: "t", columns: [.init(name: "v", type: "public.c", isNotNull: false)], constraints: [],

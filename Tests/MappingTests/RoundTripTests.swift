@@ -4,8 +4,8 @@ import SQLiteKit
 import TestServers
 import Testing
 
-/// What PostgreSQL prints comes back as the same text from SQLite, and what SQLite holds comes back from PostgreSQL or
-/// is refused.
+/// A value that PostgreSQL prints comes back as the same text from SQLite. A value that SQLite holds comes back from
+/// PostgreSQL or is refused.
 @Suite struct RoundTripTests {
   /// PostgreSQL text to what SQLite keeps, through a real column of SQLite, and back to the text that PostgreSQL reads.
   private func roundTrip(_ text: String, _ type: PostgresType, through database: Database) throws -> String {

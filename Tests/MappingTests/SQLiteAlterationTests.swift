@@ -49,7 +49,7 @@ import Testing
       ])
   }
 
-  @Test func `what ALTER TABLE cannot do is a rebuild that keeps what the target has besides`() {
+  @Test func `a change beyond ALTER TABLE is a rebuild that keeps the target's own parts`() {
     var there = table("CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b, own INT DEFAULT 3)", ["id", "a", "b", "own"])
     there.objects = [.init(name: "mine", text: "CREATE INDEX mine ON t(own)")]
     let after = table("CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b)", ["id INTEGER", "a INTEGER", "b"])
@@ -74,7 +74,7 @@ import Testing
     #expect(made.statements == ["ALTER TABLE \"t\" DROP COLUMN \"a\"", "ALTER TABLE \"t\" ADD COLUMN a INT"])
   }
 
-  @Test func `a table of somebody else is altered no further than rows need it`() {
+  @Test func `a table that Cairn did not create is altered no further than rows need it`() {
     let text = "CREATE TABLE t(id INTEGER PRIMARY KEY, a VARCHAR(9) NOT NULL DEFAULT 'x', b, c)"
     var after = table(text, ["id INTEGER", "a VARCHAR(9)", "b", "c"])
     after.columns[1].isNotNull = true

@@ -97,7 +97,7 @@ import Testing
     for part in ["orders.at", "index by_note", "index some", "index hashed"] {
       #expect(mapping.notices.contains { $0.contains(part) && $0.contains("left out") }, "\(part)")
     }
-    // What SQLite itself makes of it is what the mapping says.
+    // SQLite itself makes of it what the mapping says.
     let database = try Database(path: ":memory:", mode: .create)
     try database.executeScript(mapping.target.createText)
     for object in mapping.target.objects { try database.executeScript(object.text) }

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import Testing
 
-/// Which type stands for which.
+/// The type that each type is mapped to.
 @Suite struct TypeTests {
   @Test(arguments: [
     ("INTEGER", "bigint"), ("int", "bigint"), ("BIGINT UNSIGNED", "bigint"), ("tinyint(1)", "bigint"),
@@ -37,7 +37,7 @@ import Testing
     #expect(SQLiteValue(from: column).declaredType == declared)
   }
 
-  @Test func `what format_type says is taken apart`() {
+  @Test func `the text of format_type is taken apart`() {
     #expect(PostgresType("numeric(10,2)").kind == .numeric(.init(precision: 10, scale: 2)))
     #expect(PostgresType("numeric(3,-2)").kind == .numeric(.init(precision: 3, scale: -2)))
     #expect(PostgresType("numeric").kind == .numeric(nil))
@@ -106,7 +106,7 @@ import Testing
       ("interval year to month", .text("1 year 2 mons"), "1 year 2 mons"),
       ("interval day to minute", .text("1 day 02:03:00"), "1 day 02:03:00"),
     ] as [(String, Value, String)])
-  func `what fits is written as PostgreSQL reads it`(type: String, value: Value, written: String) {
+  func `a value that fits is written as PostgreSQL reads it`(type: String, value: Value, written: String) {
     #expect(text(value, "", type) == .success(written))
   }
 
@@ -172,7 +172,7 @@ import Testing
       ("json", .text("[1,]")), ("json", .text("\"tab\there\"")), ("json", .text("01")), ("json", .real(.infinity)),
       ("jsonb", .text("\"\\u0000\"")), ("integer[]", .integer(1)), ("inet", .real(1)),
     ] as [(String, Value)])
-  func `what PostgreSQL would alter or refuse is a misfit`(type: String, value: Value) {
+  func `a value that PostgreSQL would alter or refuse is a misfit`(type: String, value: Value) {
     guard case .failure(let misfit) = text(value, "", type) else {
       Issue.record("\(value.shown) was taken for \(type)")
       return
@@ -220,7 +220,7 @@ import Testing
 
   /// A peer's trail may name any: what is made of such a type ended the daemon.
   @Test(arguments: [Int.min, -1001, -5, -1, 0, 1001, 10_485_761, 1 << 40, Int.max])
-  func `a size that no server takes makes a type that nobody knows`(size: Int) {
+  func `a size that no server takes makes an unknown type`(size: Int) {
     for text in [
       "numeric(\(size))", "numeric(\(size),2)", "character(\(size))", "character varying(\(size))",
       "timestamp(\(size)) without time zone", "time(\(size)) with time zone", "interval(\(size))",

@@ -7,7 +7,7 @@ import Testing
 
 /// Strangers that send what they like. Run with CAIRN_SOAK for 100,000 requests; the seed is printed, and CAIRN_SEED sets it.
 @Suite struct FuzzTests {
-  /// Serves a secret to whoever is a peer, which over plain HTTP nobody is.
+  /// Serves a secret to peers; over plain HTTP no client is one.
   private final class Vault: HTTPHandler {
     static let secret = "the-secret-of-the-vault"
     let begun = Atomic<Int>(0)
@@ -151,7 +151,7 @@ import Testing
       let results = attackers.compactMap { $0.join() }
       return (results.reduce(0) { $0 + $1[0] }, results.reduce(0) { $0 + $1[1] })
     }
-    // What a first round needs, later ones use again.
+    // Later rounds use again what the first round needs.
     var result = try round(count / 5, seed)
     let before = (Self.residentBytes, Self.descriptorCount)
     let next = try round(count * 4 / 5, seed &+ 1000)
@@ -169,7 +169,7 @@ import Testing
     #expect(vault.open.load(ordering: .relaxed) == 0)
   }
 
-  @Test func `what is no TLS ends at the handshake`() throws {
+  @Test func `a connection without TLS ends at the handshake`() throws {
     let authority = try TestAuthority()
     try authority.issue("hq", .server(names: ["127.0.0.1"]))
     let vault = Vault()

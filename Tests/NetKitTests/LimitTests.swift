@@ -13,7 +13,7 @@ import Testing
     try HTTPServer(host: "127.0.0.1", port: 0, limits: limits, handler: handler)
   }
 
-  @Test func `connections above the limit are told so`() throws {
+  @Test func `connections above the limit get an answer that says so`() throws {
     let server = try serve(HTTPLimits(connections: 3, perAddress: 100))
     var peers: [RawPeer] = []
     for _ in 0..<3 {
@@ -75,7 +75,7 @@ import Testing
     #expect(Clock.monotonicMilliseconds - start < 6000)
   }
 
-  @Test func `a body that stands still, or that nobody wants and trickles in, is not waited for`() throws {
+  @Test func `a body that stops, or that is unwanted and trickles in, is not waited for`() throws {
     let server = try serve(HTTPLimits(idleSeconds: 1, handshakeSeconds: 5))
     let still = try #require(RawPeer(server.port))
     still.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc")
@@ -94,7 +94,7 @@ import Testing
     #expect(handler.abandoned.load(ordering: .relaxed) == 1)
   }
 
-  @Test func `an answer that nobody takes is given up`() throws {
+  @Test func `an answer that the client does not take is given up`() throws {
     let server = try serve(HTTPLimits(idleSeconds: 1, handshakeSeconds: 5))
     let peer = try #require(RawPeer(server.port))
     peer.send("GET /memory?count=100000000 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -115,7 +115,7 @@ import Testing
       "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
       200
     ),
-  ]) func `what could be read in two ways is refused`(request: String, status: Int) throws {
+  ]) func `a text that could be read in two ways is refused`(request: String, status: Int) throws {
     let server = try serve(HTTPLimits(handshakeSeconds: 2))
     let peer = try #require(RawPeer(server.port))
     peer.send(request)

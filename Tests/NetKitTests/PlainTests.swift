@@ -78,7 +78,7 @@ import Testing
     handler.ending.set()
   }
 
-  @Test func `silence is told as such`() throws {
+  @Test func `silence is reported as such`() throws {
     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: handler)
     let client = try client(server, .init(silenceSeconds: 1))
     let error = #expect(throws: CairnError.self) { _ = try client.perform("GET", "/wait?ms=6000") }
@@ -100,7 +100,7 @@ import Testing
     var count = 0
     let large = try client.perform("GET", "/memory?count=8388608") { count += $0.count }
     #expect((large.status, count) == (200, 8_388_608))
-    // What was sent is closed, and given back: the last one a moment after it has come.
+    // A file that was sent is closed and given back; the last one a moment after it has come.
     for _ in 0..<2000 { _ = try client.perform("GET", "/file?from=0&count=1") }
     let deadline = Clock.monotonicMilliseconds + 10_000
     while try isOpen(path), Clock.monotonicMilliseconds < deadline { Clock.sleep(milliseconds: 1) }
@@ -146,7 +146,7 @@ import Testing
     #expect(Clock.monotonicMilliseconds - start > 700)
   }
 
-  @Test func `what is wrong with the way is told`() throws {
+  @Test func `an address that is wrong is reported`() throws {
     #expect(throws: CairnError.self) { _ = try HTTPClient(base: "hq:7420", stop: stop) }
     let nowhere = try HTTPClient(base: "http://no-such-host.invalid:1", stop: stop)
     let error = #expect(throws: CairnError.self) { _ = try nowhere.perform("GET", "/") }

@@ -40,7 +40,7 @@ import Testing
     #expect((reply.status, got) == (200, body.count))
   }
 
-  @Test func `without a certificate one is nobody, with one of another authority, too`() throws {
+  @Test func `a client without a certificate of our authority has no name`() throws {
     let server = try HTTPServer(host: "127.0.0.1", port: 0, tls: authority.server(), handler: handler)
     #expect(try ask(server, authority.client(nil)).1 == "nobody till")
     for (name, isKept) in [(nil, false), ("till", true)] {
@@ -69,7 +69,7 @@ import Testing
     #expect(try ask(server, authority.client("young")).1.contains("'young' is not valid yet"))
   }
 
-  @Test func `a certificate counts until it is revoked, also on a connection that stands`() throws {
+  @Test func `a certificate counts until it is revoked, also on an open connection`() throws {
     final class Flag: Sendable { let value = Atomic<Bool>(false) }
     let flag = Flag()
     let tls = authority.server(revoked: { $0.commonName == "till" && flag.value.load(ordering: .relaxed) })
@@ -146,7 +146,7 @@ import Testing
     #expect(error?.code == .confValue)
   }
 
-  @Test func `a server whose certificate has expired is told as such`() throws {
+  @Test func `a server whose certificate has expired is reported as such`() throws {
     try authority.issue("hq", .server(names: ["127.0.0.1"]), from: -3, to: -1)
     let server = try HTTPServer(host: "127.0.0.1", port: 0, tls: authority.server(), handler: handler)
     let error = #expect(throws: CairnError.self) { try ask(server, authority.client()) }

@@ -17,11 +17,11 @@ import Testing
   @Test(arguments: [
     "", "*", "a", "//", "//a", "/a//b", "/.", "/a/../b", "/%2e%2E/a", "/a%2fb", "/%", "/%4", "/%zz", "/%00", "/a%0Ab",
     "/%ff", "/a?x=%", "/a?x=%00", "/%+1", "http://x/",
-  ]) func `what could be read in two ways is refused`(text: String) {
+  ]) func `a text that could be read in two ways is refused`(text: String) {
     #expect(HTTPTarget(text) == nil)
   }
 
-  @Test func `what is escaped comes back`() {
+  @Test func `an escaped text comes back`() {
     let text = "a b/ä?&=%+~-._"
     #expect(HTTPTarget("/x?q=" + HTTPTarget.escape(text))?.query["q"] == text)
   }
@@ -39,7 +39,7 @@ import Testing
   @Test(arguments: [
     "", "hq:7420", "ftp://hq", "https://", "https://:7420", "https://hq:0", "https://hq:70000", "https://hq:+7",
     "https://u@hq", "https://hq/x", "https://[::1", "https://[hq]:1", "https://hq:7420?x", "https://h q",
-  ]) func `what is no base is refused`(text: String) {
+  ]) func `a text that is no base is refused`(text: String) {
     #expect(HTTPBase(text) == nil)
   }
 }

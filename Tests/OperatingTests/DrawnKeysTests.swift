@@ -29,7 +29,7 @@ import Testing
     let error = #expect(throws: CairnError.self) { try keys.separate(share, isDry: false) }
     #expect(error?.code == .unsupported && error?.hint.contains("--below-zero") == true)
     #expect(try keys.catchUp().isEmpty)
-    // Why: whatever the counter says, the next key is behind the greatest that came.
+    // The reason: whatever the counter says, the next key comes after the greatest one that was inserted.
     try database.executeScript(
       "INSERT INTO counted VALUES (5000); UPDATE sqlite_sequence SET seq = 10; INSERT INTO counted DEFAULT VALUES")
     #expect(try database.query("SELECT max(id) FROM counted") == [[.integer(5001)]])
@@ -82,7 +82,7 @@ import Testing
       """, name)
     #expect(try server.psql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM item WHERE id > 40", name) == "41 44")
     #expect(try server.psql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM late", name) == "2 5")
-    // What came from others, as at a switch-over.
+    // Rows that came from other nodes, as at a switch-over.
     try server.psql("INSERT INTO item VALUES (100, 1, 'c'); INSERT INTO late VALUES (4)", name)
     let moved = try keys.catchUp()
     #expect(moved.map { "\($0.key.fullName) \($0.next)" } == ["item 101"])
@@ -130,8 +130,8 @@ import Testing
     #expect(try server.psql("INSERT INTO other.bill DEFAULT VALUES RETURNING id", name).hasPrefix("2"))
   }
 
-  /// A cast of the type of a key to a number would run with the rights of a superuser, as would the type of another
-  /// table that takes the name.
+  /// A cast of the type of a key to a number would run with the rights of a superuser. The same holds for the type of
+  /// another table that takes the name.
   @Test(.enabled(if: PostgresServer.problem == nil))
   func `no code of a table's owner runs while its keys are read`() throws {
     let server = try PostgresServer.shared

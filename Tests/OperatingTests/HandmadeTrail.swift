@@ -129,7 +129,7 @@ func schema(_ create: String, indexes: [String] = [], epoch: UInt64 = 1) throws 
 }
 
 extension Database {
-  /// Rows with the storage class behind each value, so that 1 and 1.0 differ.
+  /// Rows with the storage class after each value, so that 1 and 1.0 differ.
   func typed(_ table: String, order: String = "rowid") throws -> [[Value]] {
     try query("SELECT * FROM \(table.quotedName) ORDER BY \(order)")
   }

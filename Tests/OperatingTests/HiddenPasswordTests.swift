@@ -40,7 +40,7 @@ import Testing
     "'postgresql:///shop?pass'word=s3cret' is no database",
   ]
 
-  @Test(arguments: misspelt) func `no value of an option that nobody knows is shown`(text: String) {
+  @Test(arguments: misspelt) func `no value of an unknown option is shown`(text: String) {
     func check(_ shown: String, _ what: String) {
       #expect(!shown.contains("s3cret") && !shown.contains("h1dden"), "\(what): \(shown)")
     }

@@ -78,7 +78,7 @@ import Testing
     #expect(try DrawnKeys(whole).catchUp().map(\.next) == [41])
   }
 
-  /// The planner computes calls with constant arguments before it reads a row, whoever reads.
+  /// The planner computes calls with constant arguments before it reads a row, whatever the role.
   @Test(
     "no function of a table's owner runs as a read of the table is planned",
     arguments: [
@@ -115,7 +115,7 @@ import Testing
     let share = try #require(KeyShare(node: 1, of: 2))
     let plain = try server.psql("TABLE low.seen", name, user: low)
     #expect(plain == "")
-    // What an unwary reader would run.
+    // The statement that an unwary reader would run.
     try server.psql("SELECT id FROM low.item ORDER BY id DESC LIMIT 1", name)
     if !table.contains("STATISTICS"), !table.contains("CHECK") {
       #expect(try server.psql("SELECT DISTINCT who FROM low.seen", name) == "postgres")

@@ -5,7 +5,7 @@ import SystemKit
 import TestServers
 import Testing
 
-/// What programs changed in the tables of a target, one way, when a schema change of the source comes.
+/// Changes that programs made to the tables of a target, one way, when a schema change of the source comes.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct TargetsOwnShapeTests {
   /// A source and a target. Cairn has created the table at the target.

@@ -39,7 +39,7 @@ import Testing
     #expect(try readers.all().map(\.target) == ["/b.db"])
   }
 
-  @Test func `what is needed is the least of all, and never goes back`() throws {
+  @Test func `the needed place is the least of all, and never goes back`() throws {
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let (b, c) = (try reader("b", ["one", "two"]), try reader("c", ["t*", "!two"]))
     for reader in [b, c] { _ = try readers.enroll(reader) }
@@ -67,7 +67,7 @@ import Testing
     #expect(try readers.all().isEmpty)
   }
 
-  @Test func `a request stands until the capture that took it says so`() throws {
+  @Test func `a request lasts until the capture that took it says so`() throws {
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let b = try reader("b", ["one"])
     _ = try readers.enroll(b)
@@ -81,7 +81,7 @@ import Testing
     #expect(try !readers.hasRequest(of: b.state))
   }
 
-  @Test func `a file that nobody wrote is an error, and never less to keep`() throws {
+  @Test func `a file that Cairn did not write is an error, and never less to keep`() throws {
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let b = try reader("b")
     _ = try readers.enroll(b)
@@ -89,7 +89,7 @@ import Testing
     #expect(throws: CairnError.self) { try readers.needs(besides: b.state) }
   }
 
-  @Test func `a reader that has long been away is told of, one that keeps nothing is not`() throws {
+  @Test func `a reader that has long been away is reported, one that keeps nothing is not`() throws {
     defer { try? FileManager.default.removeItem(atPath: folder) }
     var b = try reader("b")
     let segments = (1...3).map {

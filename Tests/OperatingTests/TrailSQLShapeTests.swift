@@ -52,7 +52,7 @@ struct TrailSQLShapeTests {
       + schema.objects.map(\.text).sorted()
   }
 
-  @Test func `what is printed for PostgreSQL makes its tables what those of the source are`() throws {
+  @Test func `the SQL for PostgreSQL makes its tables what those of the source are`() throws {
     let steps = try shapes([
       """
       CREATE TYPE c AS (street text, no int); CREATE TYPE mood AS ENUM ('ok', 'sad');
@@ -100,7 +100,7 @@ struct TrailSQLShapeTests {
     #expect(try target.psql("SELECT * FROM u ORDER BY id") == "1|{}|7\n2|{\"(2,y)\"}|-3\n3||")
   }
 
-  @Test func `what is printed for a trail of SQLite runs in both engines`() throws {
+  @Test func `the SQL for a trail of SQLite runs in both engines`() throws {
     let (first, second, third) = (
       try schema(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b INTEGER, p REFERENCES t(id))",

@@ -104,7 +104,7 @@ import Testing
     #expect(try database.typed("gone") == [])
   }
 
-  @Test func `of equal rows without key exactly one is changed or deleted`() throws {
+  @Test func `exactly one of equal rows without key is changed or deleted`() throws {
     let table = try schema("CREATE TABLE log(a, b)")
     let trail = try HandmadeTrail()
     let row: [Value?] = [.integer(1), .null]
@@ -118,7 +118,7 @@ import Testing
     #expect(try trail.replayed().typed("log") == [[.integer(1), .text("x")], [.integer(1), .null]])
   }
 
-  @Test func `rows with NULL in their key are told apart by all values`() throws {
+  @Test func `rows with NULL in their key are distinguished by all values`() throws {
     let table = try schema("CREATE TABLE t(k TEXT PRIMARY KEY, v)")
     #expect(table.flags.contains(.nullableKey))
     let trail = try HandmadeTrail()
@@ -161,7 +161,7 @@ import Testing
 
   // MARK: Refresh
 
-  @Test func `a refresh by key replaces what stands in its ranges, and changes meanwhile are tolerated`() throws {
+  @Test func `a refresh by key replaces the rows of its ranges, and changes meanwhile are tolerated`() throws {
     let table = try schema("CREATE TABLE t(a INTEGER NOT NULL, b TEXT NOT NULL, v, PRIMARY KEY(a, b))")
     let trail = try HandmadeTrail()
     func key(_ a: Int64, _ b: String) -> [Value?] { [.integer(a), .text(b), nil] }
@@ -262,7 +262,7 @@ import Testing
       try trail.ddl(.rename, first, renamed)
       try trail.ddl(.reshape, renamed, reshaped, isRefreshed: true)
       try trail.ddl(.drop, gone, nil)
-      // What a refresh brings back: NULL does not fit into the new column.
+      // A refresh brings the old rows back: NULL does not fit into the new column.
       try trail.refresh(reshaped, .start(.schemaChange, .byKey, estimatedRows: 2))
       try trail.refresh(reshaped, .chunk(.keys(after: nil, through: nil)))
       try trail.row(reshaped, [.integer(1), .text("tea"), .real(1.5)])
@@ -297,7 +297,7 @@ import Testing
     #expect(try trail.replayed().integer("SELECT count(*) FROM sqlite_master WHERE name = 'ta'") == 0)
   }
 
-  @Test func `the name of an index can go to another table before the first is told of it`() throws {
+  @Test func `the name of an index can go to another table before the first table's change`() throws {
     let first = try schema("CREATE TABLE a(id INTEGER PRIMARY KEY, x)", indexes: ["CREATE INDEX i ON a(x)"])
     let bare = try schema("CREATE TABLE a(id INTEGER PRIMARY KEY, x)", epoch: 2)
     let second = try schema("CREATE TABLE b(id INTEGER PRIMARY KEY, x)", indexes: ["CREATE INDEX i ON b(x)"], epoch: 3)
@@ -455,7 +455,7 @@ import Testing
     ("INT", .real(0.5), "a real"), ("REAL", .text("x"), "it is not a number"), ("TEXT", .blob([1]), "a blob"),
     ("DECIMAL", .blob([1]), "a blob"), ("BLOB", .integer(1), "an integer"), ("", .blob([1]), "a blob"),
   ])
-  func `what PostgreSQL cannot hold is named and left out`(type: String, value: Value, reason: String) throws {
+  func `a value that PostgreSQL cannot hold is named and left out`(type: String, value: Value, reason: String) throws {
     let table = try schema("CREATE TABLE t(id INTEGER PRIMARY KEY, v \(type))")
     let trail = try HandmadeTrail()
     try trail.transaction { try trail.insert(table, [.integer(1), value]) }

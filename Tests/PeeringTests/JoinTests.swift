@@ -35,7 +35,7 @@ import Testing
   private let till: PeerFolder
   private let server: HTTPServer
   private let now = Clock.system.microseconds()
-  /// Of the desk; 0: the time as it is.
+  /// The time of the desk; 0: the real time.
   private let time: Time
   private let stop = StopSignal()
 
@@ -87,7 +87,7 @@ import Testing
     #expect(error?.code == .confValue || error?.code == .peerUntrusted)
   }
 
-  @Test func `a token finds its own invitation among many, and one that nobody gave finds none`() throws {
+  @Test func `a token finds its own invitation among many, and an invented one finds none`() throws {
     let invitations = Invitations(hub)
     let tokens = try (0..<30).map { try invitations.make("till-\($0)", expires: now + 60_000_000) }
     for (number, token) in tokens.enumerated() { #expect(try invitations.find(token)?.name == "till-\(number)") }
@@ -130,7 +130,7 @@ import Testing
     #expect(IssuedCertificates(hub).all().count == 1)
   }
 
-  @Test func `whoever has another key than the line says is not told the token`() throws {
+  @Test func `a node with another key than the line says does not get the token`() throws {
     let right = try line("till-7")
     let line = JoinLine(address: right.address, token: right.token, key: String(right.key.reversed()))
     let error = #expect(throws: CairnError.self) { _ = try Joining(till, node: "till-7").join(line) }
@@ -138,7 +138,7 @@ import Testing
     #expect(Invitations(hub).all().count == 1)
   }
 
-  @Test func `what is revoked counts no more, at once and for ever`() throws {
+  @Test func `a revoked certificate counts no more, at once and for ever`() throws {
     _ = try Joining(till, node: "till-7").join(try line("till-7"))
     #expect(try ask(till) == "till-7")
     #expect(try IssuedCertificates(hub).revoke("till-7", now: now).count == 1)
@@ -165,7 +165,7 @@ import Testing
     #expect(try ask(till).contains("was revoked"))
     let peer = try #require(till.joinedCertificate("hq"))
     #expect(hub.revoked.contains(peer) && hub.revoked.problem != nil)
-    // Nobody begins it again by revoking.
+    // Revoking does not begin it again.
     #expect(throws: CairnError.self) { try IssuedCertificates(hub).revoke("till-7", now: now) }
     #expect(!isThere(hub.file("revoked")))
     try "".write(toFile: hub.file("revoked"), atomically: true, encoding: .utf8)
@@ -433,7 +433,7 @@ import Testing
   }
 
   @Test(arguments: ["", "{}", "[1]", "{\"token\": \"x\"}", "{\"token\": 1, \"request\": 2}", "not JSON at all"])
-  func `what is no request for a certificate is refused`(body: String) throws {
+  func `a text that is no request for a certificate is refused`(body: String) throws {
     let client = try HTTPClient(base: "https://127.0.0.1:\(server.port)", tls: hub.clientTLS("hq"), stop: stop)
     let bytes = Array(body.utf8)
     #expect(try bytes.withUnsafeBytes { try client.perform("POST", "/cairn/1/join", body: $0) }.status == 400)
@@ -455,7 +455,7 @@ import Testing
   @Test(arguments: [
     "", "hq:7420", "hq:7420/ab/cd", "hq/\(String(repeating: "a", count: 32))/\(String(repeating: "b", count: 64))",
     "hq:7420/\(String(repeating: "g", count: 32))/\(String(repeating: "b", count: 64))", "a b",
-  ]) func `what is no line to join by is refused`(text: String) {
+  ]) func `a text that is no line to join by is refused`(text: String) {
     #expect(JoinLine(text) == nil)
   }
 }

@@ -3,7 +3,7 @@ import PostgresKit
 import TestServers
 import Testing
 
-/// PostgreSQL reads back what is quoted, whatever stands beside the quotes. (C1 of the threat model.)
+/// PostgreSQL reads back what is quoted, whatever is beside the quotes. (C1 of the threat model.)
 @Suite(.enabled(if: PostgresServer.isAvailable)) struct QuotingTests {
   @Test(arguments: ["on", "off"]) func `the server reads literals and names back`(conforming: String) throws {
     let database = try PostgresServer.shared.createDatabase("quoting_\(conforming)")
@@ -148,7 +148,7 @@ import Testing
     }
   }
 
-  @Test func `a foreign key tells its columns, whatever their names hold`() throws {
+  @Test func `a foreign key has its columns, whatever their names hold`() throws {
     let connection = try PostgresConnection(PostgresServer.shared.createDatabase("separators"))
     for sql in [
       "CREATE TABLE one(\"a\u{1f}b\" int PRIMARY KEY)",
@@ -164,7 +164,7 @@ import Testing
     let keys = try #require(tables.first { $0.schema.name == "t" }).schema.foreignKeys
     #expect(keys.contains { $0.references.hasSameBytes(as: ["a\u{1f}b"]) })
     #expect(keys.contains { $0.references.hasSameBytes(as: ["e\u{301}", "\u{301}x"]) })
-    // Where they cannot be told apart the key is left out, rather than lead elsewhere.
+    // If the columns cannot be distinguished, the key is left out rather than lead elsewhere.
     #expect(try #require(tables.first { $0.schema.name == "left_out" }).schema.foreignKeys.isEmpty)
   }
 }

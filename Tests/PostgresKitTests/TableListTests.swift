@@ -27,7 +27,7 @@ import Testing
       readable(Array(repeating: most, count: count + 3) + [100]) == Array(0..<UInt32(count - 1)) + [UInt32(count + 3)])
   }
 
-  @Test func `of tables that are too large together, the owner of the most loses some`() {
+  @Test func `if tables are too large together, the owner of the most loses some`() {
     let most = DefinitionSizes.tableBytesMax
     let count = DefinitionSizes.allBytesMax / most
     // Owner 11 has many tables, each smaller than the one of owner 10, and owner 12 a few.

@@ -10,7 +10,7 @@ import Trails
 
 /// Strangers and bad peers at a node that has trails. Run with CAIRN_SOAK for 100,000 requests; CAIRN_SEED sets the seed.
 @Suite struct DeskFuzzTests {
-  /// What a request is made of.
+  /// The parts that make up a request.
   private struct Material: Sendable {
     let own: TrailInfo
     let secret: TrailInfo
@@ -32,7 +32,7 @@ import Trails
       let query = pick([
         "", "?offset=\(offset)", "?offset=\(offset)&chain=\(chain)", "?offset=\(offset)&chain=\(chain)&wait=0",
       ])
-      // Every fourth is right but for its body.
+      // Every fourth is right except for its body.
       let isRight = Int.random(in: 0..<4, using: &random) == 0
       let right =
         "/cairn/1/trails/till.pos/\(pushed.id)/00000001.seg?offset=0&chain=\(String(repeating: "0", count: 64))"
@@ -114,7 +114,7 @@ import Trails
     try till.write("till.pos", transactions: 5, segment: 1 << 20)
     try hub.listen(["till": (["till.*", "hub.*"], ["hub.erp"])])
     let secretFile = try Data(contentsOf: URL(fileURLWithPath: hub.folder("hub.secret") + "/00000001.seg"))
-    // What no other trail has: bytes in the middle of its content.
+    // Bytes that no other trail has: from the middle of its content.
     let needle = Array(secretFile[2000..<2024])
     let pushed = try Trail.info(folder: till.folder("till.pos"))
     let whole = try Data(contentsOf: URL(fileURLWithPath: till.folder("till.pos") + "/00000001.seg"))
@@ -138,7 +138,7 @@ import Trails
     #expect(try files(hub.folder("hub.secret")) == before.1)
     let others = try FileManager.default.contentsOfDirectory(atPath: hub.state).filter { $0.hasPrefix("other") }
     #expect(others.isEmpty)
-    // What was taken of the trail that may be pushed is a part of it.
+    // The copy of the trail that may be pushed is a part of it.
     hub.shared.copies.close()
     _ = try Trail.verify(folder: hub.folder("till.pos"))
     let copied = try Trail.info(folder: hub.folder("till.pos")).segments[0].bytes

@@ -5,7 +5,7 @@ import Trails
 @testable import Pumping
 
 @Suite struct PatienceTests {
-  @Test func `what was applied is told soon after something has moved, then ever more seldom`() {
+  @Test func `the applied place is reported soon after something has moved, then ever more seldom`() {
     var idle = IdleWait()
     #expect(idle.seconds(isApplyBehind: false) == 10)
     #expect((0..<6).map { _ in idle.seconds(isApplyBehind: true) } == [1, 2, 4, 8, 10, 10])
@@ -40,7 +40,7 @@ import Trails
     #expect(patience.next(error(.trailDamaged), chance: 1) == nil)
   }
 
-  @Test func `what is not granted is refused`() {
+  @Test func `a trail that is not granted is refused`() {
     let pos = TrailName(origin: "till-7", name: "pos")
     let grants = Grants([
       "till-7": .init(push: TrailPatterns(["till-7.*"]), pull: TrailPatterns(["*", "!hq.secret"])),
@@ -56,7 +56,7 @@ import Trails
     #expect(!grants.allow("stranger", .pull, pos))
   }
 
-  @Test func `a report is read as it was told`() throws {
+  @Test func `a report is read as it was written`() throws {
     let report = TrailReport(
       node: "hq",
       standing: TrailStanding(

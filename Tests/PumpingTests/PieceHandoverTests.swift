@@ -37,7 +37,7 @@ import Testing
     #expect(seen.withLock { $0.last?.2 } == 10)
   }
 
-  @Test func `what a piece throws comes with the next one, and nothing behind it is worked on`() throws {
+  @Test func `an error of a piece comes with the next one, and no later piece is worked on`() throws {
     let count = Mutex<Int>(0)
     let handover = PieceHandover { _ in
       count.withLock { $0 += 1 }

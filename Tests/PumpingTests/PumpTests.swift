@@ -320,7 +320,7 @@ import Trails
     try eventually("the first are asked for") { till.heard.withLock { $0.asked["hub till.pos"]?.count } == 64 }
   }
 
-  @Test func `a trail that is not there yet is waited for, and told in words`() throws {
+  @Test func `a trail that is not there yet is waited for, and reported in words`() throws {
     try hub.listen(["till": (["till.*"], [])])
     let pump = till.pump(.push, hub, trail)
     try eventually("it is told") { pump.progress.first?.error?.message == "there is no trail till.pos here yet" }
@@ -340,7 +340,7 @@ import Trails
   }
 
   @Test(arguments: [TransferProgress.Direction.push, .pull])
-  func `what is applied a moment after it came is told soon`(direction: TransferProgress.Direction) throws {
+  func `a change that is applied just after it came is reported soon`(direction: TransferProgress.Direction) throws {
     let name = TrailName(origin: "till", name: "pos")
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
     hub.applied.withLock { $0[name] = Position.start }
@@ -369,7 +369,7 @@ import Trails
     #expect(last > before + 2 && told.contains { $0 > before && $0 < last }, "\(told), \(before) to \(last)")
   }
 
-  /// What is not of this version, at another node.
+  /// A server at another node that does not speak this version.
   private struct Other: HTTPHandler {
     let versions: String?
     func begin(_ request: HTTPRequest) -> HTTPAction {
@@ -382,7 +382,7 @@ import Trails
   }
 
   @Test(arguments: [TransferProgress.Direction.push, .pull])
-  func `who speaks another version, or is no node, is told from one that lacks the trail`(
+  func `a node of another version, or no node at all, differs from one that lacks the trail`(
     direction: TransferProgress.Direction
   ) throws {
     try till.write(trail)
@@ -423,7 +423,7 @@ import Trails
     }
   }
 
-  @Test func `what is not granted is refused, and goes on when it is`() throws {
+  @Test func `a trail that is not granted is refused, and goes on when it is`() throws {
     try till.write(trail)
     try hub.listen(["till": (["other.*"], [])])
     let pump = till.pump(.push, hub, trail)
@@ -452,7 +452,7 @@ import Trails
         try eventually("it is there") { hub.end(of: trail) == end }
         times.append(Double((ContinuousClock.now - began).components.attoseconds) / 1e15)
       }
-      // A loose bound: the machine may be busy. What it really takes, the benchmark says.
+      // A loose bound: the machine may be busy. The benchmark measures the real time.
       #expect(times.sorted()[5] < 1000)
       dialler.stopPumps()
       listener.stopListening()

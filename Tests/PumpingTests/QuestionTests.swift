@@ -119,7 +119,7 @@ import Trails
     let questions = lab.shared.hooks.questions
     #expect(try questions.ask(own, [8], of: "apply.erp") { false } == [42])
     #expect(try questions.ask(trail, [8], of: "apply.pos") { false } == [address, 8])
-    // Errors travel too; what ails a database is not told.
+    // Errors travel too; what ails a database is not shown.
     till.answering.withLock { till in
       till = { _, _, _ in
         throw CairnError(.databaseFailed, "cannot open /secret/place", hint: "look at /secret", remedy: .retry)

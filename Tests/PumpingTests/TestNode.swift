@@ -20,7 +20,7 @@ final class TempFolder: Sendable {
   deinit { try? FileManager.default.removeItem(atPath: path) }
 }
 
-/// What the hooks of a node were told.
+/// The calls that the hooks of a node got.
 struct Heard: Sendable {
   var acknowledged: [String: TrailPlace] = [:]
   var places: [TrailPlace] = []
@@ -108,7 +108,7 @@ final class TestNode: Sendable {
     listener.withLock { $0 = (server, desk) }
   }
 
-  /// Tells who waits that the node is ending; it listens still.
+  /// Ends the waits of clients because the node is ending; it listens still.
   func endWaits() { listener.withLock { $0?.desk.end() } }
 
   func stopListening() {

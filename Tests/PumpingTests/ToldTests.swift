@@ -6,7 +6,7 @@ import Trails
 
 @testable import Pumping
 
-/// What another node tells is bounded where it is read.
+/// The messages of another node are bounded when they are read.
 @Suite struct ToldTests {
   private func report(_ node: String, requests: Int, patterns: [String] = []) -> JSONObject {
     let request = { (id: Int) in
@@ -41,7 +41,7 @@ import Trails
     #expect(try #require(TrailReport(report("hub", requests: 0))).node == "hub")
   }
 
-  @Test func `an error repeats no more than some lines of what is told`() throws {
+  @Test func `an error repeats no more than some lines of the message`() throws {
     let text = String(repeating: "é", count: 1 << 20)
     let body = JSONObject([("code", .text("busy")), ("message", .text(text)), ("hint", .text(text))]).line
     let fault = PumpFault(status: 503, body: Array(body.utf8), from: "hub")

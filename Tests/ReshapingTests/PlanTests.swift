@@ -4,7 +4,7 @@ import Reshaping
 import SQLiteKit
 import Testing
 
-/// What a rule makes of a table, and what it may not say.
+/// The table that a rule makes, and what a rule may not say.
 @Suite struct PlanTests {
   static let orders =
     "CREATE TABLE orders(id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL, total DECIMAL(10,2), note TEXT)"
@@ -37,7 +37,7 @@ import Testing
     #expect(there.fullName == "sales.orders")
   }
 
-  @Test func `a star stands for the columns that no other entry names`() throws {
+  @Test func `a star means the columns that no other entry names`() throws {
     var rule = TableRule(from: "orders")
     rule.columns = [.init("store", "'042'"), .init("customer", "customer_id"), .init("*", "*")]
     let schema = try plan(rule).schema

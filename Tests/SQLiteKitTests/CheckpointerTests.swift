@@ -29,7 +29,7 @@ import Testing
     (try? FileManager.default.attributesOfItem(atPath: path + suffix)[.size] as? Int) ?? 0
   }
 
-  @Test func `where the program pauses, the file soon has all, and the log begins anew`() throws {
+  @Test func `when the program pauses, the file soon has all, and the log begins again`() throws {
     try removed {
       let program = try opened()
       try program.database.executeScript(Self.hundred)

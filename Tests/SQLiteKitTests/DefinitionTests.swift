@@ -2,7 +2,7 @@ import Foundation
 import SQLiteKit
 import Testing
 
-/// The second lock behind DDL that Cairn builds: one statement, one table, one file.
+/// The second lock for DDL that Cairn builds: one statement, one table, one file.
 @Suite struct DefinitionTests {
   private func made() throws -> Database {
     let database = try Database(path: ":memory:", mode: .create)
@@ -16,7 +16,7 @@ import Testing
     "ALTER TABLE t ADD COLUMN b NOT NULL DEFAULT 1 CHECK (b > 0)", "ALTER TABLE t RENAME COLUMN a TO z", "DROP TABLE t",
     "INSERT INTO t SELECT a FROM t", "CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END",
   ])
-  func `what a table needs is allowed`(statement: String) throws {
+  func `a statement that a table needs is allowed`(statement: String) throws {
     let database = try made()
     try database.define(statement, tables: ["T", "fresh"])
     #expect(try database.query("SELECT x FROM other") == [[.integer(1)]])
@@ -45,7 +45,7 @@ import Testing
     try database.execute("CREATE VIEW after_it AS SELECT 1")
   }
 
-  @Test func `what a connection was denied before stays denied after`() throws {
+  @Test func `a right that a connection was denied before stays denied after`() throws {
     let database = try made()
     database.forbidForeignCode()
     try database.define("CREATE INDEX i ON t(a)", tables: ["t"])

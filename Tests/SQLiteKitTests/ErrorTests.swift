@@ -4,7 +4,7 @@ import Testing
 
 @testable import SQLiteKit
 
-/// What SQLite says, as what people read.
+/// The errors of SQLite, as people read them.
 @Suite struct ErrorTests {
   private let folder: String
 
@@ -41,7 +41,7 @@ import Testing
     #expect(error.message.contains("/srv/shop.db") && !error.hint.isEmpty)
   }
 
-  @Test func `errors of real files are told apart`() throws {
+  @Test func `errors of real files are distinguished`() throws {
     try cleanly {
       let path = folder + "/a.db"
       #expect(error { _ = try Database(path: folder + "/none.db") }?.asCairnError.code == .databaseMissing)
@@ -72,7 +72,7 @@ import Testing
     ("INSERT INTO t VALUES (1,5,1)", true), ("INSERT INTO t VALUES (5,1,1)", true), ("INSERT INTO w VALUES (1)", true),
     ("INSERT INTO t VALUES (5,5,NULL)", false), ("INSERT INTO t VALUES (5,50,1)", false),
   ])
-  func `uniqueness is told from other constraints, and values are not shown`(sql: String, isUnique: Bool) throws {
+  func `uniqueness differs from other constraints, and values are not shown`(sql: String, isUnique: Bool) throws {
     let database = try Database(path: ":memory:", mode: .create)
     try database.executeScript(
       "CREATE TABLE t(id INTEGER PRIMARY KEY, a UNIQUE, b NOT NULL, CHECK (a < 9)); INSERT INTO t VALUES (1,1,1); CREATE TABLE w(k PRIMARY KEY) WITHOUT ROWID; INSERT INTO w VALUES (1)"

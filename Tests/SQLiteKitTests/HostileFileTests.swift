@@ -22,7 +22,7 @@ import Testing
     return try body()
   }
 
-  /// What reading the database comes to.
+  /// Returns the refusal that reading the database ends with; nil if there is none.
   private func refusal(_ open: () throws -> Database) -> FileRefusal? {
     do {
       _ = try open().query("SELECT * FROM item")
@@ -64,7 +64,7 @@ import Testing
         if !Folder.exists(named) { try Data("x".utf8).write(to: URL(fileURLWithPath: named)) }
         try ForgedJournal.write(for: path, naming: named)
         if name == "pos.db" {
-          // Its own name: SQLite reads it as a list of journals, of which there is none.
+          // Its own name: SQLite reads it as a list of journals, and there is none.
           _ = refusal { database }
         } else {
           #expect(refusal { database } == .otherFile(named))
@@ -175,7 +175,7 @@ import Testing
         #expect(try ours.integer("PRAGMA \(pragma)") == Int64(ourValue), "\(pragma)")
         #expect(try theirs.integer("PRAGMA \(pragma)") == Int64(theirValue), "\(pragma)")
       }
-      // What reads the tables of a hostile file trusts none of them; the guard denies to ask.
+      // A connection that reads the tables of a hostile file trusts none of them; the guard denies to ask.
       ours.forbidForeignCode()
       #expect(ours.trustsSchema == false)
     }

@@ -26,7 +26,7 @@ import Testing
     ] as [(String, [String], String?)])
   func `an index is taken apart`(sql: String, terms: [String], predicate: String?) throws {
     let database = try Database(path: ":memory:", mode: .create)
-    // What SQLite itself keeps of the statement is what is taken apart.
+    // The text that SQLite itself keeps of the statement is taken apart.
     try database.executeScript(
       "CREATE TABLE t(a, b, c, \"desc\", \"x\"\"y\", \"a,b)\"); CREATE TABLE \"t (\"(\"a,b)\", c); CREATE TABLE море(соль)"
     )
@@ -40,7 +40,7 @@ import Testing
     "", "CREATE INDEX", "CREATE INDEX i ON t", "CREATE INDEX i ON t(", "CREATE INDEX i ON t(a",
     "CREATE INDEX i ON t(a,)", "CREATE INDEX i ON t(a) b",
   ])
-  func `what is no index is refused`(sql: String) { #expect(SQLText.indexParts(sql) == nil) }
+  func `a text that is no index is refused`(sql: String) { #expect(SQLText.indexParts(sql) == nil) }
 
   @Test func `tokens keep their places, and open quotes and comments end with the text`() {
     #expect(SQLText.tokens(Array("a 'b".utf8)).map(\.range) == [0..<1, 2..<4])
@@ -61,7 +61,7 @@ import Testing
   }
 }
 
-/// SQLite reads back what is quoted, whatever stands beside the quotes. (C1 of the threat model.)
+/// SQLite reads back what is quoted, whatever is beside the quotes. (C1 of the threat model.)
 @Suite struct QuotingTests {
   @Test func `SQLite reads literals and names back`() throws {
     let database = try Database(path: ":memory:", mode: .create)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SQLiteKit
 
-/// What a table's rows are told apart by, and what else is known of it.
+/// The key that identifies a table's rows, and what else is known of the table.
 @Suite struct UserTablesTests {
   private func tables(_ sql: String) throws -> [SQLiteTable] {
     let database = try Database(path: ":memory:", mode: .create)

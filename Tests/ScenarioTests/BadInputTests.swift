@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 extension Scenarios {
-  /// What is wrong is said in one line with a code and a hint, and leaves nothing that a second run cannot carry on from.
+  /// A fault is reported in one line with a code and a hint, and leaves nothing that a second run cannot carry on from.
   @Suite struct BadInputTests {
     /// Runs cairn and expects an error of this code: one error line, one hint line.
     private func refuse(_ bench: Bench, _ arguments: [String], _ code: String, _ status: Int32) throws {
@@ -130,7 +130,7 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
-    @Test func `a folder as source, a damaged file and another program's lock are told, and the next run succeeds`()
+    @Test func `a folder as source, a damaged file and another program's lock are reported, and the next run succeeds`()
       throws
     {
       let bench = try Bench()
@@ -160,7 +160,7 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
-    @Test func `a full disk under the state is told, and the next run carries on`() throws {
+    @Test func `a full disk under the state is reported, and the next run carries on`() throws {
       guard getuid() == 0 else { return print("skipped: only root can mount a small file system") }
       let bench = try Bench()
       try FileManager.default.createDirectory(atPath: bench.path("state"), withIntermediateDirectories: true)

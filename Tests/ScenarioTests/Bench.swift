@@ -10,7 +10,7 @@ import Testing
 /// The same with daemons; they mostly wait, so that they may run beside the others.
 @Suite(.serialized) enum DaemonScenarios {}
 
-/// What a child process said.
+/// The output of a child process.
 struct Outcome {
   var status: Int32
   var output: String
@@ -24,7 +24,7 @@ struct Outcome {
   }
 }
 
-/// A temporary folder with a source, a target and a state, the programs that work on them, and nothing left behind.
+/// A temporary folder with a source, a target and a state, the programs that work on them, and nothing is left over.
 final class Bench {
   static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent().path

@@ -10,7 +10,7 @@ extension Scenarios {
       ["replicate", "--from", from.url, "--to", to.url, "--state", "state-\(to.name)"]
     }
 
-    @Test func `what is written at the first of four databases comes to all, whatever is killed`() throws {
+    @Test func `a write at the first of four databases comes to all, whatever is killed`() throws {
       let pairs = try PairBench(.sqliteToPostgres)
       let (a, b) = (pairs.from, pairs.to)
       let c = End(name: "third.db", isPostgres: false, url: "sqlite:third.db")
@@ -85,7 +85,7 @@ extension Scenarios {
       #expect(try bench.sqlite("b.db", "SELECT count(*) FROM t") == "2\n")
     }
 
-    @Test func `two ways that meet are told, and nothing goes round`() throws {
+    @Test func `two ways that meet are reported, and nothing goes round`() throws {
       let bench = try Bench()
       _ = try bench.sqlite("a.db", "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'x')")
       func once(_ from: String, _ to: String, _ more: [String] = []) throws -> Outcome {

@@ -7,7 +7,7 @@ extension DaemonScenarios {
   @Suite struct ClockTests {
     private static let day = 86_400
 
-    @Test func `a clock that jumps forward and back loses nothing, and gives nobody up`() throws {
+    @Test func `a clock that jumps forward and back loses nothing, and gives up no reader`() throws {
       let node = try DaemonBench()
       let built = try node.bench.run(
         "/usr/bin/gcc", ["-shared", "-fPIC", "-O2", "-o", "libjump.so", "\(Bench.tool("clock"))/jump.c"])

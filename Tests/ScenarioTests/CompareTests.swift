@@ -43,7 +43,7 @@ extension Scenarios {
         seconds: 60)
     }
 
-    @Test func `what is printed as SQL makes the target equal`() throws {
+    @Test func `the printed SQL makes the target equal`() throws {
       let bench = try Bench()
       defer { bench.killAll() }
       try twoFiles(bench)
@@ -61,7 +61,7 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
-    @Test func `what was not applied yet is on its way, and not different`() throws {
+    @Test func `a row that was not applied yet is on its way, and not different`() throws {
       let bench = try Bench()
       defer { bench.killAll() }
       try twoFiles(bench)
@@ -77,7 +77,7 @@ extension Scenarios {
       #expect(!mixed.output.contains("t: different id=7"))
     }
 
-    @Test func `rows that a program wrote with triggers off are found, and an audit tells of them`() throws {
+    @Test func `rows that a program wrote with triggers off are found, and an audit reports them`() throws {
       let bench = try Bench()
       defer { bench.killAll() }
       try twoFiles(bench)
@@ -99,7 +99,7 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
-    @Test func `tables and columns that one end lacks are told`() throws {
+    @Test func `tables and columns that one end lacks are reported`() throws {
       let bench = try Bench()
       defer { bench.killAll() }
       _ = try bench.sqlite("source.db", "CREATE TABLE a(x INTEGER PRIMARY KEY, y); CREATE TABLE b(x)")

@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 extension Scenarios {
-  /// What `cairn compare` may not take for equal, and what it may not call different.
+  /// Rows that `cairn compare` may not take for equal, and rows that it may not call different.
   @Suite struct CompareWordsTests {
     private func compare(_ bench: Bench, _ more: [String] = [], environment: [String: String] = [:]) throws -> Outcome {
       try bench.run(

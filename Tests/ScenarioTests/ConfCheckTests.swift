@@ -55,7 +55,7 @@ extension DaemonScenarios {
       #expect(missing.status == 78 && missing.errors.contains("conf-missing"))
     }
 
-    @Test func `two trails come into one table only where constants tell them apart`() throws {
+    @Test func `two trails come into one table only if constants keep them apart`() throws {
       let bench = try Bench()
       for name in ["shop.db", "till.db"] {
         _ = try bench.sqlite(name, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
@@ -240,7 +240,7 @@ extension DaemonScenarios {
       #expect(good.output.hasSuffix("{\"event\":\"checked\",\"errors\":0}\n"))
     }
 
-    @Test func `what apply will leave out is told before it is`() throws {
+    @Test func `the parts that apply will leave out are reported before`() throws {
       let bench = try Bench()
       _ = try bench.sqlite(
         "shop.db",
@@ -312,7 +312,7 @@ extension DaemonScenarios {
       #expect(good.status == 0, "\(good.errors)")
       #expect(good.output.contains("item -> goods"))
       #expect(good.output.contains("  cents: INTEGER -> INTEGER, lossless"))
-      // What is right for no table is an error of the conf, at its place.
+      // A rule that is right for no table is an error of the conf, at its place.
       let wrong = rules.replacingOccurrences(of: "nam <> ''", with: "v <<").replacingOccurrences(
         of: "CAST(total * 100 AS INTEGER)", with: "random()")
       try write(bench, "conf/cairn.toml", conf(bench, wrong))
@@ -454,7 +454,7 @@ extension DaemonScenarios {
         outcome.errors.contains("capture shop: user nobody cannot write \(folder)/shop.db\n"), "\(outcome.errors)")
       #expect(outcome.errors.contains("apply copy: user nobody cannot write \(folder)\n"))
       #expect(try check(bench, ["--user", "root"]).status == 0)
-      // The owner of the state folder is who runs the daemon, unless somebody else is named.
+      // The owner of the state folder runs the daemon, unless another user is named.
       try FileManager.default.createDirectory(atPath: bench.path("state"), withIntermediateDirectories: true)
       let nobody = getpwnam("nobody").pointee
       for (path, mode) in [(".", 0o777), ("conf/cairn.toml", 0o644), ("shop.db", 0o666), ("state", 0o700)] {

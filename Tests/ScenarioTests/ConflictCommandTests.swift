@@ -149,7 +149,7 @@ extension Scenarios {
       (["identity", "separate", "sqlite:shop.db", "--nodes", "2", "--node", "1"], "cannot take a stride"),
       (["identity", "show", "sqlite:shop.db", "--nodes", "2"], "is for 'cairn identity separate'"),
     ])
-    func `what cannot be done is told`(words: [String], text: String) throws {
+    func `a command that cannot be done is reported`(words: [String], text: String) throws {
       let bench = try made()
       let outcome = try bench.run(Bench.cairn, words)
       #expect([64, 69].contains(outcome.status) && outcome.errors.contains(text), "\(outcome.errors)")
@@ -162,7 +162,7 @@ extension Scenarios {
     }
 
     @Test(.enabled(if: postgresProblem == nil), arguments: [false, true])
-    func `what is overturned is a change that replicates`(isPostgres: Bool) throws {
+    func `an overturned decision is a change that replicates`(isPostgres: Bool) throws {
       let pairs = try PairBench(fromPostgres: isPostgres, toPostgres: false)
       try pairs.sql(pairs.from, "CREATE TABLE item(id integer PRIMARY KEY, name text)")
       try pairs.sql(pairs.from, "INSERT INTO item VALUES (1, 'tea'), (2, 'cocoa')")

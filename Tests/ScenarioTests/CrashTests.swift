@@ -48,7 +48,7 @@ extension Scenarios {
     @Test func `a replication that was killed before its trail began goes on`() throws {
       let bench = try Bench()
       _ = try bench.sqlite("source.db", "CREATE TABLE t(a); INSERT INTO t VALUES (1)")
-      // All that stands when its writer has made the folder and taken the lock.
+      // The whole content when its writer has made the folder and taken the lock.
       let folder = bench.path("state/local.source")
       try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
       #expect(FileManager.default.createFile(atPath: folder + "/lock", contents: nil))

@@ -140,7 +140,7 @@ extension DaemonScenarios {
       #expect(try differs(node, server) == nil)
     }
 
-    @Test func `one file into a server, by the example as it stands`() throws {
+    @Test func `one file into a server, by the unchanged example`() throws {
       let server = try PostgresServer()
       let node = try DaemonBench()
       let url = try server.createDatabase("one_way")

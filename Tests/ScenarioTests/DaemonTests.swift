@@ -48,7 +48,7 @@ extension DaemonScenarios {
           return table.contains("capture.pos") && table.contains("trail store-042.pos")
         })
 
-      // A second one on the same state is refused, and told who has it.
+      // A second one on the same state is refused, with the process that has it.
       let second = try node.bench.run(DaemonBench.cairnd, ["--config", "conf"])
       #expect(second.status == 75)
       #expect(second.errors.contains("process \(node.daemon?.processIdentifier ?? 0)"), "\(second.errors)")
@@ -56,7 +56,7 @@ extension DaemonScenarios {
       #expect(try node.cairn("stop", "apply.copy").status == 0)
       #expect(node.wait(for: "apply.copy", "stopped"))
       #expect(try node.cairn("status").status == 1)
-      // What is asked of one that is stopped is told to wait for it.
+      // A request to an apply that is stopped is refused, with the command that starts it.
       let asked = try node.cairn("copy", "copy", "--tables", "item", "--wait")
       #expect(
         asked.status == 1 && asked.errors == "cairn: apply.copy is stopped: run 'cairn start apply.copy'\n", "\(asked)")
@@ -91,7 +91,7 @@ extension DaemonScenarios {
       _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (3, 'rice')")
       #expect(try node.bench.waitForTarget(Self.rows, "3"), "\(node.log)")
 
-      // Rows that somebody spoilt are copied again; both ends are compared by the name of the apply.
+      // Rows that a program spoilt are copied again; both ends are compared by the name of the apply.
       _ = try node.bench.sqlite("target.db", "UPDATE item SET name = 'other' WHERE id = 3")
       #expect(try node.cairn("compare", "copy").status == 1)
       let stranger = try node.cairn("copy", "copy", "--tables", "item,itme")
@@ -168,7 +168,7 @@ extension DaemonScenarios {
       #expect(node.end() == 0)
     }
 
-    @Test func `tables that wait are told with their own reasons`() throws {
+    @Test func `tables that wait are shown with their own reasons`() throws {
       let node = try DaemonBench()
       try shop(node)
       _ = try node.bench.sqlite(
@@ -220,7 +220,7 @@ extension DaemonScenarios {
       #expect(try node.bench.differences() == "")
     }
 
-    @Test func `a source that is moved away is told, and taken up again when it is back`() throws {
+    @Test func `a source that is moved away is reported, and taken up again when it is back`() throws {
       let node = try DaemonBench()
       try shop(node)
       try node.write(node.pair())
@@ -331,7 +331,7 @@ extension DaemonScenarios {
     }
 
     @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
-    func `a server that is down at the start and a slot that is dropped are told, and mended`() throws {
+    func `a server that is down at the start and a slot that is dropped are reported, and mended`() throws {
       let server = try PostgresServer()
       let node = try DaemonBench()
       let url = try server.createDatabase("erp")
@@ -363,7 +363,7 @@ extension DaemonScenarios {
       let before = try server.psql(slot)
       #expect(node.wait { (try? server.psql(slot)) != before }, "\(node.log)")
 
-      // Somebody drops the slot while capture is away for a moment.
+      // An operator drops the slot while capture is away for a moment.
       #expect(try node.cairn("stop", "capture.erp").status == 0)
       #expect(node.wait(for: "capture.erp", "stopped"))
       try server.psql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
@@ -403,7 +403,7 @@ extension DaemonScenarios {
       #expect(try node.cairn("reload").status == 0)
       #expect(node.wait(for: "capture.twin", "running"), "\(node.log)")
 
-      // The slot of the one that left is told until it is dropped; one that is in use, or another's, is not.
+      // The slot of the one that left is shown until it is dropped; one that is in use, or another's, is not.
       #expect(node.waitForLog("of capture.erp, which is no longer in the conf, is left at"), "\(node.log)")
       #expect(node.wait { (node.status()?["left_slots"] as? [Any])?.count == 1 })
       let left = try #require((node.status()?["left_slots"] as? [[String: Any]])?.first?["slot"] as? String)

@@ -10,7 +10,7 @@ extension DaemonScenarios {
     private let till: NetworkBench.Node
     private var lie: String { net.bench.path("lie") }
 
-    /// Two nodes, what stands between them, and some rows that differ.
+    /// Makes two nodes, the proxy between them, and some rows that differ.
     init() throws {
       net = try NetworkBench()
       let ports = try (0..<2).map { _ in try NetworkBench.freePort() }
@@ -118,7 +118,7 @@ extension DaemonScenarios {
 
     @Test func `each number, list and length out of bounds is refused by its name`() throws {
       let before = peakMiB
-      // What is no answer at all.
+      // An answer that is none at all.
       try expectRefusal(.tables, "\"body\": \"\"", "not of Cairn")
       try expectRefusal(.tables, "\"body\": \"07\"", "not of Cairn")
       try expectRefusal(.tables, "\"body\": \"017b\"", "not of Cairn")
@@ -154,7 +154,7 @@ extension DaemonScenarios {
             $0.append(0)
             $0.append([UInt8](repeating: 0, count: 100))
           })
-        // One of another engine, of which there may be many.
+        // A part of another engine; there may be many.
         try expectRefusal(
           .parts,
           body {

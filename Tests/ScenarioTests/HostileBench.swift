@@ -116,13 +116,13 @@ final class HostileBench {
     return ((words.count > 1 ? Int(words[1]) ?? 0 : 0) * 4096) >> 20
   }
 
-  /// What the trails of the state folder take on the disk, MiB.
+  /// The disk space that the trails of the state folder take, MiB.
   var diskMiB: Int {
     let outcome = try? net.bench.run("/usr/bin/du", ["-sk", net.bench.path("state-hq")])
     return (outcome?.output.split(separator: "\t").first.flatMap { Int($0) } ?? 0) >> 10
   }
 
-  /// What the daemon says that they take, MiB.
+  /// The disk space that they take by the daemon's status, MiB.
   var toldMiB: Int { ((net.status(hq)["disk"] as? [String: Any])?["bytes"] as? Int ?? 0) >> 20 }
 
   /// The rows that nothing of the peer may touch.
@@ -131,7 +131,7 @@ final class HostileBench {
   }
 }
 
-/// What the peer `evil` sends: over plain HTTP, or over TLS with the certificate in the folder `files`.
+/// A sender of the peer `evil`'s trails: over plain HTTP, or over TLS with the certificate in the folder `files`.
 struct HostilePusher: Sendable {
   let port: UInt16
   let files: String?

@@ -56,14 +56,14 @@ extension DaemonScenarios {
     }
 
     /// Each thread takes as much address space as its stack may grow to, so that some hundred are possible.
-    @Test func `where no more threads can be made the pump says so and tries again, and what runs goes on`() throws {
+    @Test func `if no more threads can be made the pump says so and tries again, and others go on`() throws {
       let (node, start) = try node(trails: 300)
       let daemon = try node.bench.start(
         "cairnd1", "/usr/bin/prlimit",
         ["--stack=268435456", "--as=34359738368", DaemonBench.cairnd, "--config", "conf"],
         environment: ["RUNTIME_DIRECTORY": node.bench.folder])
       #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.bench.text("cairnd1.err"))")
-      // What runs needs no more threads; what begins beside such a pump waits for some.
+      // Running workers need no more threads; a worker that begins beside such a pump waits for some.
       let fake = try start()
       #expect(
         node.wait(seconds: 60) { node.bench.text("cairnd1.err").contains("thread") || !daemon.isRunning },

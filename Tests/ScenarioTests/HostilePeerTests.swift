@@ -302,7 +302,7 @@ extension DaemonScenarios {
     // MARK: With a certificate
 
     /// A user of the machine who speaks plain HTTP over loopback, and gives the name of a peer. (Finding M2.)
-    @Test func `without a certificate nobody is a peer on loopback either`() throws {
+    @Test func `without a certificate no client is a peer on loopback either`() throws {
       let bench = try HostileBench(isTLS: true)
       let net = bench.net
       try #require(

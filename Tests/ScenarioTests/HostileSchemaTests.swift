@@ -2,9 +2,9 @@ import Foundation
 import Testing
 
 extension Scenarios {
-  /// Whoever may write to a captured file cannot make Cairn run SQL at the target.
+  /// A program that may write to a captured file cannot make Cairn run SQL at the target.
   @Suite struct HostileSchemaTests {
-    @Test func `text behind a statement in sqlite_master is run nowhere`() throws {
+    @Test func `text after a statement in sqlite_master is run nowhere`() throws {
       let bench = try Bench()
       _ = try bench.sqlite("target.db", "CREATE TABLE canary(x); INSERT INTO canary VALUES (7);")
       _ = try bench.sqlite(

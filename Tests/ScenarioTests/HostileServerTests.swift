@@ -5,7 +5,7 @@ import TestServers
 import Testing
 
 extension DaemonScenarios {
-  /// What a peer's trails bring, over TLS, into a PostgreSQL database that also has tables of Cairn and of a program.
+  /// A peer's trails that come over TLS into a PostgreSQL database, which also has tables of Cairn and of a program.
   @Suite struct HostileServerTests {
     private static let role = "attacked_server"
     private static let sql = "CREATE TABLE public.pwned(x int)"

@@ -6,7 +6,7 @@ import Testing
 import Trails
 
 extension DaemonScenarios {
-  /// What a peer's trail brings, over TLS, into the databases of another node (invariant 11).
+  /// A peer's trail that comes over TLS into the databases of another node (invariant 11).
   @Suite struct HostileTrailTests {
     private func write(_ net: NetworkBench, _ node: String, _ text: String) throws {
       try FileManager.default.createDirectory(atPath: net.bench.path(node), withIntermediateDirectories: true)

@@ -25,7 +25,7 @@ extension Scenarios {
       #expect(outcome.status == 0, "\((outcome.output + outcome.errors).suffix(3000))")
     }
 
-    /// Names of tables in which a mark of Cairn's own texts stands beside a character that joins it.
+    /// Names of tables in which a mark of Cairn's own texts is beside a character that joins it.
     static let names = ["\u{301}b", "k,m", "x\r", "\u{fe0f}\u{200d}", "k,\u{301}", "[[\"a\"]]"]
 
     private static func toml(_ text: String) -> String {

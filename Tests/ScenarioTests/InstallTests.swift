@@ -3,7 +3,8 @@ import TestServers
 import Testing
 
 extension DaemonScenarios {
-  /// What `make install` puts where, what the unit allows the daemon, and the service in a booted systemd.
+  /// The places of the files of `make install`, the daemon's permissions in the unit, and the service in a booted
+  /// systemd.
   @Suite struct InstallTests {
     private static let programs = URL(fileURLWithPath: Bench.cairn).deletingLastPathComponent().path
     private static let release = Bench.root + "/.build/release"
@@ -87,7 +88,7 @@ extension DaemonScenarios {
       }
     }
 
-    /// What docs/security.md counts on, beside what systemd rates.
+    /// The settings that docs/security.md counts on, beside those that systemd rates.
     @Test func `the unit limits memory and threads, and its files are not for everybody`() throws {
       let unit = try String(contentsOfFile: Bench.root + "/systemd/cairnd.service", encoding: .utf8)
       let lines = unit.split(separator: "\n").map(String.init)

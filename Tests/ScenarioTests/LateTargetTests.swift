@@ -81,7 +81,7 @@ extension DaemonScenarios {
       #expect(node.end() == 0)
     }
 
-    @Test func `a target that was lost and made anew is filled again by the same replication`() throws {
+    @Test func `a target that was lost and created again is filled by the same replication`() throws {
       let bench = try Bench()
       _ = try bench.sqlite(
         "source.db", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE note(id INTEGER PRIMARY KEY)")

@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 extension Scenarios {
-  /// What a table of the source has and the one that Cairn makes has not.
+  /// Parts of a table of the source that the table which Cairn makes does not have.
   @Suite(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
   struct LeftOutTests {
     private static let table = """

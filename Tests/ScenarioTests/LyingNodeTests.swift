@@ -7,7 +7,7 @@ import Testing
 extension DaemonScenarios {
   /// Texts of other nodes reach the pages and terminals of this one as texts, whatever they hold.
   @Suite struct LyingNodeTests {
-    /// What is wrong with a page of metrics; nil if each line has the form of the format, and none is a peer's.
+    /// Returns the fault of a page of metrics; nil if each line has the form of the format, and none is a peer's.
     ///
     /// Source: https://prometheus.io/docs/instrumenting/exposition_formats/
     private func problem(ofMetrics page: String) -> String? {
@@ -28,7 +28,7 @@ extension DaemonScenarios {
           Bench.cairn, words + ["--socket", net.bench.path("run-\(node.name)/control")])
         #expect(TerminalTests.isClean(outcome.output) && TerminalTests.isClean(outcome.errors), "\(outcome)")
         #expect(outcome.output.utf8.count < 1 << 20, "\(outcome.output.utf8.count) bytes")
-        // What a peer says begins no line.
+        // A text of a peer begins no line.
         #expect(!outcome.output.split(separator: "\n").contains { $0.hasPrefix("evil_metric") }, "\(outcome.output)")
         all += outcome.output
       }
@@ -58,7 +58,7 @@ extension DaemonScenarios {
       try #require(made.status == 0, "\(made.errors)")
     }
 
-    @Test(arguments: [true, false]) func `what a node that is dialled says is shown, not obeyed`(isTLS: Bool) throws {
+    @Test(arguments: [true, false]) func `the text of a node that is dialled is shown, not obeyed`(isTLS: Bool) throws {
       let net = try NetworkBench()
       let (port, metrics) = (try NetworkBench.freePort(), try NetworkBench.freePort())
       if isTLS { try certificate(net) }
@@ -115,7 +115,7 @@ extension DaemonScenarios {
 
     private static let evil = "x\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\r\n\u{85}\"\\} 1\nevil_metric{a=\"b\"} 2\n\u{301}z"
 
-    @Test func `what a peer that dials sends is shown, not obeyed`() throws {
+    @Test func `the text of a peer that dials is shown, not obeyed`() throws {
       let metrics = try NetworkBench.freePort()
       let bench = try HostileBench(
         """

@@ -100,7 +100,7 @@ extension Scenarios {
     }
 
     /// For root, who may write everywhere, the file system is mounted read-only.
-    @Test func `what may not be written is refused by name, and works once it may`() throws {
+    @Test func `a place that may not be written is refused by name, and works once it may`() throws {
       let bench = try Bench()
       let isRoot = getuid() == 0
       try FileManager.default.createDirectory(atPath: bench.path("shut"), withIntermediateDirectories: true)
@@ -140,7 +140,7 @@ extension Scenarios {
       }
     }
 
-    @Test func `check tells what would be captured, and writes nothing`() throws {
+    @Test func `check shows what would be captured, and writes nothing`() throws {
       let bench = try Bench()
       try bench.makeSample()
       let before = try bench.sqlite("source.db", ".dump")

@@ -85,7 +85,7 @@ extension DaemonScenarios {
       #expect(sections.last?.hasPrefix("Exit status\n") == true)
     }
 
-    @Test func `what is unknown to help is refused`() throws {
+    @Test func `a topic that is unknown to help is refused`() throws {
       let bench = try Bench()
       for words in [
         ["help", "replicat"], ["help", "--man", "x"], ["help", "--completion", "zsh"], ["help", "--man"],
@@ -98,7 +98,7 @@ extension DaemonScenarios {
 
     // MARK: Completion
 
-    /// What bash offers behind the line.
+    /// Returns the completions that bash offers after the line.
     private func completed(_ line: String, _ bench: Bench) throws -> [String] {
       // Readline splits at blanks, and makes words of ':' and '='.
       var words = [""]

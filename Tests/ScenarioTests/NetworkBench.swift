@@ -21,7 +21,7 @@ final class NetworkBench {
 
   init() throws { bench = try Bench() }
 
-  /// A port of loopback that nobody listens on. It is below those that the system gives to whoever dials.
+  /// Returns a port of loopback that no program listens on. It is below those that the system gives to clients.
   static func freePort() throws -> UInt16 {
     for _ in 0..<200 {
       let port = UInt16.random(in: 12_000...29_000)
@@ -73,7 +73,7 @@ final class NetworkBench {
 
   func log(_ node: Node) -> String { (1...max(1, node.starts)).map { bench.text("\(node.name)-\($0).err") }.joined() }
 
-  /// What all nodes said, for a test that failed.
+  /// The logs of all nodes, for a test that failed.
   var logs: String { nodes.map { "--- \($0.name)\n\(log($0).suffix(2500))" }.joined(separator: "\n") }
 
   @discardableResult

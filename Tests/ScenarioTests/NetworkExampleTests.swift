@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 extension DaemonScenarios {
-  /// The examples in `conf/network`, as they stand: a daemon for each node, on loopback.
+  /// The examples in `conf/network`, unchanged: a daemon for each node, on loopback.
   @Suite struct NetworkExampleTests {
     private static let conf = Bench.root + "/conf/network/"
 
@@ -119,7 +119,7 @@ extension DaemonScenarios {
       #expect(net.wait(for: "store.db", "SELECT count(*) FROM price", "301"), "\(net.logs)")
       try expectSameTrail(net, "hq.prices", "hq", "store")
       guard isSoak else { return net.endAll() }
-      // What the last one asks for is asked for at the first one, over the one between.
+      // A request of the last node reaches the first one over the one between.
       _ = try net.bench.sqlite("store.db", "DELETE FROM price WHERE id < 100")
       #expect(try net.cairn(net.nodes[2], "copy", "prices", "--tables", "price").status == 0)
       #expect(net.wait(for: "store.db", "SELECT count(*) FROM price", "301", seconds: 60), "\(net.logs)")

@@ -15,7 +15,7 @@ extension DaemonScenarios {
       ]
 
     @Test(arguments: cases)
-    func `nothing is lost or doubled on a network that fails, and what fails is told in a line`(names: [String]) throws
+    func `nothing is lost or doubled on a network that fails, and one line reports each failure`(names: [String]) throws
     {
       let bench = try Bench()
       let seed = drawSeed("network")

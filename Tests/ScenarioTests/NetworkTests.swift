@@ -60,7 +60,7 @@ extension DaemonScenarios {
       try sales(net, 200)
       try write(net, "hq", hq(net, port))
       let hq = try net.start("hq", net.bench.path("hq"))
-      // Without certificates nobody is let in, not even on loopback.
+      // Without certificates no peer is let in, not even on loopback.
       #expect(net.wait { net.log(hq).contains("there is no server certificate") }, "\(net.logs)")
       let invited = try net.bench.run(
         Bench.cairn,
@@ -87,7 +87,8 @@ extension DaemonScenarios {
       #expect(net.wait(for: "erp.db", "SELECT count(*) FROM sale", "200"), "\(net.logs)")
       #expect(net.wait { path(net, shop, "state") == "connected" })
 
-      // Who is revoked is told so, and nothing more comes; who is back in goes on where it was.
+      // A revoked peer gets a message that says so, and nothing more comes; a peer that is back in goes on at its old
+      // place.
       #expect(try net.bench.run(Bench.cairn, ["peer", "revoke", "store-042", "--config", "hq"]).status == 0)
       _ = try net.bench.sqlite("pos.db", "INSERT INTO sale VALUES (201, 'late')")
       #expect(net.wait { path(net, shop, "error") == "peer-unknown" }, "\(net.logs)")
@@ -97,7 +98,7 @@ extension DaemonScenarios {
       net.endAll()
     }
 
-    @Test func `what is not granted is refused with the name of the grant`() throws {
+    @Test func `a trail that is not granted is refused with the name of the grant`() throws {
       let net = try NetworkBench()
       let port = try NetworkBench.freePort()
       try sales(net, 10)
@@ -167,7 +168,7 @@ extension DaemonScenarios {
         usleep(2_000_000)
       }
       #expect(net.wait(seconds: 60) { path(net, shop, "state") == "given_up" }, "\(net.logs)")
-      // What goes meanwhile is not in the copies that come.
+      // Rows that are deleted meanwhile are not in the copies that come.
       _ = try net.bench.sqlite("pos.db", "DELETE FROM sale WHERE id < 100")
       try net.start(hq)
       let sum = "SELECT count(*) || ' ' || sum(id) || ' ' || sum(length(text)) FROM sale"

@@ -11,7 +11,7 @@ enum Pair: String, CaseIterable, CustomTestStringConvertible, Sendable {
   var testDescription: String { rawValue }
 }
 
-/// Drawn anew each time, and printed; given by CAIRN_SEED to see a failure again.
+/// Returns a new seed each time, and prints it; CAIRN_SEED sets it to see a failure again.
 func drawSeed(_ what: String) -> UInt64 {
   let given = ProcessInfo.processInfo.environment["CAIRN_SEED"].flatMap { UInt64($0) }
   let seed = given ?? UInt64.random(in: 1...1_000_000)
@@ -27,7 +27,7 @@ struct End {
   let url: String
 }
 
-/// A source and a target, each of either engine, the programs that work on them, and nothing left behind.
+/// A source and a target, each of either engine, the programs that work on them, and nothing is left over.
 final class PairBench {
   let bench: Bench
   let server: PostgresServer
@@ -68,7 +68,7 @@ final class PairBench {
 
   // MARK: The databases
 
-  /// What psql or sqlite3 prints, without the last line break.
+  /// Returns the output of psql or sqlite3, without the last line break.
   @discardableResult func sql(_ end: End, _ sql: String) throws -> String {
     if end.isPostgres { return try server.psql(sql, end.name) }
     let output = try bench.sqlite(end.name, sql)
@@ -133,6 +133,6 @@ final class PairBench {
     #expect(found == "", sourceLocation: sourceLocation)
   }
 
-  /// What a child said, shortened, for the messages of expectations.
+  /// Returns the output of a child, shortened, for the messages of expectations.
   func said(_ name: String) -> String { String((bench.text(name + ".out") + bench.text(name + ".err")).suffix(2000)) }
 }

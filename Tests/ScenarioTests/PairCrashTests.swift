@@ -100,7 +100,7 @@ extension Scenarios {
         usleep(UInt32.random(in: 300_000...2_500_000, using: &random))
         let begun = Date()
         try server.restart(round % 2 == 0 ? .immediate : .fast)
-        // Nobody has to wait for us with a shutdown.
+        // A shutdown does not have to wait for us.
         #expect(Date().timeIntervalSince(begun) < 25)
         #expect(cairn.isRunning, "round \(round): \(pairs.said("cairn"))")
       }

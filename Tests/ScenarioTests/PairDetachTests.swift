@@ -22,11 +22,11 @@ extension Scenarios {
         + pairs.sql(end, "SELECT pubname FROM pg_publication")
     }
 
-    @Test func `after detach both databases and the server are what they were, but for the rows`() throws {
+    @Test func `after detach both databases and the server are what they were, except for the rows`() throws {
       let server = try PostgresServer()
       let pairs = try PairBench(.postgresToPostgres, server)
       try pairs.makeSample()
-      // Somebody else's replication stays.
+      // The replication of another program stays.
       try pairs.sql(pairs.from, "SELECT pg_create_logical_replication_slot('others', 'pgoutput')")
       try pairs.sql(
         pairs.from, "CREATE PUBLICATION others FOR TABLE ship; SELECT pg_replication_origin_create('others')")

@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 extension Scenarios {
-  /// After a loss at one end of a two-way pair: what the hint of the error asks for keeps the newer rows of the other end.
+  /// A loss at one end of a two-way pair: the steps of the error's hint keep the newer rows of the other end.
   @Suite(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
   struct PairHintTests {
     private static let rows = "SELECT id, v FROM t ORDER BY id"

@@ -98,7 +98,7 @@ extension Scenarios {
       let (limit, most) = (Date().addingTimeInterval(isSoak ? 180 : 12), Date().addingTimeInterval(isSoak ? 300 : 60))
       while Date() < limit || total <= 100 && Date() < most {
         try pairs.sql(busy, "INSERT INTO b SELECT i, repeat(md5(i::text), 10) FROM generate_series(1, 20000) i")
-        // What running transactions there are is written then, which lets a slot's restart point move.
+        // The server writes a record of running transactions then, which lets a slot's restart point move.
         try pairs.sql(busy, "CHECKPOINT")
         largest = max(largest, try #require(Int(server.psql(retained))))
         total = try #require(Int(server.psql(written))) - before

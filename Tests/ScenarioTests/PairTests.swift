@@ -39,7 +39,7 @@ extension Scenarios {
       for step in ["copied", "changed"] {
         let first = try pairs.once()
         try #require(first.status == 0, "\(step): \(first.errors)")
-        // What apply writes into the file in between is not captured there, so it is copied once more.
+        // Rows that apply writes into the file in between are not captured there, so the tables are copied once more.
         let again = step == "changed" ? ["--existing", "overwrite"] : []
         let next = try pairs.bench.run(Bench.cairn, onwards + ["--once"] + again, seconds: 180)
         try #require(next.status == 0, "\(step): \(next.errors)")
@@ -51,7 +51,7 @@ extension Scenarios {
       }
     }
 
-    @Test func `what does not fit the target's type stops, becomes NULL, or widens the column, as asked`() throws {
+    @Test func `a misfit of the target's type stops, becomes NULL, or widens the column, as asked`() throws {
       for (policy, expected) in [("stop", ""), ("null", "1|7\n2|\n3|9"), ("widen", "1|7\n2|seven\n3|9")] {
         let pairs = try PairBench(.sqliteToPostgres)
         try pairs.sql(

@@ -46,7 +46,7 @@ extension DaemonScenarios {
         "conf/conf.d/apply.toml",
         "[database.x]\nurl = \"sqlite://\(bench.path("x.db"))\"\n[apply.x]\ntrail = \"store-044.pos\"\ndatabase = \"x\"\ntables = [\"*\"]\n"
       )
-      // Nor is one that does not load to locking somebody out.
+      // Nor is a conf that does not load an obstacle to locking out a peer.
       outcome = try peer("list")
       #expect(outcome.status == 0 && outcome.output.contains("store-042  invited"))
       #expect(outcome.errors.contains("[conf-reference]") && outcome.errors.contains(bench.path("state")))
@@ -74,7 +74,7 @@ extension DaemonScenarios {
       }
     }
 
-    @Test func `of several peers that the conf waits for, one is invited after the other`() throws {
+    @Test func `several peers that the conf waits for are invited one after the other`() throws {
       try write(
         "conf/conf.d/applies.toml",
         """
@@ -133,7 +133,7 @@ extension DaemonScenarios {
       #expect(try bench.run(Bench.cairn, ["check", "--config", "conf"]).errors.contains("database-missing"))
     }
 
-    @Test func `what cannot be is refused before anything is made`() throws {
+    @Test func `an impossible request is refused before anything is made`() throws {
       for (words, part) in [
         (["invite", "hq"], "this node"), (["invite", "a b"], "is not the name of a node"), (["invite"], "missing"),
         (["invite", "x", "--ttl", "5"], "--ttl"), (["invite", "x", "--address", "http://y"], "is not an address"),

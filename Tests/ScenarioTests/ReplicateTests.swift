@@ -31,7 +31,7 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
-    @Test func `nobody who reads the target ever sees half of a transaction`() throws {
+    @Test func `a reader of the target never sees half of a transaction`() throws {
       let bench = try Bench()
       _ = try bench.sqlite(
         "source.db",
@@ -118,7 +118,7 @@ extension Scenarios {
       #expect(try bench.sqlite("source.db", ".dump") == before)
     }
 
-    @Test func `a journal past its cap is told, and everything is copied again`() throws {
+    @Test func `a journal past its cap is reported, and everything is copied again`() throws {
       let bench = try Bench()
       try bench.makeSample()
       #expect(try bench.replicateOnce(["--journal-rows", "1000"]).status == 0)

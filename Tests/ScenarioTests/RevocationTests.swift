@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 extension DaemonScenarios {
-  /// What becomes of a peer whose rights are taken away, and of the certificates of a node, with daemons and TLS.
+  /// A peer whose rights are taken away, and the certificates of a node, with daemons and TLS.
   @Suite struct RevocationTests {
     private let net: NetworkBench
     private let port: UInt16
@@ -95,7 +95,8 @@ extension DaemonScenarios {
       net.endAll()
     }
 
-    /// Reads a part, waits for a file, and then reads what still comes. What the kernel holds comes in any case.
+    /// Reads a part, waits for a file, and then reads what still comes. The bytes that the kernel holds come in any
+    /// case.
     private static let reader = """
       import os, socket, ssl, sys, time
       folder, port, path, go = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -146,7 +147,7 @@ extension DaemonScenarios {
       net.endAll()
     }
 
-    @Test func `a list that was deleted lets nobody in`() throws {
+    @Test func `a list that was deleted lets no peer in`() throws {
       try fill("pos.db", mebibytes: 1)
       try write("hq", receive)
       try write(

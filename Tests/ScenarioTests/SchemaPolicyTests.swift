@@ -3,7 +3,8 @@ import TestServers
 import Testing
 
 extension Scenarios {
-  /// What schema changes do at the target, by policy, with real programs: `ours` was created by Cairn, `mine` was there.
+  /// The effect of schema changes at the target, by policy, with real programs: `ours` was created by Cairn, `mine` was
+  /// there.
   @Suite(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
   struct SchemaPolicyTests {
     struct Ends: CustomTestStringConvertible, Sendable {

@@ -126,7 +126,7 @@ extension DaemonScenarios {
       #expect(try told().weak == ["limits: the unit cairnd.service has MemoryMax=infinity"])
       try unit("/etc/systemd/system/cairnd.service.d/b.conf", "[Service]\nMemoryMax=2G\nTasksMax=infinity\n")
       #expect(try told().weak == ["limits: the unit cairnd.service has TasksMax=infinity"])
-      // What stands in /etc takes the place of a unit, or a drop-in, of the same name elsewhere.
+      // A unit, or a drop-in, in /etc takes the place of one of the same name elsewhere.
       try unit(folder + "/cairnd.service.d/b.conf", "[Service]\nTasksMax=infinity\n")
       try unit("/etc/systemd/system/cairnd.service.d/b.conf", "")
       try unit("/etc/systemd/system/cairnd.service.d/a.conf", "[Service]\nMemoryMax=\n")
@@ -177,7 +177,7 @@ extension DaemonScenarios {
       _ = daemon.end()
     }
 
-    /// What the URL leaves out, libpq takes from a file of services and from the environment.
+    /// libpq takes what the URL leaves out from a file of services and from the environment.
     @Test(
       arguments: [
         ("?service=far", [:], true), ("?service=sure", [:], false), ("?service=far&sslmode=verify-full", [:], false),

@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 extension Scenarios {
-  /// What is wrong with a server is said in one line with a code and a hint; once it is mended, the next run succeeds.
+  /// A fault of a server is reported in one line with a code and a hint; once it is mended, the next run succeeds.
   @Suite(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
   struct ServerErrorTests {
     private func refuse(
@@ -104,7 +104,7 @@ extension Scenarios {
       try server.psql(source)
       try refuse(bench, server.url(), "sqlite:target.db", "server-setting", 78, says: ["wal_level", "replica"])
       try server.psql("ALTER SYSTEM SET wal_level = logical")
-      // What the test's own file says comes first in time, so the server's own file wins.
+      // The lines of the test's own file come first in time, so the server's own file wins.
       try server.restart()
       try server.psql("SELECT pg_create_physical_replication_slot('taken')")
       try refuse(bench, server.url(), "sqlite:target.db", "server-setting", 78, says: ["max_replication_slots"])
@@ -160,7 +160,7 @@ extension Scenarios {
       ("CREATE TABLE \"Tea\"(id int PRIMARY KEY); CREATE TABLE tea(id int PRIMARY KEY)", ["Tea", "tea"]),
       ("CREATE SCHEMA a; CREATE TABLE a.b(id int PRIMARY KEY); CREATE TABLE a_b(id int PRIMARY KEY)", ["a.b", "a_b"]),
     ])
-    func `of names that become one, one is refused with both, and the other tables go on`(
+    func `if two names become one, one is refused with both, and the other tables go on`(
       tables: String, names: [String]
     ) throws {
       let pairs = try PairBench(.postgresToSQLite)
@@ -172,7 +172,7 @@ extension Scenarios {
       #expect(try pairs.sql(pairs.to, "SELECT count(*) FROM other").hasPrefix("1"))
     }
 
-    @Test func `a slot that is gone is told, and overwriting brings everything back`() throws {
+    @Test func `a slot that is gone is reported, and overwriting brings everything back`() throws {
       let pairs = try PairBench(.postgresToSQLite)
       try pairs.sql(pairs.from, source)
       #expect(try pairs.once().status == 0)

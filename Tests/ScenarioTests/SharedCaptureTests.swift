@@ -232,7 +232,7 @@ extension Scenarios {
       #expect(later.status == 0, "\(later.errors)")
       #expect(try equal(bench, "d.db") == "")
       #expect(wait { try equal(bench, "a.db") == "" })
-      // What another one asked for leaves rows as its own --existing says.
+      // A copy that another target asked for leaves rows as its own --existing says.
       #expect(try once(bench, "sqlite:c.db").status == 0)
       #expect(try bench.sqlite("c.db", "SELECT v FROM t ORDER BY id") == "b\nown\n")
 

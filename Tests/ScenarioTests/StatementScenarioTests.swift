@@ -5,7 +5,7 @@ import Testing
 extension DaemonScenarios {
   /// A daemon that executes the statements of a program once more, as operators meet it.
   @Suite struct StatementScenarioTests {
-    @Test func `the status tells how many statements went as such, and why the others did not`() throws {
+    @Test func `the status shows how many statements went as such, and why the others did not`() throws {
       let node = try DaemonBench()
       let bench = node.bench
       _ = try bench.sqlite(

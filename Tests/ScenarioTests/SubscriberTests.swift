@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 extension DaemonScenarios {
-  /// `conf/subscriber.toml` as it stands: tables that come down only, go up only, and go both ways.
+  /// `conf/subscriber.toml`, unchanged: tables that come down only, go up only, and go both ways.
   @Suite struct SubscriberTests {
     private func started() throws -> DaemonBench {
       let node = try DaemonBench()
@@ -73,7 +73,7 @@ extension DaemonScenarios {
       ] { #expect(check.output.contains(line), "\(line): \(check.output)") }
     }
 
-    @Test func `of a table that goes both ways nothing of that may be said`() throws {
+    @Test func `a table that goes both ways may have none of these settings`() throws {
       let node = try started()
       let text = try String(contentsOfFile: Bench.root + "/conf/subscriber.toml", encoding: .utf8)
       let wrong = node.bench.path("wrong.toml")

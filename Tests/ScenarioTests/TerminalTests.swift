@@ -44,8 +44,8 @@ extension DaemonScenarios {
       #expect(bench.end() == 0)
     }
 
-    /// Whoever stands in between shows any certificate.
-    @Test func `the name in a certificate that nobody has verified is shown, not obeyed`() throws {
+    /// An attacker between the nodes may show any certificate.
+    @Test func `the name in an unverified certificate is shown, not obeyed`() throws {
       let net = try NetworkBench()
       let port = try NetworkBench.freePort()
       let openssl = "/usr/bin/openssl"

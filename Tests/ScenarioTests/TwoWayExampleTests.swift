@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 extension DaemonScenarios {
-  /// The examples in `conf/` in which several nodes write the same tables, as they stand.
+  /// The examples in `conf/` in which several nodes write the same tables, unchanged.
   @Suite struct TwoWayExampleTests {
     private static let conf = Bench.root + "/conf/network/"
     private static let all =
@@ -66,7 +66,7 @@ extension DaemonScenarios {
       let files = names.map { "\($0).db" }
       try expect(net, files, "1 tea 100,2 rice 5")
       try expectCaptured(net, files)
-      // What two have of each other, the third one gets from each of them.
+      // The third node gets what the other two have of each other from each of them.
       try write(net, "south.db", "INSERT INTO item VALUES (3, 'milk', 7)")
       try write(net, "west.db", "DELETE FROM item WHERE id = 2")
       try expect(net, files, "1 tea 100,3 milk 7")
@@ -79,7 +79,7 @@ extension DaemonScenarios {
       net.endAll()
     }
 
-    @Test func `what one database decides comes to the other`() throws {
+    @Test func `a decision of one database comes to the other`() throws {
       let node = try DaemonBench()
       for name in ["pos", "copy"] {
         _ = try node.bench.sqlite(

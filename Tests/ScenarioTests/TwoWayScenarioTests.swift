@@ -81,7 +81,7 @@ extension Scenarios {
       #expect(outcome.status == 0, "\(outcome.errors)")
       try pairs.expectEqual()
       #expect(try pairs.sql(pairs.from, "SELECT count(*) FROM once") == "\(count)")
-      // Nobody writes any more, so nothing goes to and fro.
+      // No program writes any more, so nothing goes to and fro.
       let settled = try changes(pairs)
       cairn = try pairs.start("cairn", ["--two-way"])
       usleep(isSoak ? 10_000_000 : 1_000_000)

@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 extension DaemonScenarios {
-  /// What `cairn check`, `cairn replicate` and the daemon say about writes that fire no trigger.
+  /// The notices of `cairn check`, `cairn replicate` and the daemon about writes that fire no trigger.
   @Suite struct UnseenNoticeTests {
     private static let unseen = "a write made with triggers switched off is noticed only by a running capture"
     private static let short = "no audit: writes with triggers switched off may stay unnoticed"

@@ -79,7 +79,7 @@ import Testing
     _ = try ControlClient(path).ask(ControlRequest(.status))
   }
 
-  @Test func `a line without end is cut off, and silent peers keep nobody out`() throws {
+  @Test func `a line without end is cut off, and silent peers keep no client out`() throws {
     let server = try server { _ in JSONObject() }
     defer { server.close() }
     let silent = try (0..<8).map { _ in try LocalSocket.connect(path, seconds: 1) }
@@ -92,7 +92,7 @@ import Testing
     withExtendedLifetime(silent) {}
   }
 
-  @Test func `clients that send a request byte by byte keep nobody out`() throws {
+  @Test func `clients that send a request byte by byte keep no client out`() throws {
     let server = try server { _ in JSONObject() }
     defer { server.close() }
     let stop = StopSignal()
@@ -129,7 +129,7 @@ import Testing
     #expect(Clock.monotonicMilliseconds - begun < 8_000)
   }
 
-  @Test func `whoever orders is known by the kernel's word`() throws {
+  @Test func `the kernel says who gives an order`() throws {
     let seen = Mutex<ControlPeer?>(nil)
     let server = try ControlServer(path, group: nil) { _, peer in
       seen.withLock { $0 = peer }
@@ -186,7 +186,7 @@ import Testing
     #expect(FileManager.default.contents(atPath: path) == Data("mine".utf8))
   }
 
-  @Test func `when nobody answers, that is said with what to do`() throws {
+  @Test func `when no daemon answers, that is said with what to do`() throws {
     let error = #expect(throws: CairnError.self) { try ControlClient(path).ask(ControlRequest(.status)) }
     #expect(error?.code == .daemonUnreachable && error?.code.exitStatus == 69)
     #expect(error?.hint.contains("systemctl start cairnd") == true)

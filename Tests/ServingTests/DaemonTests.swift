@@ -145,7 +145,7 @@ final class TestNode: @unchecked Sendable {
     #expect(node.wait { node.worker("apply.copy")?.isCaughtUp == true })
   }
 
-  @Test func `a source that is away is told, and taken up again when it is back`() throws {
+  @Test func `a source that is away is reported, and taken up again when it is back`() throws {
     let node = try TestNode(Self.pair)
     try Self.shop(node).execute("PRAGMA wal_checkpoint")
     let (there, away) = (node.folder + "/pos.db", node.folder + "/away.db")
@@ -165,7 +165,7 @@ final class TestNode: @unchecked Sendable {
     #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 3 })
   }
 
-  @Test func `a trail that is removed while it is written is told, and a new one begins with a copy`() throws {
+  @Test func `a trail that is removed while it is written is reported, and a new one begins with a copy`() throws {
     let node = try TestNode { folder in
       var conf = Self.pair(folder)
       conf.captures[0].purge = .seconds(1)
@@ -177,7 +177,7 @@ final class TestNode: @unchecked Sendable {
     #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 2 })
     #expect(node.wait { node.context.trailInfos["store-042.pos"] != nil })
     try FileManager.default.removeItem(atPath: node.folder + "/state/store-042.pos")
-    // Whoever sees it first; what is written now must not be forgotten by the source.
+    // Capture or the purge may see it first; the source must not forget what is written now.
     try shop.execute("INSERT INTO item VALUES (3, 'rice')")
     #expect(
       node.wait { ["capture.pos", "purge.pos"].contains { node.worker($0)?.problem?.code == "trail-missing" } },
@@ -219,7 +219,7 @@ final class TestNode: @unchecked Sendable {
     #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 3 })
   }
 
-  @Test func `what a waiting table missed is not left out when the conf gives it another name`() throws {
+  @Test func `changes that a waiting table missed are not left out when the conf gives it another name`() throws {
     let node = try TestNode(Self.pair)
     let shop = try Self.shop(node)
     node.start()
@@ -247,7 +247,7 @@ final class TestNode: @unchecked Sendable {
       "\(node.supervisor.workers())")
   }
 
-  @Test func `without a word in the conf, a row that somebody changes at the target is found within a minute`() throws {
+  @Test func `without a word in the conf, a row that a program changes at the target is seen in a minute`() throws {
     let node = try TestNode(Self.pair)
     _ = try Self.shop(node)
     node.start()
@@ -304,7 +304,7 @@ final class TestNode: @unchecked Sendable {
     }
   }
 
-  @Test func `an apply that is too far behind is given up, and gets everything again when it comes back`() throws {
+  @Test func `an apply that lags too far is given up, and gets everything again when it comes back`() throws {
     let node = try TestNode { folder in
       var conf = Self.pair(folder)
       conf.limits.diskBytes = 20 << 20

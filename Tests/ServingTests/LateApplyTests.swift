@@ -7,7 +7,7 @@ import Testing
 
 @testable import Serving
 
-/// An apply that is added to a trail which others have behind them.
+/// An apply that is added to a trail which other applies have already applied.
 @Suite struct LateApplyTests {
   private static let rows = "SELECT count(*) || ' ' || min(id) || ' ' || max(id) || ' ' || sum(length(name)) FROM item"
 
@@ -72,7 +72,7 @@ import Testing
     #expect(node.wait { node.count("late.db", "SELECT count(*) FROM note") == 4 })
     #expect(node.wait { node.worker("apply.late")?.isCaughtUp == true })
     #expect(node.wait { text(node, "copy.db") == expected })
-    // The file is lost, and made anew: the trail may still have the copy, or another one is asked for.
+    // The file is lost, and created again: the trail may still have the copy, or another one is asked for.
     try node.supervisor.order(.stop, "apply.late")
     #expect(node.wait { node.worker("apply.late")?.state == .stopped })
     for suffix in ["", "-wal", "-shm"] { unlink(node.folder + "/late.db" + suffix) }
@@ -83,7 +83,7 @@ import Testing
     #expect(node.wait(seconds: 60) { text(node, "late.db") == later }, "\(node.supervisor.workers())")
     #expect(node.wait { node.count("late.db", "SELECT count(*) FROM note") == 4 })
 
-    // It had a part of the trail, and nobody knows which.
+    // It had a part of the trail, and it is not known which.
     try node.supervisor.order(.stop, "apply.late")
     #expect(node.wait { node.worker("apply.late")?.state == .stopped })
     try node.database("late.db").executeScript("DELETE FROM cairn_checkpoint; DELETE FROM item")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Serving
 
-/// What is told of trails on their way, and by which workers they go.
+/// The state of trails on their way, and the workers by which they go.
 @Suite struct PathTests {
   private static let trail = TrailName(origin: "hq", name: "erp")
 
@@ -65,7 +65,7 @@ import Testing
       pumpPeers: [:], standings: ["hq.erp": standing], infos: ["hq.erp": info], now: now, monotonic: now / 1000)
   }
 
-  @Test func `a peer that may pull is shown before it ever came, then with how far it is behind`() throws {
+  @Test func `a peer that may pull is shown before it ever came, then with how far it lags`() throws {
     var paths = PathBoard()
     let never = try board(&paths, [], nil, end: 40, now: 1_000_000)
     #expect(never.count == 1 && never[0].way == .served && never[0].state == .waiting && never[0].seenAt == nil)
@@ -77,27 +77,27 @@ import Testing
     let behind = try board(&paths, [live], entry, end: 70, now: 9_000_000)
     #expect(behind.count == 1 && behind[0].state == .connected && behind[0].bytes == 100)
     #expect(behind[0].behindBytes == 110 && behind[0].durable == "00000001:60")
-    // It stands before everything that is remembered; what it has applied is behind by what came since.
+    // Its place is before all that is remembered; its applied position lags only by what came since.
     #expect(behind[0].durableLagMilliseconds == nil && behind[0].appliedLagMilliseconds == 0)
     let later = try board(&paths, [live], entry, end: 70, now: 12_000_000)
     #expect(later[0].appliedLagMilliseconds == 3_000)
     let givenUp = try board(
       &paths, [live], entry, end: 70, now: 12_000_000, givenUp: [.init(WorkerName(.peer, "store"), "hq.erp")])
     #expect(givenUp[0].state == .givenUp && !givenUp[0].isWell(lagMilliseconds: 60_000))
-    // Of two histories nobody knows how far one is behind the other.
+    // The distance between two histories is not known.
     live.problem = NodeStatus.Problem(code: "trail-forked", message: "", hint: "", times: 1)
     let forked = try board(&paths, [live], entry, end: 70, now: 13_000_000)
     #expect(forked[0].behindBytes == nil && forked[0].durableLagMilliseconds == nil && !forked[0].durable.isEmpty)
     live.problem = nil
     #expect(try board(&paths, [live], entry, end: 50, now: 14_000_000)[0].behindBytes == 90)
-    // What it lacks was deleted in part.
+    // A part of what it lacks was deleted.
     let gone = PeerBook.Entry(id: "", segment: 0, offset: 90, seenAt: 5_000_000)
     #expect(try board(&paths, [live], gone, end: 70, now: 15_000_000)[0].behindBytes == nil)
     let ahead = PeerBook.Entry(id: "", segment: 2, offset: 71, seenAt: 5_000_000)
     #expect(try board(&paths, [live], ahead, end: 70, now: 15_000_000)[0].behindBytes == nil)
   }
 
-  @Test func `a problem of a transfer is told once, and when it is over`() {
+  @Test func `a problem of a transfer is reported once, and when it is over`() {
     var notes = TransferNotes()
     let down = CairnError(.peerUnreachable, "cannot reach hq:7420: refused", hint: "wait")
     #expect(notes.note(["hq.erp": down]).map(\.text) == ["trail hq.erp: cannot reach hq:7420: refused"])

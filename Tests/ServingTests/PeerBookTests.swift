@@ -7,7 +7,7 @@ import Testing
 
 @testable import Serving
 
-/// What is known of other nodes, and what that keeps from being deleted.
+/// The knowledge about other nodes, and what it keeps from being deleted.
 @Suite struct PeerBookTests {
   private static let trail = TrailName(origin: "hq", name: "erp")
   private static let key = PeerBook.Key(WorkerName(.peer, "store.example"), trail)
@@ -35,13 +35,13 @@ import Testing
     PeerBook.Entry(id: try #require(Self.id).description, segment: segment, offset: offset, seenAt: 1_000_000)
   }
 
-  @Test func `what a peer said is there after a new start, and gone when nobody asks for it`() throws {
+  @Test func `a peer's report is there after a new start, and gone when it is no longer kept`() throws {
     try inFolder { state in
       let book = PeerBook(state: state)
       var entry = try entry(3)
       entry.applied = Position(segment: 2, offset: 77)
       book.note(entry, of: Self.key)
-      // Where it says nothing of applies, what it said before holds.
+      // If an entry says nothing of applies, the earlier entry holds.
       book.note(try self.entry(4), of: Self.key)
       var expected = try self.entry(4)
       expected.applied = entry.applied
@@ -73,7 +73,7 @@ import Testing
     }
   }
 
-  @Test func `who may pull reads, and where it is pushed to; nobody reads what is its own`() {
+  @Test func `peers that may pull read, and so do targets of pushes; no peer reads its own trail`() {
     var conf = Configuration(node: .init(name: "hq"))
     conf.receive = .init(host: "::", port: 7420)
     conf.peers = [
@@ -108,7 +108,7 @@ import Testing
     #expect(!reader(try entry(5), givenUpIn: 4).isExpired)
     #expect(reader(try entry(9, 100)).isAtEnd)
     #expect(!reader(try entry(9, 99)).isAtEnd)
-    // Of another trail of this name, it says nothing.
+    // An entry about another trail of this name says nothing.
     var other = try entry(4)
     other.id = "other"
     #expect(reader(other).segment == nil)
@@ -127,7 +127,7 @@ import Testing
     #expect(tight.purgeBelow == ["hq.erp": 9] && tight.expired == [.init(Self.key.reader, "hq.erp")])
   }
 
-  @Test func `the clock of a trail tells how long there has been more`() {
+  @Test func `the clock of a trail says how long there has been more`() {
     var clock = PlaceClock<Int>()
     #expect(clock.lagMilliseconds(at: 5, now: 0) == nil)
     for step in 0..<3 { clock.note(step * 10, at: Int64(step) * 1_000_000) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Serving
 
-/// What one peer may take of a node, as its `[peer.NAME]` says.
+/// The share of a node that one peer may take, as its `[peer.NAME]` says.
 @Suite struct PeerLimitTests {
   private static let trail = TrailName(origin: "hq", name: "erp")
 
@@ -16,7 +16,7 @@ import Testing
     try body(folder.path())
   }
 
-  @Test func `rates of many askers take bounded memory, and nobody gains by another name`() {
+  @Test func `rates of many askers take bounded memory, and no asker gains by another name`() {
     var copies = Allowances(burst: 2, refill: 1_000)
     func taken(_ asker: String, now: Int64) -> Int { (0..<3).count { _ in copies.take(asker, now: now) } }
     for number in 0..<Allowances.most { _ = copies.take("n\(number)", now: 5) }
@@ -108,7 +108,7 @@ import Testing
     #expect(own.includes(TrailName(origin: "src", name: "a")) && own.includes(Self.trail))
   }
 
-  @Test func `where nothing can be deleted before more has come, a share grows by what is applied`() {
+  @Test func `if nothing can be deleted before more has come, a share grows by what is applied`() {
     let share = IntakeRoom.Share(allowed: 100, held: 150, left: 150, live: 60)
     #expect(!share.isFull(10) && share.isFull(11))
     #expect(IntakeRoom.Share(allowed: 100, held: 150, left: 120, live: 60).isFull(0))

@@ -10,11 +10,11 @@ import Trails
 
 @testable import Serving
 
-/// What a pump of a daemon does when its transfers cannot go on, and when they can again.
+/// The behavior of a daemon's pump when its transfers cannot go on, and when they can again.
 @Suite struct PumpWorkerTests {
   private static let trail = TrailName(origin: "store-042", name: "pos")
 
-  /// What listens at another node.
+  /// The listener of another node.
   private final class Listener {
     let copies: TrailCopies
     let server: HTTPServer
@@ -85,7 +85,7 @@ import Trails
     #expect(node.worker("pump.hq")?.state == .running && node.worker("pump.hq")?.restarts == before)
   }
 
-  @Test func `what is pulled waits while the trails have no room`() throws {
+  @Test func `a pull waits while the trails have no room`() throws {
     let folder = temp()
     defer { try? FileManager.default.removeItem(atPath: folder) }
     try Self.write(folder)
@@ -103,7 +103,7 @@ import Trails
     #expect(node.worker("pump.hq")?.detail.contains("disk-budget") == false)
   }
 
-  @Test func `what was applied is told to others from the start on`() throws {
+  @Test func `the applied place is sent to other nodes from the start on`() throws {
     func conf(_ folder: String) -> Configuration {
       var conf = Configuration(node: .init(name: "hq", state: folder + "/state"))
       conf.databases = [.init(name: "copy", url: "sqlite://\(folder)/copy.db")]

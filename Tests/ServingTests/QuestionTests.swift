@@ -12,7 +12,7 @@ import Trails
 @testable import Comparing
 @testable import Serving
 
-/// What a node answers to questions about the rows of its sources, to peers that mean well and to others.
+/// A node's answers to questions about the rows of its sources, to peers that mean well and to others.
 @Suite struct QuestionTests {
   private static let needle = "SECRET-OF-ANOTHER-TABLE"
 
@@ -186,7 +186,7 @@ import Trails
     #expect((500..<560).contains(read), "\(read)")
   }
 
-  /// What a reader of the source at another node makes of an answer to each question.
+  /// The way in which a reader of the source at another node takes an answer to each question.
   private typealias Reading = @Sendable (OriginSource) throws -> Void
 
   private func readings(_ tables: [ComparedTable]) -> [Reading] {
@@ -320,7 +320,7 @@ private final class Teller: Sendable {
   static func mutated(_ honest: [UInt8], _ random: inout Seeded) -> [UInt8] {
     var bytes = honest
     for _ in 0..<(1 + random.below(3)) {
-      // Most numbers stand at the beginning.
+      // Most numbers are at the beginning.
       let at = random.below(max(1, min(bytes.count, random.below(3) == 0 ? bytes.count : 40)))
       switch random.below(5) {
       case 0 where !bytes.isEmpty: bytes[at] = UInt8.random(in: 0...255, using: &random)

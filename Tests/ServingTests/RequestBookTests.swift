@@ -15,7 +15,7 @@ import Testing
     try body(folder.path())
   }
 
-  @Test func `what was asked for is there after a new start, and is asked for once`() throws {
+  @Test func `a request is there after a new start, and is made once`() throws {
     try inFolder { state in
       let book = RequestBook(state: state)
       try book.ask(Self.trail, ["orders"], for: "copy", behind: 7, now: 1)
@@ -28,7 +28,7 @@ import Testing
     }
   }
 
-  @Test func `what is taken back while it is carried out is not carried out again`() throws {
+  @Test func `a request that is taken back while it is carried out is not carried out again`() throws {
     try inFolder { state in
       let book = RequestBook(state: state)
       book.note("a1", Self.trail, ["orders"], from: "store", now: 1)
@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  @Test func `what this node asked for itself comes back over a ring, and counts for nothing`() throws {
+  @Test func `a request of this node's own comes back over a ring, and counts for nothing`() throws {
     try inFolder { state in
       let book = RequestBook(state: state)
       try book.ask(Self.trail, [], for: "copy", behind: 7, now: 1)
@@ -70,7 +70,7 @@ import Testing
     }
   }
 
-  @Test func `what a peer no longer asks for is handed on no more`() throws {
+  @Test func `a request that a peer no longer makes is handed on no more`() throws {
     try inFolder { state in
       let book = RequestBook(state: state)
       for id in ["a", "b"] { book.note(id, Self.trail, [], from: "store", now: 1) }
@@ -97,7 +97,7 @@ import Testing
     }
   }
 
-  @Test func `it is answered when copies have begun behind it, of every table that was meant`() {
+  @Test func `it is answered when copies of every table that was meant have begun after it`() {
     var request = RequestBook.Request(
       id: "a", trail: "hq.erp", tables: ["orders", "i*"], asker: .apply("x"), askedAt: 1)
     request.behind = 7

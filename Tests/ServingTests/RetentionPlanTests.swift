@@ -34,7 +34,7 @@ import Testing
     return limits
   }
 
-  @Test func `segments go that every reader has behind it`() {
+  @Test func `segments go that every reader has passed`() {
     let plan = RetentionPlan(
       limits(), trails: [trail("n.a", 1...9)], readers: [reader("x", "n.a", 7), reader("y", "n.a", 4)],
       isPaused: false, now: 0)
@@ -87,7 +87,7 @@ import Testing
     #expect(!plan.pausesCaptures)
   }
 
-  @Test func `each step of the budget tells limit, use, who holds it and what to do`() {
+  @Test func `each step of the budget names limit, use, who holds it and what to do`() {
     let plan = RetentionPlan(
       limits(disk: 250), trails: [trail("n.a", 1...9), trail("n.b", 1...3)], readers: [reader("x", "n.a", 1)],
       isPaused: false, now: 0)
@@ -112,7 +112,7 @@ import Testing
         "longer than [limits] retain allows (336 h)"))
   }
 
-  @Test func `when nobody is left to give up, captures rest`() {
+  @Test func `when no reader is left to give up, captures rest`() {
     let plan = RetentionPlan(
       limits(disk: 90), trails: [trail("n.a", 1...9)], readers: [reader("x", "n.a", 9)], isPaused: false, now: 0)
     #expect(plan.expired.isEmpty)
@@ -141,7 +141,7 @@ import Testing
     #expect(!pauses(112, true))
   }
 
-  @Test func `one that was given up before is told once`() {
+  @Test func `one that was given up before is reported once`() {
     let plan = RetentionPlan(
       limits(disk: 100), trails: [trail("n.a", 1...9)], readers: [reader("x", "n.a", 1, isExpired: true)],
       isPaused: false, now: 0)

@@ -58,7 +58,7 @@ import Testing
     let ids = "SELECT group_concat(id) FROM (SELECT id FROM item ORDER BY id)"
     node.start()
     #expect(wait { text(node, ids) == "1,2,3" && node.worker("apply.copy")?.isCaughtUp == true })
-    // What an older version left has no note: it is made, and asks for nothing.
+    // An apply of an older version has no note: the note is made, and asks for nothing.
     let path = node.folder + "/state/applies/copy.rules"
     #expect(try String(contentsOfFile: path, encoding: .utf8) == "{\"rules\":[],\"changed\":[]}\n")
 
@@ -146,7 +146,7 @@ import Testing
     #expect(wait { text(node, ids) == "4,6" && node.worker("apply.copy")?.isCaughtUp == true })
   }
 
-  @Test func `where a trail comes from another node, that is asked for the copy`() throws {
+  @Test func `if a trail comes from another node, that node is asked for the copy`() throws {
     let store = try TestNode { folder in
       var conf = Self.conf(folder)
       conf.applies = []

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Serving
 
-/// What a changed rule means for a table, by the rules alone.
+/// The meaning of a changed rule for a table, by the rules alone.
 @Suite struct RuleChangeTests {
   private static func rule(_ from: String = "orders", _ body: (inout TableRule) -> Void = { _ in }) -> TableRule {
     var rule = TableRule(from: from)
@@ -17,7 +17,7 @@ import Testing
 
   private static let positive = rule { $0.filter = "total > 0" }
 
-  @Test func `what rows would be under another rule comes again, and what stays as it is does not`() {
+  @Test func `rows that another rule changes come again, and rows that stay as they are do not`() {
     let kept = Self.rule { $0.delete = .keep }
     let marked = Self.rule { $0.delete = .mark(column: "gone") }
     let history = Self.rule { ($0.mode, $0.to) = (.history, "log") }

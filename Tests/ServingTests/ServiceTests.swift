@@ -69,7 +69,7 @@ import Testing
     }
   }
 
-  @Test func `pages are answered, others are not there, and a taken port is told`() throws {
+  @Test func `pages are answered, others are not there, and a taken port is reported`() throws {
     let port = Self.freePort()
     let listener = try HTTPListener(host: "127.0.0.1", port: port) { path in
       path == "/healthz" ? .init(body: "ok\n") : nil
@@ -163,7 +163,7 @@ import Testing
     }
   }
 
-  @Test func `docs tell of every metric`() throws {
+  @Test func `the docs name every metric`() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
     let text = try String(contentsOf: root.appendingPathComponent("docs/reference/metrics.md"), encoding: .utf8)
@@ -178,7 +178,7 @@ import Testing
     #expect(after.waits == before.waits && after.problem == before.problem)
     #expect(after.silence?.hasPrefix("keeps 100000 versions of rows, as node store-042 has not confirmed them") == true)
     #expect(NodeStatus.Worker(after.name, .running).silence == nil)
-    // Whoever asks for what is wrong now gets nothing of the past.
+    // A request for what is wrong now gets nothing of the past.
     #expect(sample().json.objects("workers").first?.object("error") == nil)
     #expect(json.text("summary")?.contains("0 of 1 worker running") == true)
   }

@@ -18,7 +18,7 @@ import Testing
     #expect(!Supervision(startAt: 5).isDue(now: 4))
   }
 
-  @Test func `what may pass is tried again, each time later, up to a minute`() {
+  @Test func `an error that may pass is tried again, each time later, up to a minute`() {
     var supervision = running()
     var delays: [Int64] = []
     for _ in 0..<12 {
@@ -65,7 +65,7 @@ import Testing
       (.databaseUnreachable, true), (.sourceWentBack, false), (.slotLost, false), (.rowMissing, false),
       (.checkpointForeign, false), (.usage, false), (.trailDamaged, false),
     ])
-  func `what lies outside is tried again, what is in the data is not`(_ code: ErrorCode, _ isTried: Bool) {
+  func `an outside fault is tried again, a fault of the data is not`(_ code: ErrorCode, _ isTried: Bool) {
     let judgement = RestartPolicy.judge(CairnError(code, "x", hint: ""), failures: 1)
     #expect((judgement != .never) == isTried)
   }
@@ -94,7 +94,7 @@ import Testing
     #expect(supervision.isDue(now: 3))
   }
 
-  @Test func `an error at the end that was ordered is told, and changes nothing`() {
+  @Test func `an error at the end that was ordered is reported, and changes nothing`() {
     var supervision = running()
     _ = supervision.stop(.ordered, now: 1)
     supervision.ended(lost, now: 2, jitter: 0)
@@ -144,7 +144,7 @@ import Testing
     #expect(pauses == [500, 1_000, 2_000, 4_000, 8_000, 16_000])
   }
 
-  @Test func `an error that has passed is told apart, for a day`() {
+  @Test func `an error that has passed is shown apart, for a day`() {
     var supervision = running()
     supervision.ended(lost, now: 10, jitter: 0)
     supervision.started(now: 20)
@@ -158,7 +158,7 @@ import Testing
     #expect(supervision.failure == nil)
   }
 
-  @Test func `a journal that fills is told once, and again when it was emptied`() {
+  @Test func `a journal that fills is reported once, and again when it was emptied`() {
     var alarm = JournalAlarm()
     func note(_ rows: Int64, isFull: Bool = false) -> JournalAlarm.Level? {
       alarm.note(rows: rows, cap: 100, isFull: isFull)
@@ -192,7 +192,7 @@ import Testing
   @Test func `a backlog is as old as the last moment without one`() {
     var backlog = Backlog(since: 50)
     #expect(backlog.since(lastCommitTime: 0) == 50)
-    // What was applied last may be much older than the daemon.
+    // The last transaction applied may be much older than the daemon.
     #expect(backlog.since(lastCommitTime: 7) == 7)
     backlog.noteNone(now: 100)
     #expect(backlog.since(lastCommitTime: 7) == 100)

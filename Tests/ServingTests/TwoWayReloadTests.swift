@@ -10,7 +10,7 @@ import Testing
 @testable import Applying
 @testable import Serving
 
-/// What the applies of one database share, when the conf is loaded again while they run.
+/// The state that the applies of one database share, when the conf is loaded again while they run.
 @Suite struct TwoWayReloadTests {
   private static let names = ["a", "b", "c"]
 

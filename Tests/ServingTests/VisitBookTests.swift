@@ -4,7 +4,7 @@ import Testing
 
 @testable import Serving
 
-/// What a listener tells of those who dial.
+/// The reports of a listener about peers that connect.
 @Suite struct VisitBookTests {
   private let book = VisitBook()
   private let trail = TrailName(origin: "shop", name: "pos")
@@ -14,7 +14,7 @@ import Testing
     book.end("shop", trail, .received, bytes: 10, problem: problem, now: now)
   }
 
-  @Test func `a disk that is full is told at the receiver until bytes pass, also when a connection breaks meanwhile`() {
+  @Test func `a full disk is reported at the receiver until bytes pass, also when a connection breaks meanwhile`() {
     let full = NodeStatus.Problem(code: "disk-full", message: "no room", hint: "make some", times: 1)
     var notes = TransferNotes()
     bring(now: 0)
@@ -31,7 +31,7 @@ import Testing
     #expect(book.paths(now: 5).first?.state == .connected && book.paths(now: 5).first?.bytes == 35)
   }
 
-  @Test func `a copy that never began leaves no row, but that there is no room for it stays told`() {
+  @Test func `a copy that never began leaves no row, but the report that it has no room stays`() {
     bring(now: 0)
     book.begin("shop", trail, .received, now: 1)
     book.forget("shop", trail, .received)

@@ -3,7 +3,7 @@ import Testing
 @testable import Serving
 
 @Suite struct WaitNoteTests {
-  @Test func `a wait is told once it has lasted, once, and when it is over`() {
+  @Test func `a wait is reported once it has lasted, once, and when it is over`() {
     var note = WaitNote()
     #expect(note.note("", now: 0) == nil)
     #expect(note.note("waits for the server", now: 1_000) == nil)
@@ -17,7 +17,7 @@ import Testing
     #expect(note.note("", now: 99_000) == nil)
   }
 
-  @Test func `a wait that passes at once is not told, nor a gap in one`() {
+  @Test func `a wait that passes at once is not reported, nor a gap in one`() {
     var note = WaitNote()
     #expect(note.note("waits", now: 1_000) == nil)
     #expect(note.note("", now: 1_500) == nil)

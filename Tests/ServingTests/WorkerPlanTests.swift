@@ -46,7 +46,7 @@ import Testing
     #expect(change == .init(altered: [WorkerName(.capture, "pos"), WorkerName(.heartbeat, "pos")]))
   }
 
-  @Test func `what the applies of a two-way database share concerns all of them`() throws {
+  @Test func `a setting that the applies of a two-way database share concerns all of them`() throws {
     var conf = Self.conf()
     conf.applies = ["hq", "north"].map { .init(name: $0, trail: "\($0).pos", database: "pos") }
     let url = try #require(PeerURL("https://hq"))

@@ -78,7 +78,7 @@ struct DeterminismTests {
     ("DELETE FROM item WHERE name MATCH 'x'", "MATCH and REGEXP are functions of the program"),
     ("UPDATE item SET name = name COLLATE mine", "collation mine is one of the program"),
   ])
-  func `what may do something else elsewhere is refused`(_ sql: String, _ reason: String) {
+  func `a statement that may do something else elsewhere is refused`(_ sql: String, _ reason: String) {
     for engine in [Engine.sqlite, .postgres] {
       #expect(Fixture.told(sql, for: engine) == "no: \(reason)")
     }
@@ -132,7 +132,7 @@ struct DeterminismTests {
       "INSERT INTO item(id, stock) VALUES (1, 2) ON CONFLICT(id) DO UPDATE SET stock = stock + excluded.stock WHERE item.stock > 0"
     ),
   ])
-  func `what does the same everywhere is replayed in SQLite`(_ sql: String, _ replayed: String) {
+  func `a statement that does the same everywhere is replayed in SQLite`(_ sql: String, _ replayed: String) {
     #expect(Fixture.told(sql, for: .sqlite) == replayed)
   }
 

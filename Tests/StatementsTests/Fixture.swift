@@ -49,7 +49,7 @@ enum Fixture {
     return .judge(statement, for: engine, tables: tables)
   }
 
-  /// What the target executes, without RETURNING; else the reason, behind "no: ".
+  /// Returns the statement that the target executes, without RETURNING; else the reason, after "no: ".
   static func told(_ sql: String, _ parameters: [Value] = [], for engine: Engine, now: Int64? = now) -> String {
     switch judge(sql, parameters, for: engine, now: now) {
     case .yes(let plan):
@@ -68,7 +68,7 @@ enum Fixture {
 }
 
 extension String {
-  /// Where a text begins that occurs once.
+  /// Returns the place at which a text begins that occurs once.
   func range(of text: String) -> String.Index? {
     var index = startIndex
     while index < endIndex {

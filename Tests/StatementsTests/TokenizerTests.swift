@@ -41,7 +41,7 @@ struct TokenizerTests {
   }
 
   @Test(arguments: ["'a", "\"a", "[a", "x'1'", "x'zz'", "#", "$a::b", "$a(b)", "?0"])
-  func `what is not whole is refused`(_ sql: String) {
+  func `a statement that is not whole is refused`(_ sql: String) {
     #expect(throws: Unreplayable.self) { try Tokenizer.tokens(sql) }
   }
 }

@@ -120,7 +120,7 @@ struct TranslationTests {
     "SET made = 'soon'", "SET stock = 9.5", "SET name = date('now', '+1 day')",
     "SET name = 'a' COLLATE NOCASE", "SET stock = CAST(name AS INTEGER)",
   ])
-  func `what may be another value in PostgreSQL is refused there alone`(_ sql: String) {
+  func `an expression that may be another value in PostgreSQL is refused there alone`(_ sql: String) {
     #expect(Fixture.told("UPDATE item \(sql)", for: .postgres).hasPrefix("no: "))
     #expect(!Fixture.told("UPDATE item \(sql)", for: .sqlite).hasPrefix("no: "))
   }

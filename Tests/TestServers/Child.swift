@@ -7,7 +7,7 @@ package final class Child {
   package let processIdentifier: pid_t
   /// The wait status, once it has ended.
   private var ended: Int32?
-  /// What it and its own children used, once it has ended.
+  /// The resources that it and its own children used, once it has ended.
   package private(set) var usage = rusage()
 
   /// Starts `program` in `folder`; its input comes from a file, output and errors go to files.

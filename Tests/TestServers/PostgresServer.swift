@@ -3,9 +3,9 @@ import Synchronization
 
 /// A PostgreSQL server of the tests' own, in a temporary folder, reached through a Unix socket.
 ///
-/// As root it runs as another user, since PostgreSQL refuses root. It ends with the process that started it, however that
-/// ends, and its folder goes with it. A server that is killed on purpose keeps what it has committed: only the machine's
-/// own end would lose it, since nothing is synced unless ``Settings/isDurable`` asks for it.
+/// As root it runs as another user, since PostgreSQL refuses root. It ends with the process that started it, however
+/// that process ends, and its folder goes with it. A server that is killed on purpose keeps what it has committed. Only
+/// the machine's own end would lose it, since nothing is synced unless ``Settings/isDurable`` asks for it.
 package final class PostgresServer: Sendable {
   package struct Settings: Sendable {
     package var walLevel = "logical"
@@ -21,7 +21,7 @@ package final class PostgresServer: Sendable {
 
   package enum Stop: String, Sendable { case smart, fast, immediate }
 
-  /// Where the server listens, and its log and data are.
+  /// The folder of the server's socket, log and data.
   package let folder: String
   /// On 127.0.0.1 where it listens there; of the socket's name in any case.
   package let port: Int
@@ -111,7 +111,7 @@ package final class PostgresServer: Sendable {
     for file in ["tests.conf", "pg_hba.conf"] { try tools.give(folder + "/data/" + file) }
   }
 
-  /// A port that nobody listens on at this moment.
+  /// Returns a port that no program listens on at this moment.
   private static func freePort() throws -> Int {
     let socket = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     defer { close(socket) }
@@ -148,7 +148,7 @@ package final class PostgresServer: Sendable {
 
   // MARK: Use
 
-  /// What libpq takes; over TCP with the password where one is given.
+  /// Returns the URL for libpq; over TCP with the password if one is given.
   package func url(_ database: String = "postgres", user: String = "postgres", password: String? = nil) -> String {
     if let password { return "postgresql://\(user):\(password)@127.0.0.1:\(port)/\(database)" }
     return "postgresql:///\(database)?host=\(folder)&port=\(port)&user=\(user)"
@@ -160,7 +160,7 @@ package final class PostgresServer: Sendable {
     return url(name)
   }
 
-  /// Drops a database with its slots, whoever is connected to it.
+  /// Drops a database with its slots, and ends its connections.
   package func dropDatabase(_ name: String) throws { try psql(statements: Self.dropping(name)) }
 
   private static func dropping(_ name: String) -> [String] {
@@ -179,8 +179,8 @@ package final class PostgresServer: Sendable {
       "psql", ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", url("postgres")] + statements.flatMap { ["-c", $0] }, in: folder)
   }
 
-  /// Runs SQL, all of it in one session (several statements are one transaction unless they say otherwise), and returns
-  /// what `psql -XAt` prints, without the last line break. An error is a ``TestFailure`` with what psql says.
+  /// Runs SQL, all of it in one session; several statements are one transaction unless they say otherwise. Returns the
+  /// output of `psql -XAt`, without the last line break. An error is a ``TestFailure`` with what psql says.
   @discardableResult package func psql(
     _ sql: String, _ database: String = "postgres", user: String = "postgres"
   ) throws -> String {
@@ -195,7 +195,7 @@ package final class PostgresServer: Sendable {
   /// The database's schema as `pg_dump -s` prints it.
   package func schema(_ database: String) throws -> String {
     let dump = try tools.run("pg_dump", ["-s", "-d", url(database)], in: folder)
-    // These lines carry a key that is drawn anew each time.
+    // These lines carry a new key each time.
     return dump.split(separator: "\n").filter { !$0.contains("restrict ") }.joined(separator: "\n")
   }
 
@@ -209,7 +209,7 @@ package final class PostgresServer: Sendable {
     return Int(answer) ?? 0
   }
 
-  /// What the server has logged.
+  /// The text that the server has logged.
   package var log: String {
     String(decoding: FileManager.default.contents(atPath: folder + "/log") ?? Data(), as: UTF8.self)
   }
@@ -219,6 +219,6 @@ package final class PostgresServer: Sendable {
     try tools.run(program, arguments, in: folder)
   }
 
-  /// Where one of PostgreSQL's programs is.
+  /// Returns the path of one of PostgreSQL's programs.
   package func path(of program: String) -> String { "\(tools.programs)/\(program)" }
 }

@@ -12,7 +12,7 @@ struct PostgresTools: Sendable {
     let group: gid_t
   }
 
-  /// Looked for once: the C library tells of users in one buffer for all threads.
+  /// Looked for once: the C library returns users in one buffer for all threads.
   private static let found = Result { try look() }
   static func find() throws -> PostgresTools { try found.get() }
 
@@ -65,7 +65,7 @@ struct PostgresTools: Sendable {
   ) throws -> String {
     let base = NSTemporaryDirectory() + "/cairn-run-" + UUID().uuidString
     defer { for suffix in [".out", ".err"] { unlink(base + suffix) } }
-    // What the operator's environment says of servers, and of languages, is not meant for these.
+    // The operator's settings for servers, and for languages, are not meant for these.
     var environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("PG") && !$0.key.hasPrefix("LC_") }
     environment["LC_ALL"] = "C.UTF-8"
     environment["PGCLIENTENCODING"] = "UTF8"

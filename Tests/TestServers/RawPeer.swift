@@ -36,7 +36,7 @@ package final class RawPeer {
     return true
   }
 
-  /// What comes until the other side closes, or the time is over.
+  /// Returns the bytes that come until the other side closes, or the time is over.
   package func all() -> [UInt8] {
     var answer: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65536)

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A process that outlives the tests: when they end, in whatever way, it stops what it is told to and removes the folder.
+/// A process that outlives the tests. When they end, in whatever way, it stops its processes and removes the folder.
 ///
 /// It waits for the end of a named pipe that only the tests' process holds open for writing.
 package final class Watchdog: Sendable {

@@ -18,7 +18,7 @@ def spread(figures):
 
 
 def rate(competitor):
-    """Of latency each of its metrics."""
+    """The rate of a competitor; for latency, each of its metrics."""
     if competitor is None:
         return ""
     if "median" in competitor:

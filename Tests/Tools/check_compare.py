@@ -47,7 +47,7 @@ def fits(shown, planted):
     for name, value in shown.items():
         text, cut = spelled(value)
         if "\ufffd" in text:
-            # Text that is not UTF-8: what stands before the first such byte has to do.
+            # Text that is not UTF-8: the part before the first such byte has to do.
             continue
         other = planted.get(name.lower())
         if other is None:

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Compare the user tables of two SQLite files, independently of any replication.
 
-Equal means: the same tables, the same columns, and the same multiset of rows,
-where two values are the same only if both storage class and content are (text
-as bytes, reals bit by bit, generated columns included). The order of rows and
-of columns, and the rowid of tables that do not show it, do not count.
+Equal means: the same tables, the same columns, and the same multiset of rows.
+Two values are the same only if both storage class and content are (text as
+bytes, reals bit by bit, generated columns included). The order of rows and of
+columns, and the rowid of tables that do not show it, do not count.
 
 Exit status: 0 equal, 1 different, 2 cannot compare.
 """
@@ -22,7 +22,7 @@ import urllib.parse
 
 SHOWN_PER_TABLE = 10
 # Tables beyond this many rows are compared in several passes, each over a
-# fraction of the digests, so that memory stays bounded (about 150 bytes a row).
+# fraction of the digests. So memory stays bounded (about 150 bytes a row).
 ROWS_PER_PASS = 2000000
 
 
@@ -75,7 +75,7 @@ class Side:
         return self.db.execute("SELECT count(*) FROM " + quote(table)).fetchone()[0]
 
     def rows(self, table, columns):
-        """Yield (v1, type1, v2, type2, ...): bytes alone would not tell text from blob."""
+        """Yield (v1, type1, v2, type2, ...): bytes alone would not distinguish text from blob."""
         wanted = ", ".join("%s, typeof(%s)" % (quote(c), quote(c)) for c in columns)
         # NOT INDEXED: a damaged or stale index must not supply the values.
         return self.db.execute("SELECT %s FROM %s NOT INDEXED" % (wanted, quote(table)))

@@ -6,13 +6,14 @@
 A is the source, B the target. Names are matched without regard to case; at PostgreSQL `public.` does not
 count, and other schemas are joined with `_`. A generated column needs no partner.
 
-Equal means, between
-  two SQLite files          what compare.py says: storage classes and bytes;
-  two PostgreSQL databases  the same text of every value, under pinned settings;
-  PostgreSQL to SQLite      integers and booleans (0, 1) as INTEGER, floats bit by bit as REAL or 'NaN', bytea as
-                            BLOB, and anything else as TEXT of the same bytes;
-  SQLite to PostgreSQL      the same value by the PostgreSQL column's type: numbers by value, instants whatever
-                            their spelling, text and blobs byte by byte.
+Equal means between
+
+    two SQLite files          what compare.py says: storage classes and bytes;
+    two PostgreSQL databases  the same text of every value, under pinned settings;
+    PostgreSQL to SQLite      integers and booleans (0, 1) as INTEGER, floats bit by bit as REAL or 'NaN', bytea as
+                              BLOB, and anything else as TEXT of the same bytes;
+    SQLite to PostgreSQL      the same value by the PostgreSQL column's type: numbers by value, instants whatever
+                              their spelling, text and blobs byte by byte.
 
 A difference prints table, key, column and both values. Exit status: 0 equal, 1 different, 2 cannot compare.
 """
@@ -279,7 +280,7 @@ def of_sqlite(value, kind):
 
 
 def as_stored(text, kind):
-    """What SQLite must hold for a value of PostgreSQL: storage class and content."""
+    """Returns the value that SQLite must hold for one of PostgreSQL: storage class and content."""
     if text is None:
         return ("null", None)
     if kind == "bool":

@@ -4,11 +4,12 @@ carried.
 
     compare_schemas.py sqlite:shop.db "postgresql:///shop?host=/tmp/pg"
 
-A is the source, B the target. For each table: columns (whatever their order) with type and NOT NULL, the key, further
-unique keys over plain columns, plain indexes by their columns, foreign keys with their actions. What A has is first
-translated by the type contract, which this file knows by itself; names of constraints and indexes do not count.
-Between two databases of one engine types must be spelled the same, and further facts (defaults, CHECKs, identities,
-collations, order) are compared too and printed as `detail`, which does not count as different.
+A is the source, B the target. For each table, columns (whatever their order) are compared with type and NOT NULL, and
+the key. So are further unique keys over plain columns, plain indexes by their columns, and foreign keys with their
+actions. The schema of A is first translated by the type contract, which this file knows by itself. Names of constraints
+and indexes do not count. Between two databases of one engine types must be spelled the same. There, further facts
+(defaults, CHECKs, identities, collations, order) are compared too and printed as `detail`, which does not count as
+different.
 
 Exit status: 0 equal, 1 different, 2 cannot compare.
 """
@@ -24,7 +25,7 @@ from compare_engines import PostgresSide, SQLiteSide, path_of
 
 
 class Facts:
-    """What a table is, in names of one spelling."""
+    """The facts of a table, in names of one spelling."""
 
     def __init__(self):
         self.columns = {}       # name -> (type, NOT NULL)
@@ -184,12 +185,12 @@ def to_postgres(declared):
 
 
 def translated(facts, source, target, tables):
-    """What the source's table is to be at the target."""
+    """Returns the facts that the source's table is to have at the target."""
     out = Facts()
     out.key, out.indexes, out.uniques, out.optional = facts.key, set(facts.indexes), set(facts.uniques), set(facts.optional)
     out.references = set(facts.references)
     if facts.identity and source != target:
-        # Rows are told apart by these; the key is another unique one then.
+        # These identify rows; the key is another unique one then.
         out.uniques.add(frozenset(out.key))
         out.key = facts.identity
     if source == target:

@@ -3,10 +3,10 @@
 
     compare_soak.py --cairn .build/debug/cairn --pair pg-sqlite --rows 2000 --seconds 60 --planted 400 [--repair]
 
-First nothing may be found; then plant.py plants differences at the target, and exactly these must be found, however
-often it is asked. The writers only touch rows of their own (keys beyond all others, one of them updated all the time),
-in the very tables that have the planted ones. With --repair, `cairn compare --repair` mends them in the end, and
-nothing may be left.
+First nothing may be found. Then plant.py plants differences at the target, and exactly these must be found, however
+often the comparison runs. The writers only touch rows of their own, in the very tables that have the planted ones.
+The keys of these rows are beyond all others, and one of the rows is updated all the time. With --repair,
+`cairn compare --repair` mends the differences in the end, and nothing may be left.
 
 Prints a line per comparison, and a summary. Exit status: 0 all right, 1 not, 2 usage.
 """

@@ -3,12 +3,12 @@
 
     hostile_user.py --cairn .build/debug/cairn --pair pg-sqlite --rounds 3 --seed 1
 
-Each round makes a database whose tables, columns, keys and rows are named and filled with random text: every block of
-Unicode, each kind of scalar that joins a quote to its neighbors, control characters, and pieces of SQL that would
-change the table `canary` if anything ran them. Then it copies, follows changes of rows and of schemas, executes statements
-through libcairn that go as statements, compares, repairs what it has damaged, shows the trail as SQL for both engines and
-runs that. compare_engines.py, which shares no code with Cairn, judges
-that the databases are equal; `canary` must be as it was at both ends and wherever the SQL ran.
+Each round makes a database whose tables, columns, keys and rows are named and filled with random text. The text has
+every block of Unicode, each kind of scalar that joins a quote to its neighbors, and control characters. It also has
+pieces of SQL that would change the table `canary` if anything ran them. Then the round copies, and follows changes of
+rows and of schemas. It executes statements through libcairn that go as statements. It compares, repairs what it has
+damaged, shows the trail as SQL for both engines and runs that SQL. The judge is compare_engines.py, which shares no
+code with Cairn: the databases must be equal. `canary` must be as it was at both ends and wherever the SQL ran.
 
 Prints a line per round. Exit status: 0 all right, 1 not, 2 usage.
 """
@@ -296,7 +296,7 @@ class Round:
             program.close()
 
     def damage(self):
-        """Rows of the target as nobody wrote them at the source."""
+        """Returns the rows of the target that no program wrote at the source."""
         names = [row[0] for row in self.target.db.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'cairn%' AND name <> 'canary'")] \
             if self.target.engine == "sqlite" else [row[0].decode() for row in self.target.db.query(

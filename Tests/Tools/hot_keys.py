@@ -4,10 +4,10 @@
     hot_keys.py sqlite:shop.db --node a --seed 1 --seconds 5
     hot_keys.py "postgresql:///shop?host=/tmp/pg" --node b --seed 2 --transactions 100 --pause-ms 20
 
-Table `hot` has a few keys, which are inserted, updated, deleted and changed; to `once` rows are only added, each of
-its own, so that their number tells whether each transaction came once. `--schema` makes the tables and ends. It waits
-until they are there. Prints how many rows it committed to `once`; SIGTERM ends it. What the database refuses (a
-deadlock, a key that is taken) is rolled back and not counted.
+Table `hot` has a few keys, which are inserted, updated, deleted and changed. To `once` rows are only added, each with a
+key of its own, so that their number shows whether each transaction came once. `--schema` makes the tables and ends.
+Without it, the program waits until they are there. Prints how many rows it committed to `once`; SIGTERM ends it. A
+statement that the database refuses (a deadlock, a key that is taken) is rolled back and not counted.
 """
 import argparse
 import random
@@ -37,7 +37,7 @@ def connect(url):
 
 
 def statements(node, step, random):
-    """Of one transaction; rows by rising keys, so that programs do not wait for each other in a circle."""
+    """The statements of one transaction; rows by rising keys, so that programs never wait in a circle."""
     made = []
     for key in sorted(random.sample(range(1, KEYS + 1), random.choice((1, 1, 2, 3)))):
         kind = random.randrange(10)

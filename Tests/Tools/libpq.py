@@ -30,7 +30,7 @@ SETTINGS = ("DateStyle=ISO,MDY", "IntervalStyle=postgres", "TimeZone=UTC", "extr
 
 
 class Error(Exception):
-    """What the server or libpq said; `state` is the SQLSTATE, empty where no server answered."""
+    """An error of the server or of libpq; `state` is the SQLSTATE, empty if no server answered."""
 
     def __init__(self, message, state=""):
         super().__init__(message.strip())

@@ -78,7 +78,7 @@ class Handler(socketserver.StreamRequestHandler):
             head = {"Cairn-Trail": "hq.erp", "Cairn-Question": "0f"}
             return self.send(200, "OK", head, b"\x01\x04" + EVIL.encode())
         if name == "hq.erp":
-            # What it gets it takes for its own.
+            # It takes what it gets for its own.
             if method == "POST" or Handler.pushed:
                 Handler.pushed = True
                 parts = path.split("/")

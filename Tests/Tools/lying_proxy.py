@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Stands between two nodes, passes on all that they say, and lies about the rows of the one behind it.
+"""A proxy between two nodes, which passes on all that they say, and lies about the rows of the node that it hides.
 
     lying_proxy.py PORT PORT_BEHIND FILE
 

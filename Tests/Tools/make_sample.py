@@ -4,10 +4,10 @@
     make_sample.py sqlite:shop.db --rows 1000
     make_sample.py "postgresql:///shop?host=/tmp/pg" --rows 100000 --seed 2
 
-Tables by_int, by_text, by_pair, by_uuid, by_bytes, by_number, by_time and keyless, each with --rows rows and the same
-further columns: a number, text (mixed case, beyond ASCII, empty, with spaces at its end), bytes, a float (0, -0, tiny,
-huge), an instant with microseconds, an exact number, one without a type, and text of a limited length. In SQLite and
-PostgreSQL the rows are the same.
+Tables by_int, by_text, by_pair, by_uuid, by_bytes, by_number, by_time and keyless have --rows rows each, and the same
+further columns. These are a number, text (mixed case, beyond ASCII, empty, with spaces at its end), bytes, and a float
+(0, -0, tiny, huge). Others are an instant with microseconds, an exact number, one without a type, and text of a limited
+length. In SQLite and PostgreSQL the rows are the same.
 
 Exit status: 0 done, 2 the tables are there already, or the database cannot be had.
 """

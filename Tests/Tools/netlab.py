@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A network of nodes on one machine, whose links can be cut, slowed down and made to lose packets.
 
-Each node is a network namespace with the address 10.77.0.N; what it sends goes through a TUN device to this process, which
-passes it on to the other node, late or not at all. Needs root and /dev/net/tun; `Lab.problem()` says what is missing.
+Each node is a network namespace with the address 10.77.0.N. Its packets go through a TUN device to this process, which
+passes them on to the other node, late or not at all. Needs root and /dev/net/tun; `Lab.problem()` says what is missing.
 
     with Lab(["hq", "store"]) as lab:
         process = lab.popen("hq", ["cairnd", "--config", "hq"])
@@ -147,7 +147,7 @@ class Lab:
                 link.delay, link.loss = delay, loss
 
     def cut(self, a, b):
-        """Nothing passes any more, and nobody is told: connections stay half-open."""
+        """Nothing passes any more, and no node is informed: connections stay half-open."""
         with self.lock:
             for link in self._pair(a, b):
                 link.is_cut = True

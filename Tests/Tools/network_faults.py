@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Nodes of cairnd on a network that fails: links are cut, slowed down and lose packets, programs are killed, disks fill,
-certificates are wrong. After each, both ends must hold the same rows, and what went wrong must be told in one line.
+certificates are wrong. After each, both ends must hold the same rows, and the fault must be reported in one line.
 
     network_faults.py --cairn .build/debug/cairn [--cairnd PATH] [--case NAME ...] [--seconds 3] [--seed N] [--list]
 
-Every node is an SQLite file and a cairnd of its own; with root and /dev/net/tun in a network namespace of its own
-(netlab.py), else on ports of the loopback, where the cases that need a link are left out, and named. Prints a line a
-case; exit status 1 where one failed.
+Every node is an SQLite file and a cairnd of its own. With root and /dev/net/tun it is in a network namespace of its own
+(netlab.py), else on ports of the loopback. There, the cases that need a link are left out, and named. Prints a line a
+case; exit status 1 if one failed.
 """
 import argparse
 import contextlib
@@ -34,7 +34,7 @@ class Failed(Exception):
 
 
 class Loopback:
-    """Stands for the lab where none can be made: all nodes on 127.0.0.1, each with a port of its own."""
+    """Takes the place of the lab if none can be made: all nodes on 127.0.0.1, each with a port of its own."""
 
     def __init__(self, names):
         self.names = list(names)
@@ -492,7 +492,7 @@ def not_granted(world, way):
     def forbid(listener, _):
         alter(listener, "shop.own", "shop.x*")
         if way == "push":
-            # Somebody may, or the apply of that trail would be refused.
+        # Some peer must be allowed to push the trail, or its apply would be refused.
             listener.grants("nobody", push=["shop.own"])
         listener.end()
         listener.start()
@@ -533,7 +533,7 @@ def expired(world, way):
 
 
 def wrong_authority(world, way):
-    """The listener is made anew, with an authority that the one that dials does not know."""
+    """The listener is made again, with an authority that the one that dials does not know."""
     def replace(listener, _):
         listener.end()
         shutil.rmtree(os.path.join(listener.state, "peers"))
@@ -596,7 +596,7 @@ def chain(world, _):
 
 
 def chain_restored(world, _):
-    """The one in the middle goes back to an older state: it waits for what it lacks, and so does the one behind it."""
+    """The one in the middle goes back to an older state: it waits for what it lacks, and so does the one after it."""
     a, b, c = row(world)
     writer = Writer(a, world.seed)
     world.wait("the first rows are there", lambda: c.rows(c.copy_of("a")) not in (None, [[], []]))

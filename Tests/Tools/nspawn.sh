@@ -1,11 +1,11 @@
 #!/bin/bash
 # The service in a booted systemd: install, start, status, reload with good and bad conf, kill -9, watchdog, stop,
-# uninstall; in systemd-nspawn on an overlay of this machine's files, which stay as they are.
+# uninstall. It runs in systemd-nspawn on an overlay of this machine's files, which stay as they are.
 #
 #     nspawn.sh FOLDER        FOLDER has the programs cairn and cairnd
 #
-# What happens is printed. Exit status 0 only if all was as it must be, 77 with the reason where this machine cannot:
-# it needs root, overlayfs, systemd-nspawn and a cgroup tree.
+# Each step is printed. Exit status 0 only if all was as it must be. Exit status 77, with the reason, if this machine
+# cannot: it needs root, overlayfs, systemd-nspawn and a cgroup tree.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 here=$(cd "$(dirname "$0")" && pwd)
@@ -52,7 +52,7 @@ mount -t tmpfs tmpfs "$work/disk" 2>/dev/null || cannot "mount is not allowed he
 mkdir "$work/disk/upper" "$work/disk/work"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$work/disk/upper,workdir=$work/disk/work" "$root" 2>/dev/null ||
   cannot "overlayfs cannot be mounted here"
-# What is enabled on this machine does not belong into the trial.
+# A service that is enabled on this machine does not belong into the trial.
 rm -f "$root"/etc/systemd/system/*.wants/*.service
 rm -rf "$root"/etc/cairn "$root"/var/lib/cairn "$root"/etc/systemd/system/cairnd.service*
 rm -rf "$root"/var/log/journal

@@ -5,11 +5,11 @@
 #     pgserver.sh restart FOLDER                               has it crash, and starts it again
 #     pgserver.sh stop FOLDER                                  ends it, and removes FOLDER
 #
-# The socket is in FOLDER, whose path must be short (a socket's path has at most 107 bytes); the superuser is
+# The socket is in FOLDER, whose path must be short (a socket's path has at most 107 bytes). The superuser is
 # 'postgres', without a password: psql "postgresql:///postgres?host=FOLDER&user=postgres". NAME=VALUE are further
-# settings. With --while it ends by itself, folder and all, once that process is gone. As root, which PostgreSQL
-# refuses, the server runs as the user postgres or nobody. Exit status 1, with the reason on stderr, where no server
-# can be had.
+# settings. With --while it ends by itself, folder and all, once that process is gone. PostgreSQL refuses to run as
+# root, so there the server runs as the user postgres, or as `nobody`. Exit status 1, with the reason on stderr, if no
+# server can be had.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 

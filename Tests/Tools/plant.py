@@ -4,14 +4,14 @@
     plant.py sqlite:copy.db --count 1000 --seed 3 >planted.jsonl
     plant.py "postgresql:///copy?host=/tmp/pg" --tables 'order*' >planted.jsonl
 
-Each difference is in a row of its own: a row that is missing or one more; one bit of an integer, float, text or blob;
-NULL against empty text; 1 against '1'; a space at the end; one microsecond; -0 against 0. Kinds take turns over all
-tables, as far as the table's columns and values allow; keys stay as they are. Each write is read back: what did not
-change anything is planted otherwise.
+Each difference is in a row of its own: a row that is missing or one more; one bit of a number, text or blob.
+Other kinds are NULL against empty text; 1 against '1'; a space at the end; one microsecond; -0 against 0. Kinds take
+turns over all tables, as far as the table's columns and values allow; keys stay as they are. Each write is read back: a
+write that did not change anything is planted otherwise.
 
 Writes without triggers (SQLite: they are off for this connection; PostgreSQL: session_replication_role = replica), in
-one transaction. Prints one JSON line for each: table, key, kind (missing, extra, different), how, column, old and new;
-of a table without a key the key is the whole row. check_compare.py reads them.
+one transaction. Prints one JSON line for each: table, key, kind (missing, extra, different), how, column, old and new.
+For a table without a key, the key is the whole row. check_compare.py reads these lines.
 
 Exit status: 0 as many as asked for, 1 fewer, 2 cannot.
 """
@@ -148,7 +148,7 @@ class Plain:
 
 
 def same(one, two):
-    """Of SQLite's values, reals by their bits."""
+    """Compares values of SQLite, reals by their bits."""
     return one[0] == two[0] and (struct.pack(">d", one[1]) == struct.pack(">d", two[1]) if one[0] == "real" else one[1] == two[1])
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """A program that changes its schema, step by step, while it goes on writing.
 
---init creates its tables (sc_*, or what --prefix says) with data first; every step
-has its own tables, so steps can run alone or in several calls (--start, --count). Each step writes
-rows before the change, immediately after it without a pause (through the same
-and through another connection), waits --settle-ms, and writes again.
+--init creates its tables (sc_*, or what --prefix says) with data first. Every step has its
+own tables, so steps can run alone or in several calls (--start, --count). Each step writes
+rows before the change, and immediately after it without a pause (through the same
+and through another connection). It waits --settle-ms, and writes again.
 
     schema_changes.py DB --init --count 0     create the tables only
     schema_changes.py DB                      run all steps on them
@@ -13,8 +13,8 @@ and through another connection), waits --settle-ms, and writes again.
 
 Triggers that others put on a table can make DROP COLUMN fail with an error that
 names them. If that name contains "cairn", --unhook-command is run, the column
-dropped, and --rehook-command run; without these options the step is skipped.
-{table} in a command stands for the table's name, {db} for the database.
+dropped, and --rehook-command run. Without these options the step is skipped.
+{table} in a command is replaced by the table's name, {db} by the database.
 
 Prints one JSON line per step. Exit status: 0 no step failed, 1 some did, 2 usage.
 """
@@ -244,7 +244,7 @@ class Changer(NamedSteps):
                 self.gap(table)
                 raise Skip("no --unhook-command")
         self.command(self.args.unhook_command, self.named(table))
-        # In between nothing captures the table; whoever hooks it again must see to these rows.
+        # In between nothing captures the table; the rehook command must see to these rows.
         if not self.args.quiet_unhooked:
             self.write(table, rows=1)
         statements()
@@ -420,7 +420,7 @@ class Changer(NamedSteps):
     def alter_without_key(self):
         self.around("sc_nokey_alter", "ALTER TABLE sc_nokey_alter ADD COLUMN extra INTEGER DEFAULT 5",
                     "ALTER TABLE sc_nokey_alter RENAME COLUMN a TO aa")
-        # Of several equal rows one goes.
+        # One of several equal rows goes.
         for _ in range(4):
             self.sql("INSERT INTO sc_nokey_alter(aa, b, extra) VALUES ('same', 1, 1)")
         self.sql("DELETE FROM sc_nokey_alter WHERE rowid = "
@@ -592,7 +592,7 @@ class Changer(NamedSteps):
         print(json.dumps(line, ensure_ascii=False), flush=True)
         return line["status"]
 
-    # The tables a step leaves behind, for the rows written after settling.
+# The tables that a step leaves, for the rows written after settling.
     LEFT = {
         "add_column_nullable": ["sc_add_null"], "add_column_not_null_default": ["sc_add_notnull"],
         "add_column_default_expression": ["sc_add_expr"],
@@ -627,7 +627,7 @@ class Changer(NamedSteps):
 
 
 class Writer(threading.Thread):
-    """Another program: writes to the tables of the step, and now and then to others, until told to stop."""
+    """Another program: writes to the tables of the step, and now and then to others, until it is stopped."""
 
     def __init__(self, changer):
         super().__init__(daemon=True)

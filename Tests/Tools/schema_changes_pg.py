@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """A program that changes its schema in PostgreSQL, step by step, while it and another go on writing.
 
---init creates the tables with data first; every step has its own tables, named after it behind --prefix, so steps can
-run alone, in any order, or in several calls (--start, --count). Each step writes rows before the change, with it where
-it is a transaction, and immediately after it; meanwhile a second connection writes to the same tables without a
-pause, whatever their columns are at that moment. After --settle-ms it writes once more.
+--init creates the tables with data first. Every step has its own tables, named after it with --prefix in front. So
+steps can run alone, in any order, or in several calls (--start, --count). Each step writes rows before the change, with
+it if it is a transaction, and immediately after it. Meanwhile a second connection writes to the same tables without a
+pause, whatever their columns are at that moment. After --settle-ms the step writes once more.
 
     schema_changes_pg.py URL --init --count 0     create the tables only
     schema_changes_pg.py URL                      run all steps on them
@@ -50,7 +50,7 @@ EXPECTED = ("40P01", "40001", "55P03", "42P01", "42703", "42704", "42804", "42P1
 # ---- rows
 
 class Columns:
-    """What a table is at this moment."""
+    """The columns of a table at this moment."""
 
     def __init__(self, db, table):
         where = literal(table) + "::regclass"
@@ -201,7 +201,7 @@ class Program:
 
 
 class Writer(threading.Thread):
-    """Writes to the tables of a step until told to stop."""
+    """Writes to the tables of a step until it is stopped."""
 
     def __init__(self, url, seed, prefix, step):
         super().__init__(daemon=True)
@@ -742,7 +742,7 @@ def savepoint_rolled_back(x):
 
 @step()
 def large_values_untouched(x):
-    """Values out of line that updates leave alone, before and behind a change."""
+    """Values out of line that updates leave alone, before and after a change."""
     x.ddl("UPDATE {t} SET big = (SELECT string_agg(md5(g::text || id), '') FROM generate_series(1, 200) g)")
     x.tx("UPDATE {t} SET b = 1", "ALTER TABLE {t} ADD big2 text", "UPDATE {t} SET b = 2", "UPDATE {t} SET big2 = big WHERE id < 9",
          "UPDATE {t} SET b = 3", "ALTER TABLE {t} RENAME big TO bigger", "UPDATE {t} SET id = id + 100000 WHERE id < 6")

@@ -3,14 +3,14 @@
 
     schema_soak.py --cairn .build/debug/cairn --pair pg-sqlite --count 200 --seed 7 --kill
 
-Starts what the pair needs (a PostgreSQL server of its own), `cairn replicate`, and then, one after the other in random
-order, the steps of schema_changes.py or schema_changes_pg.py, each with its live writer. With --kill, cairn is killed
-(-9) in the middle of each step and started again. At the end cairn is stopped, run with --once until it has nothing
-more to do, and compare.py, compare_engines.py and compare_schemas.py judge.
+Starts what the pair needs (a PostgreSQL server of its own) and `cairn replicate`. Then it runs, one after the other in
+random order, the steps of schema_changes.py or schema_changes_pg.py, each with its live writer. With --kill, cairn is
+killed (-9) in the middle of each step and started again. At the end cairn is stopped, and run with --once until it has
+nothing more to do. Then compare.py, compare_engines.py and compare_schemas.py judge.
 
-A table may wait with `schema-stopped` for a step that declares so (`stop` in its line); then the statement that cairn
+A table may wait with `schema-stopped` for a step that declares so (`stop` in its line). Then the statement that cairn
 prints is run at the target, and cairn once more. With --ddl-stop every change waits so, and every statement must be
-right. Every other end of cairn by itself is told as `ended`.
+right. Every other end of cairn by itself is reported as `ended`.
 
 Prints a line per event, and a summary as JSON. Exit status: 0 all equal and nothing else seen, 1 something else, 2
 usage.
@@ -151,7 +151,7 @@ class Soak:
             raise SystemExit("cannot make the tables: " + out)
 
     def look(self):
-        """Notices an end of cairn by itself, and starts it again; what ends it three times is copied anew."""
+        """Notices an end of cairn by itself, and starts it again. The third end with one cause copies all again."""
         if self.cairn.child.poll() is None:
             return
         text = self.cairn.said()
@@ -244,7 +244,7 @@ class Soak:
             events = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
             last = next((e for e in events if e["event"] == "error"), {})
             what = "[%s]: %s" % (last.get("code"), last.get("message", text[-1000:]))
-            # Told at the start are all that waited before; in the error are those that still do.
+        # The start reports all that waited before; the error reports those that still do.
             names = last.get("table", "").split(", ")
             waiting = list({e["table"]: e for e in events if e["event"] == "waiting" and e["table"] in names}.values())
             if last.get("code") != "schema-stopped" or not self.mend(waiting):
@@ -311,7 +311,7 @@ class Soak:
                 report, tables, rows = compare_engines.compare_databases(a, b, [], False)
             self.counts["compared tables"], self.counts["compared rows"] = tables, rows
             for d in report.differences:
-                # What was never logged nobody can capture.
+            # Capture cannot see what was never logged.
                 if d["table"].lower().split(".")[-1] in unlogged:
                     continue
                 self.different[d["table"].lower()].append("%s %s: %s" % (d["side"], d["kind"], str(d["what"])[:400]))
@@ -341,7 +341,7 @@ class Soak:
 
 
 def run_soak(soak_class, args):
-    """The soak's exit status, in a folder of its own; nothing stays behind, also when it is ended from outside."""
+    """Returns the exit status. The soak removes its own folder at the end, also when it is ended from outside."""
     args.cairn = os.path.abspath(args.cairn)
     folder = args.keep or tempfile.mkdtemp(prefix="cs.", dir="/tmp")
     os.makedirs(folder, exist_ok=True)

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Tests the test tools themselves: compare.py must find each planted difference
-# and nothing on equal pairs; workload.py, busy.py and schema_changes.py must run
-# on plain databases and leave them sound.
+# Tests the test tools themselves. The comparison by compare.py must find each
+# planted difference, and nothing on equal pairs. The writers workload.py, busy.py
+# and schema_changes.py must run on plain databases and leave them sound.
 #
 #     Tests/Tools/selftest.sh [seconds of workload, default 3]
 #

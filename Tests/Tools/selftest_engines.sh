@@ -76,7 +76,7 @@ two 1 "exact: the labels of an enum" "ship: only in" "ALTER TYPE ship_class ADD 
 two 1 "exact: a foreign key that is not valid" "cargo: only in" \
     "ALTER TABLE cargo DROP CONSTRAINT cargo_visit_id_fkey; ALTER TABLE cargo ADD FOREIGN KEY (visit_id) REFERENCES visit(id) ON UPDATE CASCADE ON DELETE CASCADE NOT VALID" --exact
 
-# ---- PostgreSQL and SQLite, both ways: one row of each, the same but for what is planted
+# ---- PostgreSQL and SQLite, both ways: one row of each, the same except for what is planted
 
 pg_table="CREATE TABLE t(id int PRIMARY KEY, b bool, i bigint, n numeric, f float8, r float4, x bytea, v text,
     d timestamp, z timestamptz, c char(5), j jsonb, a text[])"

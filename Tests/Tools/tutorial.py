@@ -11,20 +11,26 @@ The page is Markdown. Its ```console blocks are run from top to bottom in a temp
     $ command          is run by bash, in the folder in which the command before it ended; lines that begin with "> "
                        belong to it. The lines up to the next command are what it prints, errors included.
     ^C                 ends the program that runs in this terminal, and the lines after it are the rest of its output.
-    …                  stands for any text in a line; a line of its own, for any lines.
+    …                  is any text in a line; a line of its own, any lines.
 
-Words after "console" say how: a number is the terminal (1 unless it is given); "running" says that the last command
-goes on running; "again" repeats each command until it prints what the page says, for 60 seconds at most; "fails" says
-that the exit status of the last command is not 0; "not-run" that the block is only shown; any other word is the name of
-the machine, for pages with several. A ```toml block whose first line is "# PATH", or a ```c block with "/* FILE */" there,
-is written to that file of the machine. A line "<!-- after PAGE#SECTION … -->" runs the blocks of those sections of other pages
-before those of this one. Blocks in a comment of the page are run too: they wait, or carry a file to another machine.
+Words after "console" say how:
+
+    a number           is the terminal (1 unless it is given).
+    running            says that the last command goes on running.
+    again              repeats each command until it prints what the page says, for 60 seconds at most.
+    fails              says that the exit status of the last command is not 0.
+    not-run            says that the block is only shown.
+    another word       is the name of the machine, for pages with several.
+
+A ```toml block whose first line is "# PATH", or a ```c block with "/* FILE */" there, is written to that file of the
+machine. A line "<!-- after PAGE#SECTION … -->" runs the blocks of those sections of other pages before those of this
+one. Blocks in a comment of the page are run too: they wait, or carry a file to another machine.
 
 --list prints the number of blocks that are run or written, then the line and first line of each other block.
 
 A machine is a folder: HOME, or a folder of the machine's name in it. Folders of a machine such as /etc/cairn are in that
-folder; /usr/local/share/doc/cairn is the folder of Cairn's sources. The programs in standins/ stand for sudo, systemctl and
-journalctl, and point cairn to the machine's /etc/cairn. A name such as hq.example, before a port, is 127.0.0.1.
+folder; /usr/local/share/doc/cairn is the folder of Cairn's sources. The programs in standins/ replace sudo, systemctl
+and journalctl, and point cairn to the machine's /etc/cairn. A name such as hq.example, before a port, is 127.0.0.1.
 
 Times, durations, rates, positions, identifiers and hashes differ from run to run and are compared by their form. The
 page's /home/ann is the temporary HOME, and each port 74NN of the page is a free port. `docs` and `conf` in HOME are those of
@@ -44,13 +50,13 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STANDINS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standins")
 HOME = "/home/ann"
-# Where `make install` puts the documents and examples.
+# The place where `make install` puts the documents and examples.
 INSTALLED = "/usr/local/share/doc/cairn"
 # Folders that a page has of its own, on each of its machines.
 OWN = r"/(?:etc/cairn|etc/systemd|var/lib/cairn|srv)(?![\w-])"
 # Words of a console block that do not name a machine.
 WORDS = {"running", "again", "fails", "not-run"}
-# What differs from run to run, longest first: a pattern, and what stands for it in both texts.
+# Texts that differ from run to run, longest first: a pattern, and its replacement in both texts.
 FORMS = [
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?", "TIME"),
     (r"\b[0-9a-f]{64}\b", "HASH"),

@@ -5,19 +5,19 @@ It reads the schema, then runs random transactions on the tables it finds, with
 every kind of statement that changes rows. It knows nothing of replication and
 never touches tables named cairn_* or sqlite_*, virtual tables or their shadow
 tables. The same seed and process number give the same statements as long as
-the database answers the same (with several processes, the same interleaving);
-only columns left to a default like CURRENT_TIMESTAMP then hold other values.
+the database answers the same (with several processes, the same interleaving).
+Only columns left to a default like CURRENT_TIMESTAMP then hold other values.
 
 Constraint errors are part of the game: the statement fails, the transaction
 goes on. A busy error rolls the transaction back and draws a new one.
 
-With --fitting, values are such that the declared type means them (dates in a
-DATE column, 0 and 1 in BOOLEAN, no more digits than DECIMAL(10,2) has, valid
-text): temporary triggers of its own refuse all others.
+With --fitting, values are those that the declared type means. These are dates
+in a DATE column, 0 and 1 in BOOLEAN, no more digits than DECIMAL(10,2) has, and
+valid text. Temporary triggers of its own refuse all others.
 
 Unless --no-schema is given, about one transaction in fifty is a small schema
-change, on objects of its own only: an index workload_ix_<process>_<n> on a
-user table, a table workload_t_<process>. User tables keep their shape.
+change, on objects of its own only. These are an index workload_ix_<process>_<n>
+on a user table, and a table workload_t_<process>. User tables keep their shape.
 
 Prints one JSON line at the end. Exit status: 0 done; 1 the database answered
 something this program should never see (an error that names cairn, corruption).
@@ -176,7 +176,7 @@ class Table:
                                (parent, theirs)).fetchone()
             if known and mine in by_name:
                 by_name[mine].parent = (parent, theirs)
-        # What addresses one row: rowid under a name no column hides, or the key.
+        # The address of one row: rowid under a name no column hides, or the key.
         taken = {c.name.lower() for c in self.columns}
         alias = [a for a in ("rowid", "_rowid_", "oid") if a not in taken]
         if self.without_rowid:
@@ -199,7 +199,7 @@ class Program:
         self.cairn_errors = []
         self.committed = self.rolled_back = self.busy = 0
         self.stale = False                       # the schema must be read again
-        self.fresh = args.process * 1000000      # source of values nobody else uses
+        self.fresh = args.process * 1000000      # source of values that no other process uses
         self.stop = False
         self.db = None
         self.tables = []
@@ -281,7 +281,7 @@ class Program:
                                        "schema has changed", "does not match any PRIMARY KEY",
                                        "foreign key mismatch", "values for")):
                 self.stale = True
-                # What stays after rereading (a foreign key to a table that does
+                # An error that stays after rereading (a foreign key to a table that does
                 # not exist) is a failed statement like others.
                 if self.errors[text] < 3:
                     self.errors[text] += 1
@@ -295,7 +295,7 @@ class Program:
         if "cairn" in str(error).lower():
             self.cairn_errors.append("%s: %s" % (error, sql[:200]))
 
-    # ---- values: each is SQL text that stands for one value
+    # ---- values: each is SQL text of one value
 
     def fresh_number(self):
         self.fresh += 1
@@ -767,7 +767,7 @@ class Program:
                 outcome = False
                 done += 1
             except SchemaChanged:
-                # What the transaction did so far goes; the next one knows the new schema.
+                # The changes of the transaction so far go; the next one knows the new schema.
                 done += 1
                 outcome = False
             except Unexpected as error:

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """An ordinary program that writes at random to any PostgreSQL database.
 
-It reads the catalog, then runs random transactions on the tables it finds: inserts, updates (also of keys, to NULL,
-of a few columns beside large ones that stay as they are), upserts, swaps of unique values, deletes, seldom a truncate,
-savepoints that are rolled back, whole transactions that are rolled back, and big ones. It knows nothing of
-replication and touches no schema named cairn. Values come from the type of the column, with its edge values.
+It reads the catalog, then runs random transactions on the tables it finds. These have inserts, upserts, and updates:
+also of keys, to NULL, of a few columns beside large ones that stay as they are. They also have swaps of unique values,
+deletes, seldom a truncate, and savepoints that are rolled back. Whole transactions are rolled back too, and some are
+big. It knows nothing of replication and touches no schema named cairn. Values come from the type of the column, with
+its edge values.
 
 Constraint errors are part of the game: each statement has a savepoint, the transaction goes on. A deadlock, a
 serialisation failure or a lost connection draws a new transaction; after a lost connection it connects again.
@@ -538,7 +539,7 @@ class Program:
         try:
             self.db.run("CREATE TABLE IF NOT EXISTS public.%s(process int, seq int, PRIMARY KEY (process, seq))" % MARKS)
         except libpq.Error as error:
-            # Of two that create it at once, one is told so.
+            # If two processes create it at once, one gets this error.
             if error.state[:2] not in ("23", "42"):
                 raise
         return self.last_mark()

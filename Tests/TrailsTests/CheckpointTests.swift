@@ -35,7 +35,7 @@ import Testing
     return all
   }
 
-  @Test func `a reader goes on behind every commit`() throws {
+  @Test func `a reader goes on after every commit`() throws {
     let all = try checkpoints()
     #expect(all.count > 20)
     #expect(all.last?.0 == (try Trail.info(folder: folder).end))
@@ -103,7 +103,7 @@ import Testing
   }
 
   /// After a power cut the mark may be older than what readers have seen.
-  @Test func `a checkpoint behind the mark waits until the writer has recovered`() throws {
+  @Test func `a checkpoint after the mark waits until the writer has recovered`() throws {
     let folder = temp("late.pos")
     let script = Script(try openWriter(folder, .small(block: 1000)))
     try script.transaction()

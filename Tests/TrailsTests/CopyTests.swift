@@ -160,7 +160,7 @@ struct CopyPair {
     let segments = try Trail.info(folder: pair.copy).segments
     let whole = pair.temp("whole")
     try copyFolder(pair.copy, whole)
-    // What a power cut may leave: any length of the last segment that was being written, and the mark at its start.
+    // A power cut may leave any length of the last segment that was being written, and the mark at its start.
     var first = true
     for segment in segments {
       let path = "\(pair.copy)/\(segment.number.hex(8)).seg"
@@ -172,7 +172,7 @@ struct CopyPair {
         }
         if first, length < 512 { continue }
         try put(bytes.prefix(length), path)
-        // The mark stands where the previous segment ended, or at the start of the first.
+        // The mark is at the end of the previous segment, or at the start of the first.
         let before = length < 512 ? segment.number - 1 : segment.number
         try mark(at: before, of: whole, segments)
         let copy = try pair.open()
@@ -235,7 +235,7 @@ struct CopyPair {
   }
 
   @Test(arguments: [0, 1, 20, 38])
-  func `of many blocks that come at once, those before a broken one are kept`(broken: Int) throws {
+  func `if many blocks come at once, those before a broken one are kept`(broken: Int) throws {
     try pair.write(transactions: 120, rows: 8, .small(block: 600, segment: 1 << 20, compress: true))
     let source = try SegmentSource.open(folder: pair.origin)
     let start = try #require(try source.start(of: 1))
@@ -259,7 +259,7 @@ struct CopyPair {
     try pair.expectEqual()
   }
 
-  @Test func `gaps, forks and foreign trails are told apart`() throws {
+  @Test func `gaps, forks and foreign trails are distinguished`() throws {
     try pair.write()
     let copy = try pair.open()
     let source = try SegmentSource.open(folder: pair.origin)
@@ -317,7 +317,7 @@ struct CopyPair {
     #expect(try source.judge(place) == .beyond)
     #expect(try source.judge(segment: standing.end.segment + 1, offset: 0, chain: nil) == .beyond)
     #expect(try source.judge(segment: 2, offset: 0, chain: nil) == .follows)
-    // Behind a seal is the start of the next segment.
+    // The next segment starts after a seal.
     let size = UInt64(try contents("\(pair.origin)/00000001.seg").count)
     #expect(try source.judge(segment: 1, offset: size, chain: source.start(of: 2)?.chain) == .follows)
     _ = try Trail.purge(folder: pair.origin, below: Position(segment: 3, offset: 0))
@@ -329,7 +329,7 @@ struct CopyPair {
     #expect(try source.file(1) == nil)
   }
 
-  @Test func `a copy begins again at a later segment, and its readers are told`() throws {
+  @Test func `a copy begins again at a later segment, and its readers notice`() throws {
     try pair.write(transactions: 5)
     var copy = try pair.open()
     try pair.bring(copy)
@@ -359,7 +359,7 @@ struct CopyPair {
     #expect(copy.end == end)
     try copy.close()
 
-    // Killed between two steps: the segment is there and the mark does not stand in it, or the old ones are still there.
+    // Killed between two steps: the segment is there without the mark, or the old ones are still there.
     let saved = pair.temp("saved")
     try copyFolder(pair.copy, saved)
     let header = bytes.prefix(512)

@@ -73,7 +73,7 @@ import Testing
     #expect(Folder.lastName(of: "/a/b/") == "b" && Folder.lastName(of: "a") == "a" && Folder.lastName(of: "/") == "/")
   }
 
-  @Test func `a watch tells of changes once`() throws {
+  @Test func `a watch reports changes once`() throws {
     let watch = try FolderWatch(temp.path)
     #expect(!watch.drain())
     try put([1], temp("a"))

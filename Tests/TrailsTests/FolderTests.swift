@@ -13,7 +13,7 @@ import Testing
     folder = temp("state/till-7.pos")
   }
 
-  @Test func `info tells the segments and the end`() throws {
+  @Test func `info shows the segments and the end`() throws {
     let script = Script(try openWriter(folder, .small(segment: 1500)))
     for _ in 0..<10 {
       try script.transaction(rows: 8)

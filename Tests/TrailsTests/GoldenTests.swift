@@ -15,7 +15,8 @@ import Testing
   }
 
   /// Writes the golden trail, once per format version, to a new folder:
-  /// `CAIRN_GOLDEN_FOLDER=/tmp/golden/till-7.pos swift test --filter GoldenTests`. What is checked in is not touched.
+  /// `CAIRN_GOLDEN_FOLDER=/tmp/golden/till-7.pos swift test --filter GoldenTests`. The files that are checked in are
+  /// not touched.
   @Test(.enabled(if: ProcessInfo.processInfo.environment["CAIRN_GOLDEN_FOLDER"] != nil, "writes only when asked to"))
   func `write the golden trail to another folder`() throws {
     let folder = try #require(ProcessInfo.processInfo.environment["CAIRN_GOLDEN_FOLDER"])

@@ -2,7 +2,7 @@ import Changes
 
 @testable import Trails
 
-/// What stands in the golden trail of format 1. Changed only together with a new format version, for a new trail.
+/// The content of the golden trail of format 1. Changed only together with a new format version, for a new trail.
 enum GoldenTrail {
   static let orders = TableSchema(
     epoch: 17, engine: .postgres, namespace: "shop", name: "orders", flags: [.nullableKey],
@@ -94,7 +94,7 @@ enum GoldenTrail {
     try writer.close()
   }
 
-  /// What one writer writes, each transaction synced.
+  /// The records of one writer, each transaction synced.
   struct Part {
     var transactions: ClosedRange<Int>
     var segmentBytes: Int

@@ -17,7 +17,7 @@ import Testing
 
   private var segment: String { "\(folder)/00000001.seg" }
 
-  /// A trail with 3 synced transactions and 6 written ones behind the mark, as a killed process leaves it.
+  /// A trail with 3 synced transactions and 6 written ones after the mark, as a killed process leaves it.
   private func torn() throws -> (all: [Seen], synced: Int, mark: Int, good: [UInt8], commits: [UInt64: Int]) {
     let script = Script(try openWriter(folder, options))
     var commits: [UInt64: Int] = [:]
@@ -28,12 +28,12 @@ import Testing
     let synced = script.committed.count
     let mark = Int(try Trail.info(folder: folder).bytes)
     for rows in [1, 3, 9, 2, 1, 2] { try script.transaction(rows: rows) }
-    // What is pending reaches the file only when it no longer fits into a block.
+    // Pending records reach the file only when they no longer fit into a block.
     try script.begin()
     for _ in 0..<40 { try script.insert([.integer(1), .null], schema: try script.schema()) }
     let good = try contents(segment)
     let all = script.committed
-    // The same content, read to the end, tells where each commit stands.
+    // The same content, read to the end, gives the place of each commit.
     try copyFolder(folder, temp("copy"))
     try openWriter(temp("copy"), options).close()
     let reader = try TrailReader.open(folder: temp("copy"), at: nil)
@@ -47,7 +47,7 @@ import Testing
   }
 
   @Test(arguments: ["cut", "flip", "garble", "zeros"])
-  func `a torn tail is cut off behind the last whole block`(kind: String) throws {
+  func `a torn tail is cut off after the last whole block`(kind: String) throws {
     let (all, synced, mark, good, commits) = try torn()
     let places = blocks(good)
     #expect(places.count > 8)
@@ -83,7 +83,7 @@ import Testing
     }
   }
 
-  @Test func `whole transactions behind the mark are kept and the open one is not`() throws {
+  @Test func `whole transactions after the mark are kept and the open one is not`() throws {
     let (all, _, _, _, _) = try torn()
     try copyFolder(folder, temp("copy"))
     let writer = try openWriter(temp("copy"), options)
@@ -157,7 +157,7 @@ import Testing
     #expect(script.writer.end.position == Position(segment: 2, offset: 0))
     let after = try contents("\(folder)/durable")
     let header = Array(try contents("\(folder)/00000002.seg").prefix(512))
-    // The slot that was written last stands in segment 2.
+    // The slot that was written last is in segment 2.
     var older = after
     let slot = DurableMark(after[0..<128])?.segment == 2 ? 0 : 512
     older.replaceSubrange(slot..<slot + 128, with: [UInt8](repeating: 0, count: 128))
@@ -183,7 +183,7 @@ import Testing
     }
   }
 
-  @Test func `a creation that was cut short is begun anew`() throws {
+  @Test func `a creation that was cut short is begun again`() throws {
     let writer = try openWriter(folder)
     let first = writer.id
     try writer.close()

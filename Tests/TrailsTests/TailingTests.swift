@@ -139,7 +139,7 @@ import Testing
     fails(.trailMissing) { _ = try reader.wait(milliseconds: 60_000) }
   }
 
-  @Test func `what stands behind the mark is not read`() throws {
+  @Test func `the bytes after the mark are not read`() throws {
     let script = Script(try openWriter(folder, .small(block: 60, segment: 1 << 20)))
     try script.transaction()
     try script.writer.sync()

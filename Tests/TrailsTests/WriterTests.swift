@@ -61,7 +61,7 @@ import Testing
     #expect(try readAll(folder).isEmpty)
   }
 
-  @Test func `a commit time that is only the capture's makes nothing behind it later`() throws {
+  @Test func `a commit time that is only the capture's makes nothing after it later`() throws {
     let writer = try openWriter(folder)
     func clock(_ time: Int64, _ clock: UInt64 = 0, isLate: Bool) throws -> UInt64 {
       let header = try writer.begin(TransactionHeader(commitTime: time, clock: clock), isLate: isLate)
@@ -171,7 +171,7 @@ import Testing
     fails(.usage) { _ = try TrailWriter.open(folder: temp("x"), name: TrailName(origin: "a b", name: ""), now: { 0 }) }
   }
 
-  @Test func `a record of the largest blocks stands alone`() throws {
+  @Test func `a record of the largest blocks is alone`() throws {
     let script = Script(try openWriter(folder, .small(block: 64)))
     for bytes in [10, 5000, 10, 70_000, 3_000_000, 10] { try script.transaction(rows: 2, bytes: bytes) }
     try script.writer.close()

@@ -14,7 +14,7 @@ import Testing
     return try #require(step)
   }
 
-  @Test func `of many short names the last are kept`() throws {
+  @Test func `the last of many short names are kept`() throws {
     var steps = ColumnSteps()
     for number in 0..<1200 { try steps.take([step(number, name: "new")]) }
     #expect(steps.all.map(\.number) == (200..<1200).map(UInt64.init))
@@ -22,7 +22,7 @@ import Testing
     #expect(steps.all.count == 1000, "a change that is read again is known")
   }
 
-  @Test func `of many long names as many are kept as fit into 4 MiB`() throws {
+  @Test func `as many long names are kept as fit into 4 MiB`() throws {
     var steps = ColumnSteps()
     let name = String(repeating: "n", count: 100_000)
     for number in 0..<300 { try steps.take([step(number, name: name)]) }

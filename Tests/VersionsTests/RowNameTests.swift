@@ -31,7 +31,7 @@ import Testing
     #expect(name(.real(3)) == name(.integer(3)))
   }
 
-  @Test func `what PostgreSQL prints is named as what SQLite has`() {
+  @Test func `a value that PostgreSQL prints has the name of SQLite's value`() {
     #expect(name(.exact(Array("t".utf8))) == name(.integer(1)))
     #expect(name(.exact(Array("f".utf8))) == name(.integer(0)))
     for bytes in [[], [0], [1, 0xab], Array(0...20)] as [[UInt8]] {
@@ -42,7 +42,7 @@ import Testing
     #expect(name(.exact(Array("NaN".utf8))) == name(.text("NaN")))
   }
 
-  @Test func `what differs has another name`() {
+  @Test func `a row that differs has another name`() {
     let names = [
       name(), name(.null), name(.null, .null), name(.integer(1)), name(.integer(2)),
       name(.integer(-1)),

@@ -20,7 +20,7 @@ final class SimulatedNode {
   /// By peer.
   private var folders: [TrailName: String] = [:]
   private(set) var rows: [Int64: [Value?]] = [:]
-  /// What of each peer has been applied, for good.
+  /// The place up to which each peer's trail has been applied, for good.
   private(set) var applied: [TrailName: (checkpoint: Checkpoint, number: UInt64)] = [:]
   private var clock: UInt64 = 0
   /// All versions that it made, by row.
@@ -199,7 +199,7 @@ final class SimulatedNode {
 
   // MARK: Restarts and purge
 
-  /// Begins anew, as after a crash.
+  /// Begins again, as after a crash.
   func start() throws {
     window = VersionWindow(own: name, ownFolder: folder, spillRows: spillRows)
     for (trail, folder) in folders { window.addPeer(trail, folder: folder) }
@@ -225,7 +225,7 @@ final class SimulatedNode {
   }
 }
 
-/// What the author of a transaction knew, of trails that are never begun again.
+/// Returns the knowledge of the author of a transaction, for trails that are never begun again.
 func seenByName(_ header: TransactionHeader) -> [String: UInt64] {
   Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
 }

@@ -48,7 +48,7 @@ import Trails
       stamp: Stamp(clock: header.clock, origin: "a.db", number: header.number), begin: begin)
   }
 
-  /// A database that takes the rows may refuse one, or be told to stop: whoever asked decides what that means.
+  /// A database that takes the rows may refuse one, or be stopped: the caller decides what that means.
   @Test func `an error of who takes the rows comes out as it is`() throws {
     struct Refused: Error {}
     let place = try place { try writer.change(nil, item(1, "tea", 1)) }
@@ -109,7 +109,7 @@ import Trails
     #expect(new.map(\.before) == [nil] && new.map(\.after) == [item(2, "tea", 1, "x")])
   }
 
-  @Test func `an update may stand before what brought its row`() throws {
+  @Test func `an update may come before the change that brought its row`() throws {
     let inserted = try versions {
       try writer.change(item(1, "tea", 1), item(1, "tea", 2))
       try writer.change(nil, item(1, "tea", 1))
@@ -190,7 +190,7 @@ import Trails
         rowName(row), at: places[number], folder: folder, rowNames: rowNames)
       #expect(found.map(\.after) == [item(row, "version \(number) of \(row)", Int64(number))])
     }
-    // What comes later is found, too.
+    // A change that comes later is found, too.
     let last = try place { try writer.change(nil, item(1, "last", 1)) }
     #expect(try reader.read(rowName(1), at: last, folder: folder, rowNames: rowNames).count == 1)
     #expect(try reader.read(rowName(9), at: last, folder: folder, rowNames: rowNames).isEmpty)
@@ -237,7 +237,7 @@ import Trails
 
   private static func id(_ row: [Value?]) -> Int64 { if case .integer(let id)?? = row.first { id } else { -1 } }
 
-  @Test func `of many long transactions only some are in temporary files`() throws {
+  @Test func `only some of many long transactions are in temporary files`() throws {
     let places = try (0..<6).map { number in
       try place { for row in 0..<Int64(20) { try writer.change(nil, item(row, "of \(number)", row)) } }
     }
@@ -252,7 +252,7 @@ import Trails
     #expect(reader.fileCount == 4)
   }
 
-  @Test func `what is not there is told`() throws {
+  @Test func `a version that is not there is reported`() throws {
     let place = try place { try writer.change(nil, item(1, "tea", 1)) }
     func fails(_ place: VersionPlace) {
       let error = #expect(throws: CairnError.self) {
@@ -267,7 +267,7 @@ import Trails
     fails(VersionPlace(stamp: Stamp(clock: 1, origin: "a.db", number: 9), begin: place.begin))
   }
 
-  @Test func `a damaged block is told, also where it was whole before`() throws {
+  @Test func `a damaged block is reported, also if it was whole before`() throws {
     let place = try place { try writer.change(nil, item(1, "tea", 1)) }
     let reader = VersionReader(seen: seenByName)
     func read(_ reader: VersionReader) throws -> Int {

@@ -27,7 +27,7 @@ import Trails
     return window
   }
 
-  /// A transaction that knows the other trail through `knowing`; where its begin stands.
+  /// Commits a transaction that knows the other trail through `knowing`; returns its header and the place of its begin.
   @discardableResult private func commit(
     _ writer: TrailWriter, knowing: UInt64 = 0, _ body: () throws -> Void
   ) throws -> (header: TransactionHeader, begin: Position) {
@@ -46,7 +46,7 @@ import Trails
     return (header, begin)
   }
 
-  @Test func `more of the own trail than there is counts as known to nobody`() throws {
+  @Test func `more of the own trail than there is counts as unknown to all`() throws {
     let (window, writer) = (try window(), try writer(own))
     try commit(writer) { try writer.change(nil, item(1, "tea", 1)) }
     func header(_ number: UInt64, _ id: TrailID?) -> TransactionHeader {
@@ -61,7 +61,7 @@ import Trails
     #expect(try window.believed(header(2, nil), of: peer).dependencies == [])
     let error = #expect(throws: CairnError.self) { try window.believed(header(2, writer.id), of: peer) }
     #expect(error?.code == .trailForked && error?.remedy == .retry)
-    // What was applied before is known no better.
+    // A transaction that was applied before is known no better.
     #expect(try window.believed(header(2, writer.id), of: peer, isApplied: true).dependencies == [])
     try commit(writer) { try writer.change(item(1, "tea", 1), nil) }
     #expect(try window.believed(header(2, writer.id), of: peer) == header(2, writer.id))
@@ -78,7 +78,7 @@ import Trails
     let back = TransactionHeader(number: 4, commitTime: 0, clock: 3)
     let error = #expect(throws: CairnError.self) { try window.believed(back, of: peer) }
     #expect(error?.code == .trailDamaged && error?.hint.contains("do not trust node b") == true)
-    // What was applied before stays, and what is met again after a rollback is not refused.
+    // A transaction that was applied before stays, and one that is met again after a rollback is not refused.
     _ = try window.believed(back, of: peer, isApplied: true)
     _ = try window.believed(TransactionHeader(number: 2, commitTime: 0, clock: 2), of: peer)
     window.rollback(peer)
@@ -107,7 +107,7 @@ import Trails
     #expect(try window.catchUp(rowNames: rowNames) == 0)
   }
 
-  @Test func `what an error cut off is read again`() throws {
+  @Test func `a part that an error cut off is read again`() throws {
     let window = try window()
     let writer = try writer(own)
     for number in Int64(0)..<4 {
@@ -115,7 +115,7 @@ import Trails
     }
     struct Broken: Error {}
     var faults = 0
-    // First before all has been read once, then behind that.
+    // First before all has been read once, then after that.
     for _ in 0..<2 {
       for fault in 1...12 {
         var left = fault
@@ -139,7 +139,7 @@ import Trails
     #expect(faults > 15)
   }
 
-  @Test func `copied rows are told from versions, and truncates are none`() throws {
+  @Test func `copied rows differ from versions, and truncates are none`() throws {
     let writer = try writer(own)
     try commit(writer) {
       let id = try writer.schemaID(items, token: 1)
@@ -154,7 +154,7 @@ import Trails
     #expect(try window.versions(rowName(1)).isEmpty && window.versions(rowName(2)).count == 1)
   }
 
-  @Test func `what is needed stands where the oldest version begins`() throws {
+  @Test func `the needed part starts where the oldest version begins`() throws {
     let (ours, theirs) = (try writer(own), try writer(peer))
     let window = try window()
     #expect(try window.needs() == [own: .start, peer: .start], "nothing has been read")
@@ -201,7 +201,7 @@ import Trails
     #expect(try window.needs() == [own: ours.end.position])
   }
 
-  @Test func `what all know of the own trail is not read where nothing of others is here`() throws {
+  @Test func `the known part of the own trail is not read if nothing of others is here`() throws {
     let (ours, theirs) = (try writer(own), try writer(peer))
     let window = try window()
     try window.read(peer, through: 0, rowNames: rowNames)

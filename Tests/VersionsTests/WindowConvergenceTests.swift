@@ -6,8 +6,8 @@ import Trails
 
 @testable import Versions
 
-/// Nodes that write the same rows and apply each other's trails in any order, with a window that forgets, spills, is lost
-/// and read again, over trails that are purged behind what it needs.
+/// Nodes that write the same rows and apply each other's trails in any order. Their window forgets, spills, is lost and
+/// read again. Trails are purged up to what the window needs.
 @Suite struct WindowConvergenceTests {
   private static let rules: [ConflictRules] = [
     ConflictRules(), ConflictRules(rule: .oldest, deletes: .updateWins),

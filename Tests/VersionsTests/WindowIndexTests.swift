@@ -132,7 +132,7 @@ private struct Histories {
   }
 
   @Test(arguments: 1...12)
-  func `a delete that somebody does not know who refers to the row is told for as long as it is kept`(seed: Int) throws
+  func `a delete unknown to an author that referred to the row is reported for as long as it is kept`(seed: Int) throws
   {
     var histories = Histories(random: Seeded(UInt64(seed)))
     var index = try index(spillRows: seed % 2 == 0 ? 8 : 1000)
@@ -182,7 +182,7 @@ private struct Histories {
     #expect(index.count == 0)
   }
 
-  @Test func `what is rolled back teaches nothing`() throws {
+  @Test func `a rollback teaches nothing`() throws {
     var index = try index(["a.db", "b.db"])
     try index.note(rowName(1), place("a.db", 1))
     index.settle("a.db")
@@ -248,7 +248,7 @@ private struct Histories {
       let lie = Stamp(clock: 6, origin: "c.db", number: 2)
       let concurrent = try index.concurrent(rowName(1), with: lie, seen: ["b.db": 4_000_000_000])
       #expect(concurrent.map(\.stamp.number).suffix(4) == [6, 7, 8, 9])
-      // What it writes later shows that it may know them now.
+      // Its later writes show that it may know them now.
       index.learn("c.db", number: 3, clock: 20, knew: [])
       index.settle("c.db")
       try index.sweep()
@@ -269,7 +269,7 @@ private struct Histories {
     #expect(
       try index.concurrent(rowName(1), with: Stamp(clock: 2, origin: "c.db", number: 1), seen: ["b.db": 1]).map(
         \.stamp.number) == [2, 3])
-    // Nobody knew a transaction whose clock is not earlier.
+    // No author knew a transaction whose clock is not earlier.
     #expect(
       try index.concurrent(rowName(1), with: Stamp(clock: 2, origin: "c.db", number: 1), seen: ["b.db": 9]).map(
         \.stamp.number) == [2, 3])
@@ -308,7 +308,7 @@ private struct Histories {
 
   // MARK: Trails that are begun again
 
-  @Test func `what an author knew counts if it is of the trail that is here`() throws {
+  @Test func `the knowledge of an author counts if it is of the trail that is here`() throws {
     let ids = try (0..<3).map { try #require(TrailID(Array(repeating: UInt8($0), count: 16))) }
     var index = WindowIndex(own: "a.db", spillRows: 1000)
     for name in ["b.db", "c.db"] { index.add(name) }
@@ -327,7 +327,7 @@ private struct Histories {
     #expect(seen(&index, ("a.db", 20, ids[0])) == ["a.db": 20])
     let identified3 = index.identify("a.db", ids[1])
     #expect(!identified3, "another trail under the same name")
-    // The trail of c has not come; one of which others tell is taken for it.
+    // The trail of c has not come; a trail that other nodes name is taken for it.
     #expect(seen(&index, ("c.db", 5, ids[1])) == ["c.db": 5])
     #expect(seen(&index, ("c.db", 7, ids[2])).isEmpty)
     let identified4 = index.identify("c.db", ids[2])

@@ -96,7 +96,7 @@ struct RandomStatements: RandomNumberGenerator {
       try source.execute(
         "DELETE FROM sale WHERE number IN (SELECT id FROM item ORDER BY name DESC, id LIMIT 3) AND shop = ?",
         [number(1...2)], on: "sale")
-    // What cannot be executed once more.
+    // Statements that cannot be executed once more.
     case 19: try source.execute("UPDATE item SET stock = abs(random() % 10) WHERE \(few())", on: "item")
     case 20:
       try source.execute(
@@ -116,7 +116,7 @@ struct RandomStatements: RandomNumberGenerator {
     }
   }
 
-  /// Transactions with savepoints, some of which are rolled back.
+  /// A transaction with savepoints; some of them are rolled back.
   mutating func transaction(on source: SourceHistory) throws {
     try source.database.execute("BEGIN")
     for _ in 0..<Int.random(in: 1...4, using: &self) {

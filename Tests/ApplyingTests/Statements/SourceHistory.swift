@@ -2,7 +2,7 @@ import Changes
 import SQLiteKit
 import Testing
 
-/// A source that executes statements, and tells them to a trail with the changes that they caused.
+/// A source that executes statements, and writes them to a trail with the changes that they caused.
 final class SourceHistory {
   struct Told {
     var statement: ExecutedStatement
@@ -10,7 +10,7 @@ final class SourceHistory {
     var end: StatementEnd
   }
 
-  /// What `{now}` stands for: 2026-11-22 14:30:05.
+  /// The value of `{now}`: 2026-11-22 14:30:05.
   static let now: Int64 = 1_795_357_805_000_000
   static let shape = """
     CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER NOT NULL DEFAULT 0, weight REAL,
@@ -42,11 +42,11 @@ final class SourceHistory {
     try database.query("SELECT * FROM \(table) ORDER BY 1\(table == "sale" ? ", 2" : "")")
   }
 
-  /// Executes a statement of one table within the transaction that is open. `{now}` is told as SQLite's own time.
+  /// Executes a statement of one table within the transaction that is open. `{now}` is recorded as SQLite's own time.
   func execute(_ sql: String, _ parameters: [Value] = [], on table: String) throws {
     let executed = sql.replacing("{now}", with: "'2026-11-22 14:30:05'")
     let end = executed.firstRange(of: " RETURNING ")?.lowerBound ?? executed.endIndex
-    // A row that gives way to another with its rowid is one that was updated; triggers do not tell of it.
+    // A row that gives way to another with its rowid counts as updated; triggers do not fire for it.
     let isReplacing = executed.hasPrefix("REPLACE")
     let before = isReplacing ? try byKey(table) : [:]
     let written = try database.query(executed[..<end] + " RETURNING *", parameters)
@@ -123,7 +123,7 @@ final class SourceHistory {
 
   var openCount: Int { transaction.count }
 
-  /// Tells the trail of the transaction; `alter` makes it say something else.
+  /// Writes the transaction to the trail; `alter` makes it say something else.
   func commit(_ alter: (inout Told) -> Void = { _ in }) throws {
     let told = transaction
     transaction = []

@@ -82,7 +82,7 @@ struct StatementReplayTests {
     }
   }
 
-  @Test func `what a statement does otherwise at the target is undone, and its rows are applied`() throws {
+  @Test func `a statement that acts otherwise at the target is undone, and its rows are applied`() throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
     let history = try SourceHistory(trail)
@@ -114,7 +114,7 @@ struct StatementReplayTests {
     #expect(target.progress.snapshot.statements.replayed == 2)
   }
 
-  @Test func `what the target does not take goes as rows, though some have been passed over by then`() throws {
+  @Test func `a statement that the target refuses goes as rows, though some were passed over by then`() throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
     let history = try SourceHistory(trail)
@@ -194,7 +194,7 @@ struct StatementReplayTests {
     #expect(time.isOver(now: 9058) && !time.isOver(now: 9059))
   }
 
-  @Test func `damage among the rows of a statement is told, and nothing of it stays`() throws {
+  @Test func `damage among the rows of a statement is reported, and nothing of it stays`() throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
     let history = try SourceHistory(trail)
@@ -211,7 +211,7 @@ struct StatementReplayTests {
     try history.sync()
     var bytes = try Data(contentsOf: segment)
     let last = try #require(bytes.range(of: Data("CBLK".utf8), options: .backwards)).upperBound
-    // The statement's first rows stand in a block before it.
+    // The statement's first rows are in a block before it.
     #expect(bytes[length..<last].count > 100_000)
     bytes[last + 100] ^= 1
     try bytes.write(to: segment)
@@ -220,7 +220,7 @@ struct StatementReplayTests {
     #expect(try Database(path: path).query("SELECT * FROM item") == before)
   }
 
-  @Test func `what triggers did besides goes as rows`() throws {
+  @Test func `changes by triggers go as rows`() throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
     let history = try SourceHistory(trail)
@@ -266,7 +266,7 @@ struct StatementReplayTests {
 
   /// A user of a program types it, and the program binds it: C1 of the threat model.
   @Test(arguments: [ReplayPolicy.auto, .statements])
-  func `a bound parameter is data, whatever stands in it`(policy: ReplayPolicy) throws {
+  func `a bound parameter is data, whatever is in it`(policy: ReplayPolicy) throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
     let history = try SourceHistory(trail)

@@ -43,7 +43,7 @@ import Testing
     #expect(!incoming.isOpen && !incoming.change() && incoming.commit() == nil && incoming.header == nil)
   }
 
-  @Test func `what the trail has already is left out`() {
+  @Test func `a transaction that the trail has already is left out`() {
     var incoming = incoming(isRecorded: true)
     #expect(incoming.change() == false)
     #expect(take(.request, "", &incoming) == .nothing && take(.schema, "", &incoming) == .nothing)
@@ -51,7 +51,7 @@ import Testing
     #expect(incoming.commit()?.notes.isEmpty == true, "its notes are recorded too")
   }
 
-  @Test func `what an apply wrote is left out, but its notes and schema changes count`() {
+  @Test func `the rows of an apply are left out, but its notes and schema changes count`() {
     var incoming = incoming()
     take(.note, note(0), &incoming)
     #expect(!incoming.change() && incoming.isApplied && incoming.applier == "far.shop")
@@ -150,8 +150,8 @@ import Testing
     #expect(take(.request, "", &incoming) == .nothing)
   }
 
-  /// The model: rows go into the trail if and only if the trail does not have the transaction, and no note of a
-  /// left-out apply, and no origin of one, came before the first row.
+  /// The model: rows go into the trail if and only if two conditions hold. The trail does not have the transaction, and
+  /// no note or origin of a left-out apply came before the first row.
   @Test(arguments: 0..<100) func `rows are in the trail as the messages before them say`(_ seed: Int) {
     var random = SeededRandom(UInt64(seed))
     let (isRecorded, relays) = (Bool.random(using: &random), Bool.random(using: &random))

@@ -153,8 +153,8 @@ import Testing
     #expect(!table.isDescribed(by: other))
   }
 
-  /// The model: the catalog's tables by their oid. What the records say, one after the other, must lead a reader from
-  /// the tables before to the tables after, by name.
+  /// The model: the catalog's tables by their oid. The records, one after the other, must lead a reader from the tables
+  /// before to the tables after, by name.
   @Test(arguments: 0..<60) func `a reader that follows the records has the tables of the catalog`(_ seed: Int) throws {
     var random = SeededRandom(UInt64(seed))
     var tables = Shapes.known([])

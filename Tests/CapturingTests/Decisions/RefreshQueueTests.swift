@@ -108,7 +108,7 @@ import Testing
     #expect(next(&queue, tables).utf8.count == "a e\u{301}".utf8.count, "the other one is read too")
   }
 
-  @Test func `what cannot go on begins again with a connection`() throws {
+  @Test func `a copy that cannot go on begins again with a connection`() throws {
     let plain = Shapes.table(3, "p", isKeyed: false, refresh: .firstCopy)
     let tables = Shapes.known([a, plain])
     var queue = RefreshQueue(nil, PostgresRequests())
@@ -125,7 +125,7 @@ import Testing
     #expect(queue.current == nil)
   }
 
-  @Test func `what cannot go on begins again with a start`() {
+  @Test func `a copy that cannot go on begins again with a start`() {
     func restarted(_ change: (inout PostgresPosition.RefreshState) -> Void, _ table: PostgresRegistry.Table? = nil)
       -> Bool
     {

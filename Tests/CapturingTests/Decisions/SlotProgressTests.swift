@@ -62,7 +62,7 @@ import Testing
     #expect(slot.position.refresh == nil && slot.record(refresh: nil, isQuiet: true).refresh == nil)
   }
 
-  @Test func `what the trail has is recognized when the server sends it again`() {
+  @Test func `a transaction of the trail is recognized when the server sends it again`() {
     var slot = progress()
     slot.commit(transaction(110), end: LSN(120), isInTrail: true, at: 0)
     _ = slot.record(refresh: nil, isQuiet: true)
@@ -170,8 +170,8 @@ import Testing
     #expect(foreign?.canBeReplaced == false && loss(nil)?.canBeReplaced == true)
   }
 
-  /// The model: the server sends each transaction that ends after what it was told to forget, and the trail keeps, after
-  /// a crash, what was synced.
+  /// The model: the server sends each transaction that ends after the position that was confirmed. After a crash the
+  /// trail keeps the synced part.
   @Test(arguments: 0..<60) func `whatever happens, no transaction is lost, doubled or confirmed too early`(
     _ seed: Int
   ) {

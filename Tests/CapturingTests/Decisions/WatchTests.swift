@@ -80,7 +80,7 @@ import Testing
     #expect(watch.isDone && step(&watch, 2374) == "nothing" && step(&watch, 2375) == "read")
   }
 
-  @Test func `what was reported to the operator stays known on another connection`() {
+  @Test func `a notice to the operator stays known on another connection`() {
     var watch = CatalogWatch()
     watch.note(hasTriggers: true)
     #expect(watch.isNews("view v") && !watch.isNews("view v"))

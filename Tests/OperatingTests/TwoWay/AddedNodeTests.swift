@@ -114,7 +114,7 @@ struct AddedNodeTests {
       }
     }
     try work(25, appliesMore: false)
-    // What was deleted here must not come back by the node that comes.
+    // A row that was deleted here must not come back by the node that comes.
     for _ in 0..<2 { try mesh.settle() }
     let before = try Self.queries.map(mesh.nodes[0].rows)
     try mesh.add(engines.last ?? "s", rows: coming.rows, prepare: prepare)

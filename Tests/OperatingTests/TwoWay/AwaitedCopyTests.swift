@@ -5,7 +5,7 @@ import TestServers
 import Testing
 import Trails
 
-/// What is written between the request for a copy and its begin, where the other end copies the same table meanwhile.
+/// Rows that are written between the request for a copy and its begin, while the other end copies the same table.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct AwaitedCopyTests {
   private static let schema = """
@@ -23,7 +23,7 @@ struct AwaitedCopyTests {
       try node.startCapture()
       return
     }
-    // The tables are copied one behind the other.
+    // The tables are copied one after the other.
     try server.executeScript("BEGIN; LOCK TABLE early IN ACCESS EXCLUSIVE MODE")
     guard case .postgres(let uri) = node.url else { return }
     let (other, trail) = (try PostgresConnection(uri), try Trail.info(folder: node.folder).id)

@@ -5,8 +5,8 @@ import TestServers
 import Testing
 import Trails
 
-/// A trail that is begun again under its name, as after the loss of a node's state: numbers count from 1 again, and what
-/// others knew of the old trail says nothing of the new one.
+/// A trail that is begun again under its name, as after the loss of a node's state. Numbers count from 1 again, and the
+/// knowledge of other nodes about the old trail says nothing of the new one.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct BegunAgainTests {
   private static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER)"
@@ -52,7 +52,7 @@ struct BegunAgainTests {
     try write(mesh, 1, "UPDATE item SET name = 'n1' WHERE id = 1")
     try write(mesh, 0, "UPDATE item SET name = 'n0' WHERE id = 1")
     try expect(mesh, "n0|100")
-    // What comes then follows, and is no conflict.
+    // The next write follows, and is no conflict.
     try write(mesh, 1, "UPDATE item SET name = 'next' WHERE id = 1")
     try #expect(mesh.apply(1, to: 0) == 0)
     try mesh.close()

@@ -60,7 +60,7 @@ struct MeshConvergenceTests {
         try mesh.apply(from, to: node)
       }
     }
-    // What the last of them has applied is known to nobody before its own trail says so.
+    // No node knows what the last of them has applied before its own trail says so.
     for _ in 0..<2 { try mesh.settle() }
     let rows = try mesh.nodes.map { try $0.rows(Self.all) }
     #expect(rows[1] == rows[0], "seed \(seed), rule \(book.name)")
@@ -68,7 +68,7 @@ struct MeshConvergenceTests {
     try mesh.close()
   }
 
-  /// Rules of which one node decides the outcome, and one that needs no decision.
+  /// Rules whose outcome one node decides, and one that needs no decision.
   static let decidedBooks: [(name: String, rules: ConflictRules)] = [
     ("source", ConflictRules(rule: .source, decider: "n1")), ("target", ConflictRules(rule: .target, decider: "n1")),
     ("insert-only", ConflictRules(rule: .insertOnly, decider: "n1")),
@@ -94,7 +94,7 @@ struct MeshConvergenceTests {
         try mesh.apply(from, to: node)
       }
     }
-    // A decision is one more write, of which the others hear with the next round.
+    // A decision is one more write, which the other nodes see with the next round.
     for _ in 0..<3 { try mesh.settle() }
     let rows = try mesh.nodes.map { try $0.rows(Self.all) }
     #expect(rows[1] == rows[0], "seed \(seed), rule \(book.name)")

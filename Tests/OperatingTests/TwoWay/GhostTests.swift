@@ -34,7 +34,7 @@ struct GhostTests {
     try mesh.close()
   }
 
-  /// The second row stands in the way of the first, whose delete waits for the end of the transaction.
+  /// The second row holds a unique value of the first, whose delete waits for the end of the transaction.
   @Test(
     "of two rows with one unique value that their transaction deletes again, none stays",
     arguments: ["ss", "sp", "ps", "pp"], [false, true])

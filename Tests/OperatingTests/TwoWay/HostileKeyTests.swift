@@ -4,15 +4,16 @@ import Conflicts
 import TestServers
 import Testing
 
-/// Invariant 8 for keys that a careless comparison takes for one: texts that are the same number, texts that PostgreSQL
-/// writes for other values, texts that differ in case or in Unicode normalization only.
+/// Invariant 8 for keys that a careless comparison takes for one. Such keys are texts that are the same number, or
+/// texts that PostgreSQL writes for other values. Others are texts that differ in case or in Unicode normalization
+/// only.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct HostileKeyTests {
   private static let keys = [
     "1", "1.0", "01", "+1", "t", "0", "f", "-0", "A", "a", "\u{E9}", "e\u{301}", "\\x01", "1 ", "1e0",
   ]
 
-  /// How the rows are told apart, and what else holds between them.
+  /// How the rows are identified, and what else holds between them.
   private enum Shape: CaseIterable {
     case plain, composite, referred, unique
 

@@ -5,8 +5,8 @@ import Mapping
 import TestServers
 import Testing
 
-/// Schema changes at either end of a pair, where the tables belong to the user and have every kind of object on them:
-/// what a change does not name is there afterwards, at both ends.
+/// Schema changes at either end of a pair. The tables belong to the user and have every kind of object on them. An
+/// object that a change does not name is there afterwards, at both ends.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct KeptObjectsTests {
   /// A PostgreSQL table of a user, one that it references, and one that references it.

@@ -5,7 +5,7 @@ import SystemKit
 import TestServers
 import Testing
 
-/// What the start of a two-way replication refuses.
+/// Conditions under which the start of a two-way replication is refused.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct KeyCheckTests {
   private func refusal(_ engine: String, _ schema: String) throws -> CairnError? {

@@ -1,6 +1,6 @@
 import TestServers
 
-/// The keys of a random test: small numbers, or texts of which a careless comparison takes some for one.
+/// The keys of a random test: small numbers, or texts; a careless comparison takes some of the texts for one.
 enum KeyPool: String, Sendable {
   case numbers, texts
 

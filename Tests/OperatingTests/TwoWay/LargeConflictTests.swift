@@ -15,9 +15,10 @@ import Testing
 /// Each case runs in a process of its own, so that the memory of other tests does not count.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), .serialized)
 struct LargeConflictTests {
-  /// Every case changes all rows: `plain` only that. Of the others all rows are settled one by one: `passing` also passes a
-  /// unique value on, from a row that is deleted to a new one, in a table with a foreign key to it; `rivals`: the other node
-  /// changed every row, too; `deletes`: most rows are deleted, in a table with a foreign key to it.
+  /// Every case changes all rows, and `plain` does only that. In the other cases all rows are settled one by one.
+  /// In `passing`, a unique value also passes from a row that is deleted to a new one. In `rivals`, the other node
+  /// changed every row, too. In `deletes`, most rows are deleted. The tables of `passing` and `deletes` have a foreign
+  /// key to them.
   enum Kind: String { case plain, passing, rivals, deletes }
 
   /// `CAIRN_ROWS` is another number of rows. With few of them, only the time says something.

@@ -146,7 +146,7 @@ final class Mesh {
           return false
         }
         let last = try sqlite.integer("SELECT max(seq) FROM cairn_journal") ?? 0
-        // A capture that has just started tells only of what it takes itself.
+        // A capture that has just started reports only what it takes itself.
         let marked = try sqlite.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
         return max(marked, capture?.progress.snapshot.taken ?? 0) >= last
       }
@@ -171,7 +171,7 @@ final class Mesh {
   var isOneWay = false
   /// As ``ApplyOptions/localWrites``.
   var localWrites = LocalWritesPlan()
-  /// What applies told.
+  /// The notices of applies.
   private(set) var notices: [String] = []
   private(set) var nodes: [Node] = []
   /// As ``TwoWay/waitingBytesMax``, from the next ``renew(_:after:)`` on.
@@ -236,8 +236,9 @@ final class Mesh {
     return node
   }
 
-  /// The trail of a node is begun again under its name, as after the loss of its state: the others forget their places in
-  /// the old one, as `cairn copy` has them do. `isKnown`: their applies are started again with all that they share.
+  /// Begins the trail of a node again under its name, as after the loss of its state. The other nodes forget their
+  /// places in the old trail, as `cairn copy` has them do. `isKnown`: their applies are started again with all that
+  /// they share.
   func beginAgain(_ node: Node, isKnown: Bool = true) throws {
     Mesh.trace("\(node.name): trail begun again")
     try node.stopCapture()

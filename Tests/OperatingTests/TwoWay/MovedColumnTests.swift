@@ -44,7 +44,7 @@ struct MovedColumnTests {
     try b.execute("DELETE FROM item WHERE id = 5")
     try b.capturePending()
     try Self.alter(a, change)
-    // Of row 2 this is the later write.
+    // For row 2 this is the later write.
     try a.execute("UPDATE item SET stock = 6 WHERE id = 2")
     try a.capturePending()
     // As after a start: what was known only in memory is read again.
@@ -129,7 +129,7 @@ struct MovedColumnTests {
     try b.capturePending()
     try a.execute("ALTER TABLE item RENAME TO goods")
     try a.capturePending()
-    // Of row 2 this is the later write, and of row 4 the earlier one.
+    // For row 2 this is the later write, and for row 4 the earlier one.
     try a.execute("UPDATE goods SET name = 'later' WHERE id = 2")
     try a.execute("UPDATE goods SET name = 'early', stock = 20 WHERE id = 4")
     try a.capturePending()
@@ -214,7 +214,7 @@ struct MovedColumnTests {
         tables[0] = "t\(step)"
         // Capture that has this row has seen the change: until then the table waits.
         try mesh.nodes[0].execute("UPDATE \(tables[0]) SET stock = stock WHERE id = 5")
-        // What an application writes before capture has seen the change comes as a copy: see docs/conflicts.md.
+        // A write of an application before capture has seen the change comes as a copy: see docs/conflicts.md.
         try mesh.nodes[0].capturePending()
       case 1, 2:
         try mesh.nodes[node].execute(
@@ -404,7 +404,7 @@ struct MovedColumnTests {
         column = new
         // Capture that has this row has seen the change: until then the table waits.
         try mesh.nodes[0].execute("UPDATE item SET stock = stock WHERE id = 5")
-        // What an application writes before capture has seen the change comes as a copy: see
+        // A write of an application before capture has seen the change comes as a copy: see
         // docs/explanation/conflicts.md.
         try mesh.nodes[0].capturePending()
       case 1, 2:

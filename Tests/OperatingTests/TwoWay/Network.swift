@@ -10,8 +10,8 @@ import SystemKit
 import TestServers
 import Trails
 
-/// Nodes that all write, each with a folder, a listener and pumps of its own: trails go from one to the other as they are,
-/// over loopback, and each node applies all of them all the time.
+/// Nodes that all write, each with a folder, a listener and pumps of its own. Trails go from one to the other as they
+/// are, over loopback. Each node applies all of them all the time.
 final class Network {
   /// How the trails go.
   enum Shape: String, CaseIterable {

@@ -4,13 +4,13 @@ import Mapping
 import TestServers
 import Testing
 
-/// What a peer does in its own database says nothing of tables that its trail may not write, nor of changes that were not
+/// A peer's acts in its own database say nothing of tables that its trail may not write, nor of changes that were not
 /// made here.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct PeerReachTests {
   private static let columns = "(id INTEGER PRIMARY KEY, price INTEGER, cost INTEGER)"
 
-  /// A hub, a peer, and a peer of which little is taken.
+  /// Returns a hub, a peer, and a second peer whose trail is mostly not taken.
   private static func mesh(_ engines: String, _ policy: DDLPolicy?, tables: [String] = ["*"]) throws -> Mesh {
     let mesh = try Mesh(engines, schema: "CREATE TABLE item\(columns); CREATE TABLE vault\(columns)")
     let hub = mesh.nodes[0]
@@ -29,7 +29,7 @@ struct PeerReachTests {
     try node.capturePending()
   }
 
-  /// Applies the trail of the peer of which little is taken; returns why its table waits.
+  /// Applies the trail of the peer whose trail is mostly not taken; returns why its table waits.
   private static func applyLast(_ mesh: Mesh) throws -> CairnError? {
     do { try mesh.apply(2, to: 0) } catch let error as CairnError where error.code == .schemaStopped { return error }
     return nil
@@ -238,7 +238,7 @@ struct PeerReachTests {
       let error = try Self.applyLast(mesh)
       let shown = "\(policy.map { "\($0)" } ?? "unset"): \(error?.hint ?? "")"
       #expect(error != nil, "\(shown)")
-      // A capture of PostgreSQL tells of each rename by itself, and the first is refused.
+      // A capture of PostgreSQL reports each rename by itself, and the first is refused.
       if !bad.isPostgres { #expect(error?.hint.contains("cairn copy") == true, "\(shown)") }
       if isRenewed { mesh.renew(hub) }
       try mesh.apply(1, to: 0)

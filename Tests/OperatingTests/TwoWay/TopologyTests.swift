@@ -6,9 +6,9 @@ import TestServers
 import Testing
 import Trails
 
-/// Random transactions at random nodes of every shape: each arrives everywhere once, nothing comes back, and when nobody
-/// writes, nothing goes to and fro. `CAIRN_SOAK` is the full size: all shapes with 2, 3 and 5 nodes, 10,000 transactions;
-/// `CAIRN_NODES=5` takes those with so many nodes.
+/// Random transactions at random nodes of every shape: each arrives everywhere once, and nothing comes back. When no
+/// program writes, nothing goes to and fro. `CAIRN_SOAK` is the full size: all shapes with 2, 3 and 5 nodes, 10,000
+/// transactions; `CAIRN_NODES=5` takes those with so many nodes.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), .serialized)
 struct TopologyTests {
   struct Case: CustomTestStringConvertible {
@@ -68,7 +68,7 @@ struct TopologyTests {
       #expect(tokens[index] == tokens[0] && accounts[index] == accounts[0], "\(place.node.name)")
       #expect(try place.node.rows("SELECT sum(total) FROM account") == ["\(sum)"])
     }
-    // What each apply says of itself, too: every change of the trail, and none of them again.
+    // Each apply's own count, too: every change of the trail, and none of them again.
     try network.wait("what applies count", seconds: 10) { place in
       place.applies.allSatisfy { $0.progress.snapshot.rows >= 2 * written[origin($0.trail)] }
     }
@@ -98,7 +98,7 @@ struct TopologyTests {
     try network.places.map { try $0.node.rows("SELECT * FROM \(table)").sorted() }
   }
 
-  /// What was captured into a trail.
+  /// The counts of what was captured into a trail.
   private func changes(_ folder: String) throws -> (tokens: UInt64, all: UInt64, others: UInt64) {
     let reader = try TrailReader.open(folder: folder, at: nil)
     var (tokens, all, others): (UInt64, UInt64, UInt64) = (0, 0, 0)

@@ -248,7 +248,7 @@ struct TwoWayTests {
     for _ in 0..<2 { try mesh.settle() }
     #expect(try hq.rows(Self.all) == kept)
     #expect(try till.rows(Self.all) == (decider == nil ? ["1|tea|12", "2|cream|6"] : kept))
-    // Of a row that came in just now, too.
+    // The same for a row that came in just now.
     try till.execute("INSERT INTO item VALUES (4, 'salt', 1)")
     try till.capturePending()
     try till.execute("UPDATE item SET stock = 2 WHERE id = 4")
@@ -274,7 +274,7 @@ struct TwoWayTests {
     try mesh.settle()
     #expect(try b.rows(Self.all) == ["1|tea|10", "2|milk|6"])
     #expect(try a.rows(Self.all) == ["1|green tea|-1", "2|milk|6"])
-    // Whoever writes to the row there does not know what waits.
+    // A program that writes to the row there does not know what waits.
     try b.execute("UPDATE item SET stock = 9 WHERE id = 1")
     try b.capturePending()
     #expect(try mesh.apply(1, to: 0) > 0)
@@ -301,7 +301,7 @@ struct TwoWayTests {
       try node.execute("UPDATE item SET stock = \(11 + index) WHERE id = 1")
       try node.capturePending()
     }
-    // Until it is decided, the later one stands.
+    // Until it is decided, the later one wins.
     try #expect(mesh.apply(0, to: 1) == 1)
     try #expect(mesh.nodes[1].rows(Self.all).first == "1|tea|12")
     try #expect(mesh.apply(1, to: 0) == 1)

@@ -3,8 +3,8 @@ import Foundation
 import TestServers
 import Testing
 
-/// Attacks by the owner of a table of a two-way node, or by a peer, through rows that apply looks at: code of another role
-/// does not run as apply, and rows that wait have a bound.
+/// Attacks by the owner of a table of a two-way node, or by a peer, through rows that apply looks at. Code of another
+/// role does not run as apply, and rows that wait have a bound.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct UntrustedTableTests {
   /// A role that owns a type, a function that leaves a mark, and what the test gives it.

@@ -99,7 +99,7 @@ struct TwoWayWaitingTests {
     try mesh.close()
   }
 
-  @Test func `a change of shape that apply makes is told by the capture of its target`() throws {
+  @Test func `a change of shape that apply makes is recorded by the capture of its target`() throws {
     let mesh = try Mesh("sp", schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
     try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'tea')")
     try mesh.settle()
@@ -144,7 +144,7 @@ struct TwoWayWaitingTests {
       case 6: mesh.renew(mesh.nodes[node])
       case 7:
         guard let column = columns.popLast() else { continue }
-        // Of SQLite, what is written before capture has seen the change comes as a copy.
+        // In SQLite, rows that are written before capture has seen the change come as a copy.
         try Self.write(node, "ALTER TABLE item ADD COLUMN \(column) INTEGER", mesh)
       default:
         let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0

@@ -1,5 +1,5 @@
-// LD_PRELOAD: shifts the time of day of a program by the seconds that stand in the file CLOCK_JUMP, read each time, as when
-// somebody sets the clock of the machine. Clocks that only run forward are left as they are.
+// LD_PRELOAD: shifts the time of day of a program by the seconds in the file CLOCK_JUMP. An operator who sets the clock
+// of the machine has the same effect. The file is read each time. Clocks that only run forward are left as they are.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,13 +5,13 @@
 //
 // How the order is kept true: one mutex shared by all processes is held around
 // {real call + append of its record}. The record is built in shared memory
-// before the real call, so when the holder is killed in between, the next
-// process to take the (robust) mutex can look at the file, see how far the call
-// got, and append the record the dead process owed. The log therefore always
-// matches the files, whatever is killed when.
+// before the real call. If the holder is killed in between, the next process
+// to take the (robust) mutex looks at the file: how far did the call get?
+// It then appends the record that the dead process owed. The log therefore
+// always matches the files, whatever is killed when.
 //
 // File identity is the inode number. A create record starts a new file for the
-// reader, and an inode cannot be reused while anything still refers to it, so
+// reader, and an inode cannot be reused while anything still refers to it. So
 // no fd table is needed: an fd's identity is asked from the kernel on each call.
 // That is also why dup, dup2 and fcntl(F_DUPFD) need no interception.
 //
@@ -99,7 +99,7 @@ static int below_root(const char *path, char *rel) {
 
 struct target { int fd; struct stat st; char rel[PATH_MAX]; };
 
-// What an open fd refers to. A deleted file has an empty path: its id is enough.
+// The file of an open fd. A deleted file has an empty path: its id is enough.
 static int fd_target(int fd, struct target *t) {
     int saved = errno, ok = 0;
     char link[64], path[PATH_MAX];
@@ -220,8 +220,8 @@ static size_t matching(const char *rel, uint64_t id, uint64_t off, const char *d
     return done;
 }
 
-// Did the call announced by a killed process take place? Exact, because nobody
-// else could change anything while the dead process held the lock.
+// Did the call announced by a killed process take place? Exact, because no other
+// process could change anything while the dead process held the lock.
 static int pending_happened(void) {
     struct head *h = head();
     struct stat st;
@@ -523,7 +523,7 @@ int truncate(const char *path, off_t size) {
     int fd = do_open(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0) return -1;
     int r = ftruncate(fd, size), saved = errno;
-    syscall(SYS_close, fd);     // like any close, drops POSIX locks: nobody mixes the two
+    syscall(SYS_close, fd);     // like any close, drops POSIX locks: no program mixes the two
     errno = saved;
     return r;
 }
@@ -557,7 +557,7 @@ int posix_fallocate(int fd, off_t off, off_t len) {
 int posix_fallocate64(int, off64_t, off64_t) __attribute__((alias("posix_fallocate")));
 
 // Kernel-side copies would bypass the log. Callers of copy_file_range must cope
-// with ENOSYS and do; callers of sendfile (Foundation's copyItem) need not, so
+// with ENOSYS and do. Callers of sendfile (Foundation's copyItem) need not, so
 // that one is carried out as reads and recorded writes.
 ssize_t copy_file_range(int in, off64_t *ioff, int out, off64_t *ooff, size_t n, unsigned flags) {
     struct target t;
@@ -735,6 +735,6 @@ FILE *fdopen(int fd, const char *mode) {
     return real(fd, mode);
 }
 
-// A program that closes every fd it does not know must not close the log: a
+// A program that closes every fd it does not know must not close the log. A
 // later file under the same number would then receive our records.
 int close(int fd) { return active && fd == log_fd ? 0 : syscall(SYS_close, fd); }

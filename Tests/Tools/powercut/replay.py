@@ -6,8 +6,8 @@
     replay.py build LOG --base DIR --at K --seed S --out DIR2 [--mode random|drop|keep]
 
 DIR is a copy of the recorded root taken before recording started. The result is
-DIR plus the first K records: what was synced by then is there, of the rest a
-seeded random part (mode random), nothing (drop) or everything (keep).
+DIR plus the first K records. All that was synced by then is there. From the rest,
+a seeded random part (mode random), nothing (drop) or everything (keep) is there.
 See README.md for the model.
 """
 import argparse
@@ -75,7 +75,7 @@ def count(log):
 
 
 def notes(log):
-    """[(index, text, pid)] of the markers. A note stands before cut k if index < k."""
+    """[(index, text, pid)] of the markers. A note is before cut k if index < k."""
     return [(r.index, r.path, r.pid) for r in _Log(log) if r.op == NOTE]
 
 
@@ -360,7 +360,7 @@ class _Cut:
     def _apply_some(self, fd, ops):
         rng = self.rng
         # Once a truncation is lost, nothing written later beyond its end can be
-        # there: the new blocks would belong to a size the file never got.
+        # there. The new blocks would belong to a size the file never got.
         fence = None
         for op in ops:
             _, kind, offset, data_at, length, extra = op

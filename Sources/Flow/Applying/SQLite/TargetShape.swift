@@ -195,7 +195,9 @@ struct TargetShape {
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {
-    guard !change.isRefreshed || change.goesBothWays, let before = change.before, let after = change.after else { return }
+    guard !change.isRefreshed || change.goesBothWays, let before = change.before, let after = change.after else {
+      return
+    }
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
       let column = after.target.columns[index]
       guard let own = there.first(where: { $0.name.sqliteKey == column.name.sqliteKey }) else { continue }
