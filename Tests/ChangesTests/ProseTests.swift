@@ -253,7 +253,7 @@ import Testing
   /// The verb with which an entry of each kind begins.
   private static let verbs = ["Added": "Add", "Changed": "Change", "Fixed": "Fix", "Removed": "Remove"]
 
-  /// What is wrong with a list of changes: a heading, a verb, or the length of an entry.
+  /// The faults of a list of changes: a heading, a verb, or the length of an entry.
   static func wrongChanges(_ lines: [String]) -> [Finding] {
     var found: [Finding] = []
     var (kind, kinds, versions): (String, Set<String>, [Substring]) = ("", [], [])

@@ -443,23 +443,3 @@ struct Checker {
     return NamedSource(known, as: alias)
   }
 }
-
-extension NamedSource {
-  init(_ known: StatementTable, as alias: String?) {
-    let columns = known.schema.columns.enumerated().map { index, column in
-      let storage: Storage? =
-        switch column.affinity {
-        case "INTEGER": .integer
-        case "TEXT": .text
-        case "REAL": .real
-        case "NUMERIC": .number
-        default: nil
-        }
-      return NamedColumn(
-        name: column.name.asciiLowercased, storage: storage, isBinary: column.isBinary,
-        value: known.postgres.map { PostgresValue(column, $0.columns[index]) })
-    }
-    let name = known.schema.name.asciiLowercased
-    self.init(name: alias?.asciiLowercased ?? name, columns: columns, keys: known.wholeKeys, table: name)
-  }
-}

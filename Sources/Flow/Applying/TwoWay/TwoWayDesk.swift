@@ -423,7 +423,7 @@ final class TwoWayDesk<Table: AnyObject> {
     StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
-  /// What becomes of the target's row when a copy brings the row.
+  /// The fate of the target's row when a copy brings the row.
   enum CopiedRow {
     case replaced
     /// A later copy brought the row.
