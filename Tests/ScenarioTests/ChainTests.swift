@@ -108,6 +108,9 @@ extension Scenarios {
       for text in [try check(), node.log] { #expect(told(stay, text) == 1 && told(lacks, text) == 1, "\(text)") }
       _ = try node.bench.sqlite("source.db", "INSERT INTO t VALUES (2)")
       #expect(try node.bench.waitForTarget("SELECT count(*) FROM t", "2"), "\(node.log)")
+      // An audit would find that row within seconds.
+      usleep(5_000_000)
+      #expect(try !node.cairn("status").output.contains("drift"))
       #expect(node.end() == 0)
       #expect(third() == "1\n")
     }
