@@ -46,6 +46,49 @@ struct PostgresShapeTests {
     }
   }
 
+  @Test func `an index and a foreign key that wait for rows follow their tables to new names`() throws {
+    let target = try PostgresTarget()
+    let trail = target.trail
+    func shape(_ t: String, _ box: String) -> String {
+      """
+      CREATE TABLE \(t)(id INTEGER PRIMARY KEY, t INTEGER, box INTEGER REFERENCES \(box)(id));
+      CREATE INDEX t_t ON \(t)(t)
+      """
+    }
+    for (name, sql) in [
+      ("box", "CREATE TABLE box(id INTEGER PRIMARY KEY)"), ("t", shape("t", "box")),
+      ("t2", "CREATE TABLE t2(id INTEGER PRIMARY KEY, t INTEGER); CREATE INDEX t2_t ON t2(t)"),
+    ] {
+      try trail.shape(sql)
+      try trail.transaction { try trail.create(name) }
+    }
+    try target.replay()
+    let pending = """
+      SELECT string_agg(concat_ws(' ', table_name, name, needs_table), ', ' ORDER BY kind, name) FROM cairn.pending
+      """
+    let before = try target.psql(pending)
+    #expect(before == "t t_box_fkey box, t2 t2_t , t t_t ")
+    try trail.transaction {
+      try trail.reshape("t", shape("u", "box"), as: .rename, to: "u")
+      try trail.reshape("box", "CREATE TABLE crate(id INTEGER PRIMARY KEY)", as: .rename, to: "crate")
+    }
+    try target.replay()
+    let after = try target.psql(pending)
+    // The index is made at the change, and the foreign key waits for the rows of both.
+    #expect(after == "u u_box_fkey crate, t2 t2_t ")
+    try trail.transaction {
+      try trail.copy("crate", [[7]])
+      try trail.copy("u", [[1, 5, 7]])
+      try trail.copy("t2", [[1, 5]])
+    }
+    try target.replay()
+    #expect(try target.psql(pending) == "", "\(target.progress.snapshot.notices)")
+    let indexes = "SELECT tablename, indexname FROM pg_indexes WHERE indexname IN ('t_t', 't2_t') ORDER BY 1"
+    #expect(try target.psql(indexes) == "t2|t2_t\nu|t_t")
+    let keys = "SELECT conrelid::regclass, confrelid::regclass FROM pg_constraint WHERE contype = 'f'"
+    #expect(try target.psql(keys) == "u|crate")
+  }
+
   @Test func `a new type and a new key follow, and the rows come again`() throws {
     let target = try PostgresTarget()
     let trail = target.trail

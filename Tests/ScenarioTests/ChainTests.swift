@@ -71,6 +71,50 @@ extension Scenarios {
       }
     }
 
+    @Test func `check, log and status say in one line whether rows go on, and which database lacks them`() throws {
+      let node = try DaemonBench()
+      _ = try node.bench.sqlite("source.db", "CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)")
+      _ = try node.bench.sqlite("target.db", "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+      func write(_ applied: String) throws {
+        try node.write(
+          node.pair(
+            """
+            [capture.copy]
+            database = "copy"
+            \(applied)
+            [database.third]
+            url = "sqlite://\(node.bench.path("third.db"))"
+            [apply.third]
+            trail = "store-042.copy"
+            database = "third"
+            """))
+      }
+      func third() -> String? { try? node.bench.sqlite("third.db", "SELECT count(*) FROM t") }
+      let rows = "rows that [apply.copy] writes to database copy"
+      let goOn = "\(rows) go into trail store-042.copy"
+      try write("")
+      let check = { try node.bench.run(Bench.cairn, ["check", "--config", "conf"]).output }
+      func told(_ line: String, _ text: String) -> Int { text.components(separatedBy: line).count - 1 }
+      try node.start()
+      #expect(node.wait { third() == "1\n" }, "\(node.log)")
+      #expect(node.wait { (try? node.cairn("status"))?.output.contains(goOn) == true }, "\(node.log)")
+      for text in [try check(), node.log] { #expect(told(goOn, text) == 1, "\(text)") }
+
+      let stay = "\(rows) do not go into trail store-042.copy (applied = \"skip\")"
+      let lacks = "database third lacks what [apply.copy] writes to database copy (trail store-042.pos)"
+      try write("applied = \"skip\"")
+      #expect(try node.cairn("reload").status == 0)
+      #expect(node.wait { (try? node.cairn("status"))?.output.contains(stay) == true }, "\(node.log)")
+      for text in [try check(), node.log] { #expect(told(stay, text) == 1 && told(lacks, text) == 1, "\(text)") }
+      _ = try node.bench.sqlite("source.db", "INSERT INTO t VALUES (2)")
+      #expect(try node.bench.waitForTarget("SELECT count(*) FROM t", "2"), "\(node.log)")
+      // An audit would find that row within seconds.
+      usleep(5_000_000)
+      #expect(try !node.cairn("status").output.contains("drift"))
+      #expect(node.end() == 0)
+      #expect(third() == "1\n")
+    }
+
     @Test func `after a state folder was lost, the hint names the end whose rows a copy removes`() throws {
       let bench = try Bench()
       _ = try bench.sqlite("a.db", "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'x')")

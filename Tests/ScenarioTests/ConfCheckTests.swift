@@ -138,6 +138,52 @@ extension DaemonScenarios {
       #expect(once.status != 0 && once.errors.contains("did you mean !secret?"), "\(once)")
     }
 
+    @Test func `a table that is named with a slip is an error with the nearest name`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite(
+        "shop.db", "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE sale(id INTEGER PRIMARY KEY)")
+      let ends = ["--from", "sqlite:shop.db", "--to", "sqlite:copy.db"]
+      for (tables, nearest) in [(["itme"], "item"), (["item", "slae"], "sale")] {
+        let capture = "[capture.shop]\n"
+        let text = conf(bench).replacingOccurrences(of: capture, with: capture + "tables = \(tables)\n")
+        try write(bench, "conf/cairn.toml", text)
+        let list = ["--tables", tables.joined(separator: ",")]
+        for outcome in [
+          try check(bench), try bench.run(Bench.cairn, ["check"] + ends + list),
+          try bench.run(Bench.cairn, ["replicate", "--once"] + ends + list),
+        ] {
+          #expect(outcome.status == 65 && errors(outcome).count == 1, "\(outcome)")
+          #expect(outcome.errors.contains("[table-missing]"), "\(outcome)")
+          #expect(outcome.errors.contains("did you mean \(nearest)?"), "\(outcome)")
+        }
+      }
+      #expect(try bench.sqlite("shop.db", "SELECT count(*) FROM sqlite_master WHERE name LIKE 'cairn%'") == "0\n")
+    }
+
+    @Test func `a trigger that would keep an index of the target is named, until the conf lets it fire`() throws {
+      let bench = try Bench()
+      let table = "CREATE TABLE doc(id INTEGER PRIMARY KEY, body TEXT);"
+      _ = try bench.sqlite("shop.db", table)
+      _ = try bench.sqlite(
+        "copy.db",
+        """
+        \(table) CREATE VIRTUAL TABLE doc_fts USING fts5(body, content = 'doc', content_rowid = 'id');
+        CREATE TRIGGER doc_ai AFTER INSERT ON doc BEGIN INSERT INTO doc_fts(rowid, body) VALUES (new.id, new.body); END;
+        """)
+      let line = """
+        trigger doc_ai of table doc does not fire while apply writes, so doc_fts goes stale: \
+        let it fire with fire_triggers = ["doc_ai"] in [apply.NAME], or rebuild what it keeps
+        """
+      try write(bench, "conf/cairn.toml", conf(bench))
+      let ends = ["--from", "sqlite:shop.db", "--to", "sqlite:copy.db"]
+      for outcome in [try check(bench), try bench.run(Bench.cairn, ["check"] + ends)] {
+        #expect(outcome.status == 0 && outcome.output.components(separatedBy: line).count == 2, "\(outcome)")
+      }
+      try write(bench, "conf/cairn.toml", conf(bench, "fire_triggers = [\"doc_ai\"]\n"))
+      let fired = try check(bench)
+      #expect(fired.status == 0 && !fired.output.contains("goes stale"), "\(fired)")
+    }
+
     @Test func `the daemon begins no capture that would send such a table, and begins when the name is right`() throws {
       let node = try DaemonBench()
       _ = try node.bench.sqlite(

@@ -156,6 +156,46 @@ extension Scenarios {
       try pairs.expectEqual()
     }
 
+    @Test func `the one script that check prints for tables and partitions lets their changes be captured`() throws {
+      let pairs = try PairBench(.postgresToSQLite)
+      try pairs.sql(
+        pairs.from,
+        """
+        CREATE TABLE pay(id int, d text, v int) PARTITION BY LIST (d); ALTER TABLE pay REPLICA IDENTITY FULL;
+        CREATE TABLE pay_a PARTITION OF pay FOR VALUES IN ('a'); ALTER TABLE pay_a ADD PRIMARY KEY (id);
+        CREATE TABLE pay_b PARTITION OF pay FOR VALUES IN ('b');
+        CREATE TABLE slot(id int, d text, u int NOT NULL, PRIMARY KEY (id, d)) PARTITION BY LIST (d);
+        CREATE TABLE slot_a PARTITION OF slot FOR VALUES IN ('a') PARTITION BY LIST (id);
+        CREATE TABLE slot_a1 PARTITION OF slot_a FOR VALUES IN (1);
+        CREATE UNIQUE INDEX u ON slot_a1(u); ALTER TABLE slot_a1 REPLICA IDENTITY USING INDEX u;
+        CREATE TABLE loose(a int, b text); INSERT INTO loose VALUES (1, 'x');
+        INSERT INTO pay VALUES (1, 'a', 1), (9, 'a', 9), (2, 'b', 2), (3, 'b', 3); INSERT INTO slot VALUES (1, 'a', 1)
+        """)
+      func check() throws -> (outcome: Outcome, script: String?) {
+        let outcome = try pairs.bench.run(Bench.cairn, ["check", "--from", pairs.from.url, "--to", pairs.to.url])
+        let said = outcome.output.split(separator: "\n")
+        let lines = said.compactMap { $0.wholeMatch(of: /one script for all tables: (.*)/) }
+        #expect(lines.count < 2, "\(outcome)")
+        return (outcome, lines.first.map { String($0.1) })
+      }
+      let refused = try check()
+      #expect(refused.outcome.status != 0, "\(refused.outcome)")
+      try pairs.sql(pairs.from, try #require(refused.script, "\(refused.outcome)"))
+      let good = try check()
+      #expect(good.outcome.status == 0 && good.script == nil, "\(good.outcome)")
+      #expect(try pairs.once().status == 0)
+      try pairs.sql(
+        pairs.from,
+        """
+        DELETE FROM pay WHERE id IN (3, 9); UPDATE pay SET v = 7; UPDATE slot SET u = 5; DELETE FROM slot;
+        UPDATE loose SET b = 'y'
+        """)
+      let outcome = try pairs.once()
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      #expect(try pairs.sql(pairs.to, "SELECT id, d, v FROM pay ORDER BY id") == "1|a|7\n2|b|7")
+      try pairs.expectEqual()
+    }
+
     @Test(arguments: [
       ("CREATE TABLE \"Tea\"(id int PRIMARY KEY); CREATE TABLE tea(id int PRIMARY KEY)", ["Tea", "tea"]),
       ("CREATE SCHEMA a; CREATE TABLE a.b(id int PRIMARY KEY); CREATE TABLE a_b(id int PRIMARY KEY)", ["a.b", "a_b"]),

@@ -15,17 +15,21 @@ import Testing
   private static let names = ["a", "b", "c"]
 
   /// All write, and each is applied to by all others.
-  private static func mesh(_ folder: String, _ names: [String], rule: ConflictRules.Rule = .newest) -> Configuration {
+  private static func mesh(
+    _ folder: String, _ names: [String], _ conflicts: ConflictPlan.Part = .init(rule: .newest), tables: [String] = ["*"]
+  ) -> Configuration {
     var conf = Configuration(node: .init(name: "hq", state: folder + "/state"))
     conf.databases = names.map { .init(name: $0, url: "sqlite://\(folder)/\($0).db") }
     for index in conf.databases.indices { conf.databases[index].sharesKeys = true }
     conf.captures = names.map { .init(name: $0, database: $0) }
-    for index in conf.captures.indices { conf.captures[index].copiesRows = names[index] == "a" }
+    for index in conf.captures.indices {
+      (conf.captures[index].copiesRows, conf.captures[index].tables) = (names[index] == "a", tables)
+    }
     conf.applies = names.flatMap { to in
       names.filter { $0 != to }.map { from in
         var apply = Configuration.Apply(name: "\(from)-to-\(to)", trail: "hq.\(from)", database: to)
         apply.existing = .merge
-        apply.conflicts.rule = rule
+        apply.conflicts = conflicts
         return apply
       }
     }
@@ -84,9 +88,62 @@ import Testing
     try clash(node, ("c", c), ("a", a), id: 2)
     expect(node, Self.names, "a 2", id: 2)
 
-    adopt(node, Self.mesh(node.folder, Self.names, rule: .oldest))
+    adopt(node, Self.mesh(node.folder, Self.names, .init(rule: .oldest)))
     try clash(node, ("b", b), ("c", c), id: 3)
     expect(node, Self.names, "b 3", id: 3)
+  }
+
+  @Test("a reload while programs write to all loses no conflict", arguments: ["removes a database", "captures less"])
+  func underLoad(change: String) throws {
+    let all = Self.names + ["d"]
+    let sum = ConflictPlan.Part(rule: .newest, columns: ["stock": .delta])
+    let node = try TestNode { Self.mesh($0, all, sum) }
+    let databases = try all.map { try make(node, $0) }
+    for database in databases {
+      try database.executeScript(
+        "ALTER TABLE item ADD stock INTEGER NOT NULL DEFAULT 0; CREATE TABLE note(id INTEGER PRIMARY KEY)")
+    }
+    try databases[0].execute("INSERT INTO item VALUES (1, 'tea', 0)")
+    node.start()
+    defer { node.end() }
+    expect(node, all, "tea")
+    try databases[3].execute("UPDATE item SET stock = stock + 1000, name = 'milk'")
+    expect(node, all, "milk")
+
+    let stop = StopSignal()
+    let folder = node.folder
+    let programs = try Self.names.map { name in
+      try WorkerThread<Int?> {
+        guard let database = try? Database(ofProgram: "\(folder)/\(name).db") else { return nil }
+        database.setBusyTimeout(milliseconds: 10_000)
+        var count = 0
+        while !stop.wait(milliseconds: 5) {
+          let sql = "UPDATE item SET stock = stock + 1, name = '\(name) \(count)'"
+          do { try database.execute(sql) } catch { return nil }
+          count += 1
+        }
+        return count
+      }
+    }
+    Clock.sleep(milliseconds: 500)
+    let left = change == "captures less" ? all : Self.names
+    adopt(node, Self.mesh(node.folder, left, sum, tables: left == all ? ["*", "!note"] : ["*"]))
+    Clock.sleep(milliseconds: 500)
+    // Of the applies to each database, one starts again alone.
+    for (from, to) in zip(Self.names, ["b", "c", "a"]) { try node.supervisor.order(.restart, "apply.\(from)-to-\(to)") }
+    Clock.sleep(milliseconds: 1000)
+    stop.set()
+    let written = try programs.reduce(1000) { try $0 + #require($1.join() ?? nil) }
+    let rows = "SELECT count(*) FROM item WHERE stock = \(written)"
+    #expect(node.wait { left.allSatisfy { node.count("\($0).db", rows) == 1 } }, "\(state(node, left)), not \(written)")
+    #expect(node.wait { Set(state(node, left)).count == 1 }, "\(state(node, left))")
+  }
+
+  /// The one row of each database.
+  private func state(_ node: TestNode, _ names: [String]) -> [String?] {
+    names.map { name in
+      try? Database(path: "\(node.folder)/\(name).db", mode: .readOnly).text("SELECT stock || ' ' || name FROM item")
+    }
   }
 
   @Test func `an apply that has what was shared before a reload writes nothing any more`() throws {

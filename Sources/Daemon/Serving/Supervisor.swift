@@ -102,7 +102,7 @@ package final class Supervisor: Sendable {
     }
     return switch spec {
     case .capture(let capture, let database, _, _): CaptureWorker(name, capture, database, context)
-    case .apply(let apply, let database, _, _): ApplyWorker(name, apply, database, context)
+    case .apply(let apply, let database, _, _, _): ApplyWorker(name, apply, database, context)
     case .heartbeat(let capture, let database):
       HeartbeatWorker(
         name, capture, database, context,

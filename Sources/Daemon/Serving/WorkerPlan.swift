@@ -11,7 +11,9 @@ package enum WorkerSpec: Equatable, Sendable {
   ///   - goesBothWays: Whether a two-way apply writes to the database.
   case capture(Configuration.Capture, Configuration.Database, handsOn: Bool, goesBothWays: Bool)
   /// An apply. Only a two-way apply has a ``TwoWayPlan``.
-  case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan)
+  ///
+  /// - Parameter lacks: The line for the operator about rows of the source that the target lacks; nil if there are none.
+  case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan, lacks: String?)
   case heartbeat(Configuration.Capture, Configuration.Database)
   case purge(String, every: Duration)
   /// The purge of all received trails except those in `besides`.
@@ -51,7 +53,8 @@ package struct WorkerPlan: Equatable, Sendable {
     for apply in configuration.applies {
       guard let database = configuration.database(apply.database) else { continue }
       specs[WorkerName(.apply, apply.name)] = .apply(
-        apply, database, TwoWayPlan(apply, configuration), configuration.relayPlan(apply))
+        apply, database, TwoWayPlan(apply, configuration), configuration.relayPlan(apply),
+        lacks: configuration.lineOnLacking(apply))
       if trails[apply.trail] == nil { trails[apply.trail] = (apply.trail, .seconds(10)) }
     }
     for (trail, purge) in trails { specs[WorkerName(.purge, purge.name)] = .purge(trail, every: purge.every) }

@@ -68,6 +68,12 @@ struct CheckCommand: Command {
     }
     let tables = try source.tables(patterns)
     tellTables(tables, isJSON)
+    for name in try source.unmatched(patterns) {
+      let error = name.error("--tables", at: from.place)
+      guard !name.isMistake else { throw error }
+      let text = "\(error.message); \(error.hint)"
+      say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
+    }
     if case .sqlite = source.handle {
       tellBlobs(tables, isJSON)
       let text = "note: \(SQLiteCapture.unseenNotice); or audit the target (--audit)"

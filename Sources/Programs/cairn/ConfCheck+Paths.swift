@@ -80,7 +80,9 @@ extension ConfCheck {
       CheckCommand.tellBlobs(tables, isJSON)
       if configuration.isUnaudited(capture) { note(SQLiteCapture.unseenNotice) }
     }
+    let isListed = try checkNames(of: capture, end)
     guard tables.contains(where: { $0.refusal == nil }) else {
+      guard isListed else { return }
       if tables.isEmpty, awaitsTables(capture) {
         return note(
           "\(url.place) has no table yet: the applies that write to it create tables, and capture starts then")
@@ -90,19 +92,25 @@ extension ConfCheck {
         hint: "create a table first, or check 'tables' of [capture.\(capture.name)]", remedy: .badInput)
     }
     sources[capture.name] = (end, tables.filter { $0.refusal == nil })
-    try checkNames(of: capture, end)
     if let line = configuration.lineOnApplied(capture) { note(line) }
     try tellKeys(capture, end)
   }
 
   /// Prints the names in the setting `tables` of a capture that match no table. Such a name is an error, unless apply
-  /// may still create the table.
-  private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws {
+  /// may still create the table. Returns whether there was no error.
+  private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws -> Bool {
     let isWritten = awaitsTables(capture)
+    var isListed = true
     for name in try end.unmatched(TablePatterns(capture.tables)) {
       let error = name.error("'tables' of [capture.\(capture.name)]", at: end.url.place)
-      name.isMistake && (name.isExclusion || !isWritten) ? fail(error) : note("\(error.message); \(error.hint)")
+      guard name.isMistake, name.isExclusion || !isWritten else {
+        note("\(error.message); \(error.hint)")
+        continue
+      }
+      fail(error)
+      isListed = false
     }
+    return isListed
   }
 
   private func awaitsTables(_ capture: Configuration.Capture?) -> Bool {

@@ -45,7 +45,7 @@ struct KeyCheckTests {
     "a key is refused whose type takes different texts for one, also within another type",
     arguments: [
       "jsonb", "interval", "numeric[]", "float8[]", "numrange", "nummultirange", "bpchar", "hour", "pair", "pair[]",
-      "named", "bounds",
+      "named", "bounds", "citext", "folded",
     ])
   func looseType(type: String) throws {
     let error = try #require(
@@ -55,6 +55,7 @@ struct KeyCheckTests {
   }
 
   private static let types = """
+    CREATE EXTENSION citext; CREATE DOMAIN folded AS citext;
     CREATE COLLATION anycase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
     CREATE DOMAIN hour AS interval; CREATE DOMAIN named AS text COLLATE anycase;
     CREATE TYPE pair AS (n integer, name text COLLATE anycase); CREATE TYPE good AS (n integer, price numeric(8,2));
@@ -88,6 +89,13 @@ struct KeyCheckTests {
         """
         CREATE TABLE box(id integer PRIMARY KEY, name interval UNIQUE);
         CREATE TABLE item(id integer PRIMARY KEY, box interval REFERENCES box(name))
+        """, true
+      ),
+      (
+        "p",
+        """
+        CREATE EXTENSION citext; CREATE TABLE box(id integer PRIMARY KEY, name citext UNIQUE);
+        CREATE TABLE item(id integer PRIMARY KEY, box citext REFERENCES box(name))
         """, true
       ),
       (

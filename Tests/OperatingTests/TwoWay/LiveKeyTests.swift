@@ -23,6 +23,8 @@ struct LiveKeyTests {
       ("sp", "CREATE TABLE item(name TEXT COLLATE NOCASE NOT NULL PRIMARY KEY, stock INTEGER)", "NOCASE"),
       ("pp", "CREATE TABLE item(name interval PRIMARY KEY, stock integer)", "interval"),
       ("ps", "CREATE TABLE item(name jsonb PRIMARY KEY, stock integer)", "jsonb"),
+      ("pp", "CREATE EXTENSION citext; CREATE TABLE item(name citext PRIMARY KEY, stock integer)", "citext"),
+      ("ps", "CREATE EXTENSION citext; CREATE TABLE item(name citext PRIMARY KEY, stock integer)", "citext"),
       ("ss", "CREATE TABLE item(name TEXT, stock INTEGER)", "no key"),
       ("pp", "CREATE TABLE item(name text, stock integer); ALTER TABLE item REPLICA IDENTITY FULL", "no key"),
     ])
