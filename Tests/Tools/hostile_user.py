@@ -4,13 +4,15 @@
     hostile_user.py --cairn .build/debug/cairn --pair pg-sqlite --rounds 3 --seed 1
 
 Each round makes a database whose tables, columns, keys and rows are named and filled with random text. The text has
-every block of Unicode, each kind of scalar that joins a quote to its neighbors, and control characters. It also has
-pieces of SQL that would change the table `canary` if anything ran them. Then the round copies, and follows changes of
-rows and of schemas. It executes statements through libcairn that go as statements. It compares, repairs what it has
-damaged, shows the trail as SQL for both engines and runs that SQL. The judge is compare_engines.py, which shares no
-code with Cairn: the databases must be equal. `canary` must be as it was at both ends and wherever the SQL ran.
+every block of Unicode, each kind of scalar that joins a quote to its neighbors, control characters, and NUL between two
+SQLite files. It also has pieces of SQL that would change the table `canary` if anything ran them. One table has a
+scalar of every block in the names of its columns and in its rows. Then the round copies, and follows changes of rows
+and of schemas. It executes statements through libcairn that go as statements. It compares, repairs what it has damaged,
+shows the trail as SQL for both engines and runs that SQL. The judge is compare_engines.py, which shares no code with
+Cairn: the databases must be equal. `canary` must be as it was at both ends and wherever the SQL ran.
 
-Prints a line per round. Exit status: 0 all right, 1 not, 2 usage.
+Prints a line per round. If all went well, prints the blocks that no name or no row of any target had: they are failures, too.
+Exit status: 0 all right, 1 not, 2 usage.
 """
 import argparse
 import ctypes
@@ -26,6 +28,7 @@ import tempfile
 import unicodedata
 
 import libpq
+import unicode_blocks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Scalars that make one cluster with a quote beside them, or that are hard for other reasons.
@@ -41,10 +44,10 @@ SEPARATORS = "\x1f\x1e.=^"
 CANARY = [(1, "tweet"), (2, "'\u0301")]
 
 
-def name_of(r, taken, limit=40):
+def name_of(r, taken, walk, limit=40, head=""):
     """A name that no other is equal to, however one folds them."""
     while True:
-        text = text_of(r, r.choice((4, 8)), controls=r.random() < 0.3)
+        text = head or text_of(r, walk, r.choice((4, 8)), controls=r.random() < 0.3)
         if r.random() < 0.4:
             text += r.choice(SEPARATORS) + r.choice("aé'")
         while len(text.encode()) > limit:
@@ -57,7 +60,7 @@ def name_of(r, taken, limit=40):
             return text
 
 
-def text_of(r, most=12, controls=True):
+def text_of(r, walk, most=12, controls=True):
     parts = []
     for _ in range(r.randrange(most + 1)):
         dice = r.random()
@@ -68,15 +71,12 @@ def text_of(r, most=12, controls=True):
         elif dice < 0.58:
             parts.append(r.choice("'\"\\") + chr(r.choice(JOINERS)) + r.choice(PAYLOADS))
         elif dice < 0.65 and controls:
-            parts.append(chr(r.randrange(1, 32)))
+            # C0 without NUL, DEL and C1.
+            parts.append(chr(r.choice((r.randrange(1, 32), r.randrange(0x7F, 0xA0)))))
         elif dice < 0.8:
             parts.append(r.choice(("é", "e\u0301", "Å", "\u212b", "A\u030a", "Ω", "\u2126", "ß", "İ", "ı", "ﬁ", "a", "B", "Z", "0")))
         else:
-            while True:
-                code = r.randrange(0x20, 0x110000)
-                if not 0xD800 <= code < 0xE000:
-                    break
-            parts.append(chr(code))
+            parts.append(chr(walk.next()))
     return "".join(part if controls else "".join(c for c in part if c >= " ") for part in parts)
 
 
@@ -155,10 +155,25 @@ class Round:
         self.target = End("sqlite" if kinds[1] == "sqlite" else "pg", "target_%d" % seed, self.folder, server)
         self.bad = []
         self.statements = ""
+        self.names, self.values = unicode_blocks.Walk(seed), unicode_blocks.Walk(seed)
+        # PostgreSQL has no text with NUL.
+        self.nul = args.pair == "sqlite-sqlite"
+        self.arrived = {"names": set(), "rows": set()}
 
     def fail(self, what, done=None):
         more = "" if done is None else ": status %d: %s %s" % (done.returncode, done.stdout[-1500:], done.stderr[-1500:])
         self.bad.append(what + more)
+
+    def name(self, taken, head=""):
+        return name_of(self.r, taken, self.names, head=head)
+
+    def value(self, literal=False):
+        """A text of a row; with `literal` one for a literal in SQL, which has no NUL."""
+        text = text_of(self.r, self.values)
+        if self.nul and not literal and self.r.random() < 0.1:
+            place = self.r.randrange(len(text) + 1)
+            text = text[:place] + "\0" + text[place:]
+        return text
 
     def call(self, *arguments, **options):
         return subprocess.run([self.args.cairn, *arguments], capture_output=True, text=True, timeout=120, cwd=self.folder, errors="replace", **options)
@@ -176,7 +191,7 @@ class Round:
                 end.run("INSERT INTO canary VALUES (%d, %s)" % (id, end.text(v)))
         for number in range(3):
             columns_taken = set()
-            table, columns = name_of(self.r, taken), [name_of(self.r, columns_taken) for _ in range(4)]
+            table, columns = self.name(taken), [self.name(columns_taken) for _ in range(4)]
             kind = ("text", "pair", "integer")[number]
             quoted = [libpq.quote(column) for column in columns]
             key = quoted[:2] if kind == "pair" else quoted[:1]
@@ -186,6 +201,7 @@ class Round:
             self.tables.append((table, columns, kind, []))
             for _ in range(self.args.rows):
                 self.insert(self.tables[-1])
+        self.make_of_all_blocks()
         # Whichever row is the last of a chunk: its key ends the statement, if anything lets it.
         joiner, place = chr(self.r.choice(JOINERS)), "public." if self.source.engine == "pg" else ""
         ending = "%s') TO STDOUT; COMMIT; DROP TABLE %scanary; --" % (joiner, place)
@@ -205,20 +221,49 @@ class Round:
         self.source.run("CREATE TABLE %s(%s INTEGER PRIMARY KEY, %s TEXT)" % (libpq.quote(name), libpq.quote("k" + name), libpq.quote("v" + name)))
         self.source.run("INSERT INTO %s VALUES (1, %s)" % (libpq.quote(name), self.source.text(ending)))
 
+    def make_of_all_blocks(self):
+        """A table that has a scalar of every block in the names of its columns, and in its rows."""
+        table, columns, taken = self.name(self.taken), [], set()
+        while unicode_blocks.missing("".join(columns)):
+            there = unicode_blocks.blocks_of("".join(columns))
+            absent = [number for number in range(len(unicode_blocks.BLOCKS)) if number not in there]
+            # Seven scalars of four bytes, a quote, and what name_of adds.
+            some = [chr(unicode_blocks.scalar_of(number, self.r)) for number in self.r.sample(absent, min(7, len(absent)))]
+            some.insert(self.r.randrange(len(some) + 1), self.r.choice("'\"\\"))
+            columns.append(self.name(taken, "".join(some)))
+        columns.insert(0, self.name(taken))
+        type = "INTEGER" if self.source.engine == "sqlite" else "BIGINT"
+        self.source.run("CREATE TABLE %s(%s %s PRIMARY KEY, %s)" % (
+            libpq.quote(table), libpq.quote(columns[0]), type, ", ".join(libpq.quote(column) + " TEXT" for column in columns[1:])))
+        self.tables.append((table, columns, "integer", []))
+        every = [chr(self.values.next()) for _ in unicode_blocks.BLOCKS]
+        width = -(-len(every) // (len(columns) - 1))
+        texts = [self.r.choice("'\"\\").join(every[start:start + width]) for start in range(0, len(every), width)]
+        if self.nul:
+            texts[-1] += "\0'\0"
+        self.insert(self.tables[-1], texts)
+        for _ in range(3):
+            self.insert(self.tables[-1])
+
     def key(self, kind):
         if kind == "integer":
             return (self.r.randrange(1 << 40),)
-        return tuple(text_of(self.r) for _ in range(2 if kind == "pair" else 1))
+        return tuple(self.value() for _ in range(2 if kind == "pair" else 1))
 
-    def insert(self, table):
+    def insert(self, table, texts=()):
         name, columns, kind, keys = table
         key = self.key(kind)
         if key in keys:
             return
         keys.append(key)
-        values = [str(key[0]) if kind == "integer" else self.source.text(key[0])] + [self.source.text(text) for text in key[1:]]
-        values += [self.source.text(text_of(self.r) if self.r.random() < 0.9 else None) for _ in range(4 - len(values))]
-        self.source.run("INSERT INTO %s(%s) VALUES (%s)" % (
+        self.insert_at(self.source, table, key, texts)
+
+    def insert_at(self, end, table, key, texts=()):
+        name, columns, kind, _ = table
+        values = [str(key[0]) if kind == "integer" else end.text(key[0])] + [end.text(text) for text in key[1:]]
+        values += [end.text(text) for text in texts]
+        values += [end.text(self.value() if self.r.random() < 0.9 else None) for _ in range(len(columns) - len(values))]
+        end.run("INSERT INTO %s(%s) VALUES (%s)" % (
             libpq.quote(name), ", ".join(libpq.quote(column) for column in columns), ", ".join(values)))
 
     def where(self, end, table, key):
@@ -236,7 +281,7 @@ class Round:
             where = self.where(self.source, table, key)
             if dice < 0.8:
                 self.source.run("UPDATE %s SET %s = %s WHERE %s" % (
-                    libpq.quote(table[0]), libpq.quote(table[1][3]), self.source.text(text_of(self.r)), where))
+                    libpq.quote(table[0]), libpq.quote(table[1][3]), self.source.text(self.value()), where))
             else:
                 if key[0] in self.referred:
                     continue
@@ -256,18 +301,18 @@ class Round:
         name, columns, kind, keys = self.r.choice(self.tables)
         table = libpq.quote(name)
         taken = {unicodedata.normalize("NFKC", column).casefold() for column in columns}
-        added = name_of(self.r, taken)
-        self.source.run("ALTER TABLE %s ADD COLUMN %s TEXT DEFAULT %s" % (table, libpq.quote(added), self.quoted(text_of(self.r))))
+        added = self.name(taken)
+        self.source.run("ALTER TABLE %s ADD COLUMN %s TEXT DEFAULT %s" % (table, libpq.quote(added), self.quoted(self.value(literal=True))))
         if self.r.random() < 0.5:
-            renamed = name_of(self.r, taken)
+            renamed = self.name(taken)
             self.source.run("ALTER TABLE %s RENAME COLUMN %s TO %s" % (table, libpq.quote(columns[3]), libpq.quote(renamed)))
             columns[3] = renamed
-        index = name_of(self.r, self.taken)
+        index = self.name(self.taken)
         self.source.run("CREATE INDEX %s ON %s(%s, %s)" % (libpq.quote(index), table, libpq.quote(columns[3]), libpq.quote(added)))
         if kind != "pair" and self.r.random() < 0.5:
             # A table that refers to it, made while Cairn looks away.
-            child, number = name_of(self.r, self.taken), name_of(self.r, set())
-            own = name_of(self.r, {unicodedata.normalize("NFKC", number).casefold()})
+            child, number = self.name(self.taken), self.name(set())
+            own = self.name({unicodedata.normalize("NFKC", number).casefold()})
             type = "TEXT" if kind == "text" else "INTEGER" if self.source.engine == "sqlite" else "BIGINT"
             self.source.run("CREATE TABLE %s(%s INTEGER PRIMARY KEY, %s %s REFERENCES %s(%s))" % (
                 libpq.quote(child), libpq.quote(number), libpq.quote(own), type, table, libpq.quote(columns[0])))
@@ -284,14 +329,14 @@ class Round:
         """Statements of a program that uses libcairn, with text in parameters and in literals."""
         program = Program(self.args.library, self.source.path, "till")
         try:
-            for name, columns, kind, keys in self.tables:
+            for name, columns, kind, keys in self.tables[:3]:
                 table, value, more = libpq.quote(name), libpq.quote(columns[3]), libpq.quote(columns[2])
-                program.execute("UPDATE %s SET %s = ? || coalesce(%s, '') WHERE %s IS NOT NULL" % (table, value, value, value), text_of(self.r))
-                program.execute("UPDATE %s SET %s = %s || %s" % (table, value, value, self.quoted(text_of(self.r))))
+                program.execute("UPDATE %s SET %s = ? || coalesce(%s, '') WHERE %s IS NOT NULL" % (table, value, value, value), self.value())
+                program.execute("UPDATE %s SET %s = %s || %s" % (table, value, value, self.quoted(self.value(literal=True))))
                 if kind != "pair":
                     program.execute("UPDATE %s SET %s = ? WHERE %s = ? OR %s > %s" % (
-                        table, more, more, more, self.quoted(text_of(self.r))), text_of(self.r), text_of(self.r))
-                program.execute("DELETE FROM %s WHERE %s = ?" % (table, value), text_of(self.r))
+                        table, more, more, more, self.quoted(self.value(literal=True))), self.value(), self.value())
+                program.execute("DELETE FROM %s WHERE %s = ?" % (table, value), self.value())
         finally:
             program.close()
 
@@ -307,6 +352,27 @@ class Round:
                 self.target.run("DELETE FROM %s WHERE rowid IN (SELECT rowid FROM %s LIMIT 2)" % (table, table))
             else:
                 self.target.run("DELETE FROM %s WHERE ctid IN (SELECT ctid FROM %s LIMIT 2)" % (table, table))
+
+    def at_target(self, table):
+        """A table as the target names it: the ASCII letters in names of SQLite are small in PostgreSQL."""
+        name, columns, kind, keys = table
+        if (self.source.engine, self.target.engine) != ("sqlite", "pg"):
+            return table
+        small = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+        return name.translate(small), [column.translate(small) for column in columns], kind, keys
+
+    def read(self, end, table, columns):
+        """The rows of a table, as tuples of texts."""
+        sql = "SELECT %s FROM %s" % (", ".join(map(libpq.quote, columns)), libpq.quote(table))
+        rows = end.db.execute(sql).fetchall() if end.engine == "sqlite" else end.db.query(sql)
+        return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]
+
+    def note_arrived(self):
+        """Notes of which blocks names and rows have come to the target."""
+        for name, columns, _, _ in map(self.at_target, self.tables):
+            self.arrived["names"] |= unicode_blocks.blocks_of(name + "".join(columns))
+            for row in self.read(self.target, name, columns):
+                self.arrived["rows"] |= unicode_blocks.blocks_of("".join(str(value) for value in row))
 
     def judge(self, what, target=None):
         done = subprocess.run([sys.executable, os.path.join(HERE, "compare_engines.py"), self.source.url, target or self.target.url],
@@ -358,6 +424,7 @@ class Round:
             self.step("copy", "replicate", *self.ends(), "--existing", "overwrite", "--once")
             if not self.bad:
                 self.judge("the first copy")
+                self.note_arrived()
             self.change()
             if not self.bad:
                 self.step("follow", "replicate", *self.ends(), "--once")
@@ -427,18 +494,24 @@ def main():
         os.chmod(folder, 0o755)
         subprocess.run([os.path.join(HERE, "pgserver.sh"), "start", server, "--while", str(os.getpid())], check=True)
     bad = 0
+    arrived = {"names": set(), "rows": set()}
     for number in range(args.rounds):
         seed = args.seed + number
         round = Round(args, seed, server)
         wrong = round.run()
+        for what, blocks in round.arrived.items():
+            arrived[what] |= blocks
         print(json.dumps({"pair": args.pair, "seed": seed, "statements": round.statements, "wrong": wrong, "folder": round.folder if wrong else None}), flush=True)
         bad += bool(wrong)
         if bad >= 5:
             break
+    unused = {} if bad else {what: unicode_blocks.missing("", blocks) for what, blocks in arrived.items()}
+    if not bad:
+        print(json.dumps({"pair": args.pair, "blocks": len(unicode_blocks.BLOCKS), "unused": unused}), flush=True)
     if folder:
         subprocess.run([os.path.join(HERE, "pgserver.sh"), "stop", server])
         shutil.rmtree(folder, ignore_errors=True)
-    return 1 if bad else 0
+    return 1 if bad or any(unused.values()) else 0
 
 
 if __name__ == "__main__":
