@@ -72,6 +72,20 @@ import Testing
     }
   }
 
+  /// What `cairn check --security` advises.
+  @Test func `over the network: applies of other nodes' trails name their tables`() throws {
+    let network = Self.folder.appending(path: "network").path()
+    var count = 0
+    for name in try FileManager.default.contentsOfDirectory(atPath: network) {
+      let conf = try load("network/" + name)
+      for apply in conf.applies where !apply.trail.hasPrefix(conf.node.name + ".") {
+        #expect(!apply.tables.contains("*"), "\(name), \(apply.name)")
+        count += 1
+      }
+    }
+    #expect(count == 15)
+  }
+
   @Test func `every file in the folder loads`() throws {
     for name in try FileManager.default.contentsOfDirectory(atPath: Self.folder.path()) where name.hasSuffix(".toml") {
       _ = try load(name)
