@@ -39,6 +39,9 @@ extension DaemonScenarios {
       #expect(mended.status == 0, "\(mended)\n\(net.logs)")
       let equal = try compare(net, node.name, apply)
       #expect(equal.status == 0, "\(equal)")
+      // Each comparison asks many questions.
+      let orders = net.log(node).split(separator: "\n").filter { $0.contains("order 'question ") }
+      #expect((1...3).contains(orders.count) && orders[0].contains(" of uid \(geteuid()), process "), "\(orders)")
     }
 
     @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))

@@ -140,6 +140,16 @@ import Testing
     #expect(seen.withLock { $0 } == ControlPeer(user: geteuid(), process: getpid()))
   }
 
+  @Test func `questions are logged once a minute for each user and trail`() {
+    let notes = OrderNotes()
+    let asked: [(UInt32?, String, Int64)] = [
+      (0, "hq.erp", 0), (0, "hq.erp", 1), (0, "hq.erp", 59_999), (0, "hq.pos", 59_999), (1000, "hq.erp", 59_999),
+      (nil, "hq.erp", 59_999), (0, "hq.erp", 60_000), (0, "hq.pos", 60_000), (1000, "hq.erp", 119_999),
+    ]
+    let due = asked.map { notes.isDue($0.0, $0.1, now: $0.2) }
+    #expect(due == [true, false, false, true, true, true, true, false, true])
+  }
+
   private static func connected(_ path: String) -> Int32? {
     let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_un()

@@ -17,6 +17,7 @@ package struct ControlDesk: Sendable {
   package let status: @Sendable () -> NodeStatus
   /// Loads the conf again. Throws if the new conf is invalid.
   package let reload: @Sendable () throws -> WorkerPlan.Change
+  private let questionNotes = OrderNotes()
 
   package init(
     context: ServiceContext, supervisor: Supervisor, status: @escaping @Sendable () -> NodeStatus,
@@ -25,17 +26,21 @@ package struct ControlDesk: Sendable {
     (self.context, self.supervisor, self.status, self.reload) = (context, supervisor, status, reload)
   }
 
-  /// Executes a request and returns the answer. Commands that change something are logged first.
+  /// Executes a request and returns the answer. Commands that change something are logged first. Questions about rows
+  /// are logged once a minute for each user and trail.
   package func answer(_ request: ControlRequest, from peer: ControlPeer) throws -> JSONObject {
     if request.command == .question { return try question(request, peer) }
     if request.command != .status {
-      let subject = ([request.subject] + request.tables).filter { !$0.isEmpty }.joined(separator: " ")
-      context.log.write(
-        LogEntry(
-          .notice, "order '\(request.command.rawValue)\(subject.isEmpty ? "" : " " + subject)' of \(peer)",
-          context: ["uid": peer.user.map(String.init) ?? "unknown"]))
+      log(request.command, ([request.subject] + request.tables).filter { !$0.isEmpty }.joined(separator: " "), peer)
     }
     return try carryOut(request)
+  }
+
+  private func log(_ command: ControlRequest.Command, _ subject: String, _ peer: ControlPeer) {
+    context.log.write(
+      LogEntry(
+        .notice, "order '\(command.rawValue)\(subject.isEmpty ? "" : " " + subject)' of \(peer)",
+        context: ["uid": peer.user.map(String.init) ?? "unknown"]))
   }
 
   private func carryOut(_ request: ControlRequest) throws -> JSONObject {
@@ -67,6 +72,9 @@ package struct ControlDesk: Sendable {
 
   // Only root and the daemon's own user may read rows of other nodes.
   private func question(_ request: ControlRequest, _ peer: ControlPeer) throws -> JSONObject {
+    // Other subjects are left out, so that a client cannot fill the log with them.
+    let subject = context.configuration.applies.first { $0.trail.hasSameBytes(as: request.subject) }?.trail ?? ""
+    if questionNotes.isDue(peer.user, subject, now: Clock.monotonicMilliseconds) { log(.question, subject, peer) }
     guard let user = peer.user, user == 0 || user == geteuid() else {
       throw CairnError(
         .privilegeMissing, "\(peer) may not read rows of other nodes",
