@@ -74,6 +74,13 @@ extension DaemonScenarios {
       for part in parts { #expect(lines.contains { $0.contains(part) }, "\(part): \(lines)", sourceLocation: location) }
     }
 
+    /// All lines of the review that contain a text.
+    private func lines(_ part: String, changing changes: [String: String] = [:]) throws -> [String] {
+      try conf(changes)
+      let outcome = try bench.run(Bench.cairn, ["check", "--config", "conf", "--security"])
+      return outcome.output.split(separator: "\n").map(String.init).filter { $0.contains(part) }
+    }
+
     @Test func `each fact below the advice has its line, and a clean node has none`() throws {
       defer { _ = try? server.psql("DROP ROLE \(role)") }
       try expect()
@@ -102,6 +109,130 @@ extension DaemonScenarios {
       try expect("database erp: role \(role) at")
       try server.psql("ALTER ROLE \(role) NOCREATEROLE NOBYPASSRLS")
       try expect()
+    }
+
+    /// An apply of the trail of another node, and a peer that may push it.
+    private static func foreign(_ settings: String) -> [String: String] {
+      [
+        "trail = \"hq.shop\"": "trail = \"store.pos\"\n\(settings)",
+        "[metrics]":
+          "[receive]\nlisten = \"127.0.0.1:17420\"\ninsecure = true\n[peer.store]\nmay = { push = [\"store.*\"] }\n[metrics]",
+      ]
+    }
+
+    @Test func `each fact about the trail of another node has its line`() throws {
+      defer { _ = try? server.psql("DROP ROLE \(role)") }
+      let plain = "receive: listens on 127.0.0.1:17420, plain HTTP"
+      try expect(plain, changing: Self.foreign("tables = [\"sale\", \"item\"]"))
+      for list in ["[\"*\"]", "[\"*.*\"]", "[\"*\", \"!salary\"]"] {
+        try expect(
+          plain, "apply erp: trail store.pos of another node may write tables *",
+          changing: Self.foreign("tables = \(list)"))
+      }
+      let sale = "tables = [\"sale\"]\n"
+      try expect(
+        plain, "apply erp: executes statements of another node (replay = \"statements\")",
+        changing: Self.foreign(sale + "replay = \"statements\""))
+      try expect(
+        plain, "apply erp: schema changes of another node: ddl = \"follow\"",
+        changing: Self.foreign(sale + "ddl = \"follow\""))
+      try expect(plain, changing: Self.foreign(sale + "ddl = \"stop\""))
+      let advice = try lines("apply erp: schema changes of another node", changing: Self.foreign(sale))
+      #expect(advice.count == 1 && advice[0].contains("write ddl = \"stop\""), "\(advice)")
+      try expect(
+        plain, "peer store: may fill the disk", "limits: trails may use the whole disk",
+        changing: Self.foreign(sale).merging(["[limits]\ndisk = \"20 GiB\"": ""]) { $1 })
+      let fires = try lines(
+        "apply erp: triggers of other roles that fire: sale.note",
+        changing: Self.foreign(sale + "fire_triggers = [\"sale.note\"]"))
+      #expect(fires.count == 1)
+    }
+
+    /// Certificates of an authority of the operator's own.
+    @Test func `each fact about certificates and authorities has its line`() throws {
+      defer { _ = try? server.psql("DROP ROLE \(role)") }
+      func certificate(_ name: String, days: Int) throws -> String {
+        let made = try bench.run(
+          "/usr/bin/openssl",
+          [
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "\(days)",
+            "-subj", "/CN=\(name)", "-keyout", bench.path("conf/\(name).key"), "-out", bench.path("conf/\(name).crt"),
+          ])
+        try #require(made.status == 0, "\(made.errors)")
+        try chmod("conf/\(name).key", 0o600)
+        return bench.path("conf/\(name)")
+      }
+      let (long, short) = (try certificate("long", days: 400), try certificate("short", days: 10))
+      func tls(_ own: String, _ authority: String) -> [String: String] {
+        let files = "{ certificate = \"\(own).crt\", key = \"\(own).key\", peers = \"\(authority).crt\" }"
+        return ["[metrics]": "[receive]\nlisten = \"127.0.0.1:17420\"\ntls = \(files)\n[metrics]"]
+      }
+      try expect(changing: tls(long, long))
+      try expect("receive: certificate \(short).crt of 'short' ends on", changing: tls(short, long))
+      try expect("receive: authority ", changing: tls(long, short))
+      // An authority of Cairn.
+      let state = bench.path("own")
+      let own = [
+        "state = \"\(bench.path("state"))\"": "state = \"\(state)\"",
+        "[metrics]": "[receive]\nlisten = \"127.0.0.1:17420\"\n[metrics]",
+      ]
+      try conf(own)
+      try FileManager.default.createDirectory(atPath: state, withIntermediateDirectories: true)
+      try chmod("own", 0o750)
+      func peer(_ words: String...) throws {
+        let done = try bench.run(Bench.cairn, ["peer"] + words + ["--config", "conf"])
+        try #require(done.status == 0, "\(done)")
+      }
+      try peer("invite", "store", "--address", "127.0.0.1:17420")
+      try expect(changing: own)
+      #expect(try lines("receive: authority ", changing: own).count == 1)
+      #expect(try lines("receive: the list of revoked certificates is readable", changing: own).count == 1)
+      try peer("rotate", "--ca")
+      try expect("receive: 1 old authority may still sign certificates of any peer", changing: own)
+      try peer("rotate", "--drop")
+      try expect(changing: own)
+      try FileManager.default.removeItem(atPath: state + "/peers/revoked")
+      try expect("receive: no certificate is accepted, as the list of revoked ones is unknown", changing: own)
+    }
+
+    @Test func `each fact about a database has its line`() throws {
+      let name = "db_\(role)"
+      try server.createDatabase(name)
+      defer {
+        _ = try? server.psql("DROP DATABASE \(name)")
+        _ = try? server.psql("DROP ROLE \(role); DROP ROLE \(role)_low")
+      }
+      let erp = ["/postgres?": "/\(name)?"]
+      try expect(changing: erp)
+      // Schemas of another role.
+      try server.psql("CREATE ROLE \(role)_low; CREATE SCHEMA cairn_ddl AUTHORIZATION \(role)_low", name)
+      try expect("database erp: schema cairn_ddl belongs to role \(role)_low", changing: erp)
+      try server.psql(
+        """
+        DROP SCHEMA cairn_ddl; CREATE SCHEMA app AUTHORIZATION \(role)_low; CREATE TABLE app.item(id int PRIMARY KEY);
+        GRANT USAGE ON SCHEMA app TO \(role), \(role)_low; GRANT INSERT ON app.item TO \(role)
+        """, name)
+      try expect(changing: erp)
+      try server.psql("GRANT CREATE ON DATABASE \(name) TO \(role)_low", name)
+      try expect("database erp: role \(role)_low owns schema app and may create others", changing: erp)
+      try server.psql("DROP SCHEMA app CASCADE; REVOKE CREATE ON DATABASE \(name) FROM \(role)_low", name)
+      // Messages in the log of a source.
+      let captured = erp.merging(["[apply.erp]": "[capture.erp]\ndatabase = \"erp\"\n[apply.erp]"]) { $1 }
+      #expect(try lines("database erp: every role may send logical messages", changing: captured).count == 1)
+      try server.psql(
+        """
+        DO $$ DECLARE f regprocedure; BEGIN
+          FOR f IN SELECT oid::regprocedure FROM pg_proc WHERE proname = 'pg_logical_emit_message' LOOP
+            EXECUTE 'REVOKE EXECUTE ON FUNCTION ' || f || ' FROM PUBLIC';
+          END LOOP; END $$
+        """, name)
+      #expect(try lines("database erp: only roles with a grant may send", changing: captured).count == 1)
+      // A link in place of a file.
+      try FileManager.default.createSymbolicLink(
+        atPath: bench.path("link.db"), withDestinationPath: bench.path("shop.db"))
+      try expect(
+        "/link.db is a symbolic link",
+        changing: ["sqlite://\(bench.path("shop.db"))": "sqlite://\(bench.path("link.db"))"])
     }
 
     /// `make install` puts the unit below /usr/local.

@@ -228,7 +228,11 @@ final class SecurityReview {
       add(
         "receive", "listens on \(receive.address), \(way)",
         weak: tls == nil ? "run 'cairn peer invite NAME', which makes certificates" : nil)
-      if let tls { reviewCertificate(tls.certificate, "receive") }
+      if let tls {
+        reviewCertificate(tls.certificate, "receive")
+        reviewAuthorities(tls.authorities, isOwn: receive.tls == nil)
+        reviewRevoked()
+      }
     } catch {
       let error = Cairn.envelope(error)
       add("receive", error.message, weak: error.hint)
@@ -239,12 +243,47 @@ final class SecurityReview {
     guard let text = try? File.text(file), let certificate = try? Certificate(pem: text) else {
       return add(subject, "\(file) holds no certificate", weak: "name a certificate in PEM with tls")
     }
-    let left = (certificate.notAfter - Clock.system.microseconds()) / 86_400_000_000
-    let ends = UTCTime(certificate.notAfter).description.prefix(10)
-    let fact = "certificate \(file) of '\(certificate.commonName)' ends on \(ends)"
+    let fact = "certificate \(file) of '\(certificate.commonName)' ends on \(Self.day(certificate.notAfter))"
+    let hint = "renew it: 'cairn peer join' with a new invitation, or at the authority that issued it"
+    add(subject, fact, weak: Self.daysLeft(certificate.notAfter) < 14 ? hint : nil)
+  }
+
+  private static func day(_ time: Int64) -> Substring { UTCTime(time).description.prefix(10) }
+
+  private static func daysLeft(_ time: Int64) -> Int64 { (time - Clock.system.microseconds()) / PeerFolder.day }
+
+  /// Adds the authorities that sign the certificates of peers. Every peer needs a new certificate before its authority
+  /// expires.
+  /// - Parameter isOwn: Whether `cairn peer invite` made them. The first one signs; the others are older.
+  private func reviewAuthorities(_ file: String, isOwn: Bool) {
+    guard let text = try? File.text(file), let all = try? Certificate.all(pem: text), !all.isEmpty else {
+      return add("receive", "\(file) holds no authority", weak: "name the authorities in PEM with tls")
+    }
+    for authority in isOwn ? Array(all.prefix(1)) : all {
+      let ends = Self.day(authority.notAfter)
+      let hint = isOwn ? "run: cairn peer rotate --ca" : "add the certificate of a new authority to \(file)"
+      add(
+        "receive", "authority \(authority.fingerprint.prefix(16)) in \(file) ends on \(ends)",
+        weak: Self.daysLeft(authority.notAfter) < 90 ? hint : nil)
+    }
+    guard isOwn, all.count > 1 else { return }
+    let peers = PeerFolder(state: configuration.node.state)
+    let waiting = (try? peers.peersOfOldAuthorities(now: Clock.system.microseconds())) ?? []
     add(
-      subject, fact,
-      weak: left < 14 ? "renew it: 'cairn peer join' with a new invitation, or at the authority that issued it" : nil)
+      "receive",
+      "\((all.count - 1).counted("old authority", "old authorities")) may still sign certificates of any peer"
+        + (waiting.isEmpty ? "" : "; these peers have no new one: \(waiting.joined(separator: ", "))"),
+      weak: waiting.isEmpty
+        ? "run: cairn peer rotate --drop"
+        : "wait until these peers have connected; or run 'cairn peer rotate --drop', and let them join again")
+  }
+
+  private func reviewRevoked() {
+    let problem = PeerFolder(state: configuration.node.state).revoked.problem
+    let fact = problem.map { "no certificate is accepted, as the list of revoked ones is unknown: \($0.reason)" }
+    add(
+      "receive", fact ?? "the list of revoked certificates is readable",
+      weak: problem == nil ? nil : "restore \(configuration.node.state)/peers/revoked from a backup")
   }
 
   private func review(_ peer: Configuration.Peer) {
@@ -280,9 +319,20 @@ final class SecurityReview {
     let subject = "apply \(apply.name)"
     let isOwn = apply.trail.hasPrefix(configuration.node.name + ".")
     let list = apply.tables.joined(separator: ", ")
-    add(subject, "trail \(apply.trail) of \(isOwn ? "this node" : "another node") may write tables \(list)")
+    let reachesAll = apply.tables.contains { $0 == "*" || $0 == "*.*" }
+    add(
+      subject, "trail \(apply.trail) of \(isOwn ? "this node" : "another node") may write tables \(list)",
+      weak: isOwn || !reachesAll ? nil : "name the tables in [apply.\(apply.name)]: tables = [\"sale\", \"item\"]")
     if !apply.fireTriggers.isEmpty {
       add(subject, "triggers of other roles that fire: \(apply.fireTriggers.joined(separator: ", "))")
+    }
+    if !isOwn {
+      let policy = apply.ddl.map { "ddl = \"\($0.rawValue)\"" }
+      add(
+        subject,
+        "schema changes of another node: "
+          + (policy ?? "followed for tables that Cairn made; if you do not trust that node, write ddl = \"stop\""),
+        weak: apply.ddl == .follow ? "write ddl = \"stop\" in [apply.\(apply.name)]; docs/security.md says why" : nil)
     }
     if !isOwn, apply.replay != .rows {
       add(
