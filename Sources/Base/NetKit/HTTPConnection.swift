@@ -1,4 +1,5 @@
 import CShims
+import Changes
 import Glibc
 import SystemKit
 import Synchronization
@@ -16,7 +17,7 @@ final class HTTPConnection: Sendable {
   private let stranger = Atomic<Bool>(true)
   private let request = Mutex<HTTPRequest?>(nil)
   private let ended = Atomic<Bool>(false)
-  private let counted = Mutex<Set<String>>([])
+  private let counted = Mutex<Set<NameKey>>([])
 
   init(_ descriptor: Int32, remote: String, excess: Excess) {
     (self.descriptor, self.remote, self.excess) = (descriptor, remote, excess)
@@ -49,7 +50,7 @@ final class HTTPConnection: Sendable {
     set { stranger.store(newValue, ordering: .relaxed) }
   }
   /// The certificate names, usually one, under which the limit of connections per name counts this connection.
-  var names: Set<String> { counted.withLock { $0 } }
+  var names: Set<NameKey> { counted.withLock { $0 } }
   func countsFor(_ name: String) { _ = counted.withLock { $0.insert(name) } }
   var isEnded: Bool { ended.load(ordering: .relaxed) }
 

@@ -1,3 +1,4 @@
+import Changes
 import SystemKit
 import Synchronization
 
@@ -8,7 +9,7 @@ final class HTTPConnections: Sendable {
     // The connections whose clients have not shown a valid certificate yet, oldest first.
     var strangers: [HTTPConnection] = []
     var perAddress: [String: Int] = [:]
-    var perPeer: [String: Set<ObjectIdentifier>] = [:]
+    var perPeer: [NameKey: Set<ObjectIdentifier>] = [:]
   }
 
   let limits: HTTPLimits

@@ -1,6 +1,8 @@
+import Changes
+
 /// The facts in a certificate that a client has shown.
 package struct PeerCertificate: Equatable, Sendable {
-  package let commonName: String
+  @ByBytes package private(set) var commonName: String
   /// SHA-256 of the certificate, in lower-case hexadecimal.
   package let fingerprint: String
   /// The serial number, in lower-case hexadecimal.
@@ -10,7 +12,7 @@ package struct PeerCertificate: Equatable, Sendable {
   package let notAfter: Int64
 
   package init(commonName: String, fingerprint: String, serial: String, notBefore: Int64 = 0, notAfter: Int64) {
-    (self.commonName, self.fingerprint) = (commonName, fingerprint)
-    (self.serial, self.notBefore, self.notAfter) = (serial, notBefore, notAfter)
+    self.commonName = commonName
+    (self.fingerprint, self.serial, self.notBefore, self.notAfter) = (fingerprint, serial, notBefore, notAfter)
   }
 }

@@ -1,4 +1,5 @@
 import CCurl
+import Changes
 import Glibc
 
 /// The state of one HTTP request while libcurl performs it.
@@ -80,12 +81,11 @@ final class Transfer {
     let line = String(decoding: bytes, as: UTF8.self).filter { $0 != "\r\n" && $0 != "\n" && $0 != "\r" }
     if line.hasPrefix("HTTP/") {
       // After an interim answer, another answer follows.
-      let words = line.split(separator: " ")
+      let words = line.split(at: " ")
       status = words.count > 1 ? Int(words[1]) ?? 0 : 0
       headers = [:]
-    } else if let colon = line.firstIndex(of: ":") {
-      let value = line[line.index(after: colon)...].drop { $0 == " " }
-      headers[line[..<colon].asciiLowercased] = String(value)
+    } else if let (name, value) = line.cut(at: ":") {
+      headers[name.asciiLowercased] = String(decoding: value.utf8.drop { $0 == 0x20 }, as: UTF8.self)
     }
   }
 }

@@ -24,8 +24,8 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   package init?(_ text: String) {
     let trimmed = text.split(whereSeparator: \.isWhitespace)
     guard trimmed.count == 1 else { return nil }
-    let parts = trimmed[0].split(separator: "/", omittingEmptySubsequences: false).map(String.init)
-    guard parts.count == 3, parts[0].contains(":"), Self.isHex(parts[1], 32), Self.isHex(parts[2], 64) else {
+    let parts = trimmed[0].split(at: "/", omittingEmpty: false)
+    guard parts.count == 3, parts[0].has(":"), Self.isHex(parts[1], 32), Self.isHex(parts[2], 64) else {
       return nil
     }
     self.init(address: parts[0], token: parts[1].asciiLowercased, key: parts[2].asciiLowercased)

@@ -14,7 +14,7 @@ package final class RevokedPeers: Sendable {
   struct List: Equatable, Sendable {
     var fingerprints: Set<String> = []
     // By peer name: the peer's certificates that were issued until this second since 1970 UTC are revoked.
-    var through: [String: Int64] = [:]
+    var through: [NameKey: Int64] = [:]
 
     func contains(_ certificate: PeerCertificate) -> Bool {
       fingerprints.contains(certificate.fingerprint)
@@ -117,9 +117,11 @@ package final class RevokedPeers: Sendable {
     let before = try text(path)
     let known = try list(before, path)
     guard known.through[name] ?? .min < second else { return }
-    let kept = before.split(separator: "\n").filter { line in
-      let words = line.split(separator: " ")
-      return !(words.count == 3 && words[1] == name && (words[0] == "name" || JoinLine.isHex(String(words[0]), 64)))
+    let kept = before.split(at: "\n").filter { line in
+      let words = line.split(at: " ")
+      return
+        !(words.count == 3 && words[1].hasSameBytes(as: name)
+        && (words[0] == "name" || JoinLine.isHex(words[0], 64)))
     }
     try File.replace(
       path, text: (kept + ["name \(name) \(second)"]).joined(separator: "\n") + "\n", permissions: 0o644)
