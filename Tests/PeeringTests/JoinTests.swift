@@ -61,8 +61,9 @@ import Testing
       key: try hub.certificate("node.crt").keyDigest.map { String(format: "%02x", $0) }.joined())
   }
 
-  private func ask(_ folder: PeerFolder, as peer: String = "hq") throws -> String {
-    let client = try HTTPClient(base: "https://127.0.0.1:\(server.port)", tls: folder.clientTLS(peer), stop: stop)
+  private func ask(_ folder: PeerFolder, as peer: String = "hq", port: UInt16? = nil) throws -> String {
+    let client = try HTTPClient(
+      base: "https://127.0.0.1:\(port ?? server.port)", tls: folder.clientTLS(peer), stop: stop)
     return String(decoding: try client.perform("GET", "/who").body, as: UTF8.self)
   }
 
@@ -359,17 +360,16 @@ import Testing
     _ = try joining.join(try line("till-7"))
     #expect(try joining.renewIfDue("hq", base: base, now: now) == nil)
     let old = try hub.certificate("ca.crt").fingerprint
+    let thief = try copy(of: till)
     let rotation = try hub.rotate(node: "hq", authority: true, listener: false, dropsOld: false, now: now)
     #expect(try hub.certificates("ca.crt").map(\.fingerprint) == [try #require(rotation.authority), old])
     #expect(try hub.upkeep(node: "hq", now: now).isEmpty)
     // The listener has both authorities now; what it shows is of the old one.
     let next = try HTTPServer(
       host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
-    func name(_ port: UInt16) throws -> String {
-      let client = try HTTPClient(base: "https://127.0.0.1:\(port)", tls: till.clientTLS("hq"), stop: stop)
-      return String(decoding: try client.perform("GET", "/who").body, as: UTF8.self)
-    }
+    func name(_ port: UInt16) throws -> String { try ask(till, port: port) }
     #expect(try name(next.port) == "till-7")
+    #expect(try ask(thief, port: next.port) == "till-7")
     #expect(try joining.renewIfDue("hq", base: "https://127.0.0.1:\(next.port)", now: now) != nil)
     #expect(try name(next.port) == "till-7")
     #expect(try joining.renewIfDue("hq", base: "https://127.0.0.1:\(next.port)", now: now) == nil)
@@ -378,9 +378,54 @@ import Testing
     let last = try HTTPServer(
       host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
     #expect(try name(last.port) == "till-7")
+    try trust(hub, in: thief)
+    #expect(try ask(thief, port: last.port).contains("comes from another authority"))
     // The list of revoked certificates is kept also by the new authority.
     try FileManager.default.removeItem(atPath: hub.file("revoked"))
     #expect(try name(last.port).contains("was revoked"))
+  }
+
+  /// A folder with the certificate and the key of a node that has joined.
+  private func copy(of node: PeerFolder) throws -> PeerFolder {
+    let copy = PeerFolder(state: folder.path + "/copy")
+    try FileManager.default.createDirectory(atPath: copy.path, withIntermediateDirectories: true)
+    try FileManager.default.copyItem(atPath: node.file("joined"), toPath: copy.file("joined"))
+    return copy
+  }
+
+  /// Gives a node the present authority of another one, which the other one shows to everyone.
+  private func trust(_ hub: PeerFolder, in node: PeerFolder) throws {
+    try hub.certificate("ca.crt").pem.write(
+      toFile: node.joined("hq").file("ca.crt"), atomically: true, encoding: .utf8)
+  }
+
+  @Test func `after a stolen authority is replaced and dropped, none of its certificates is accepted`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    // The thief of the key makes a certificate of any name.
+    let thief = try copy(of: till)
+    let terms = CertificateTerms(
+      commonName: "till-9", purpose: .client, notBefore: now - PeerFolder.day, notAfter: now + PeerFolder.year)
+    let request = try CertificateRequest(commonName: "till-9", key: thief.joined("hq").key("node.key"))
+    let (stolen, key) = (try hub.certificate("ca.crt"), try hub.key("ca.key"))
+    try Certificate.issue(terms, for: request, by: stolen, key: key).pem.write(
+      toFile: thief.joined("hq").file("node.crt"), atomically: true, encoding: .utf8)
+    #expect(try ask(till) == "till-7" && ask(thief) == "till-9")
+    let rotation = try hub.rotate(node: "hq", authority: true, listener: true, dropsOld: true, now: now)
+    let fingerprint = try #require(rotation.authority)
+    #expect(try hub.certificates("ca.crt").map(\.fingerprint) == [fingerprint])
+    #expect(try hub.certificate("node.crt").isIssued(by: hub.certificate("ca.crt")))
+    #expect(try hub.peersOfOldAuthorities(now: now) == ["till-7"])
+    let next = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
+    // Peers of the old authority no longer know the listener.
+    #expect(throws: CairnError.self) { try ask(till, port: next.port) }
+    for node in [till, thief] {
+      try trust(hub, in: node)
+      #expect(try ask(node, port: next.port).contains("comes from another authority"))
+    }
+    _ = try Joining(till, node: "till-7").join(
+      try line("till-7", port: next.port), replacing: String(fingerprint.prefix(16)))
+    #expect(try ask(till, port: next.port) == "till-7")
   }
 
   @Test func `a replacement that a crash has cut is ended, and one that had not begun is none`() throws {

@@ -171,6 +171,44 @@ extension DaemonScenarios {
       net.endAll()
     }
 
+    /// A copy of the certificate of the shop and its key. Returns the folder.
+    private func stealCertificate() throws -> String {
+      let (folder, copy) = (net.bench.path("state-shop/peers/joined/hq"), net.bench.path("stolen"))
+      try FileManager.default.copyItem(atPath: folder, toPath: copy)
+      return copy
+    }
+
+    /// The status of a request with a certificate. The client does not verify the listener, whose authority is another
+    /// one later.
+    private func status(with folder: String) throws -> String {
+      let arguments = [
+        "-s", "-k", "-o", "/dev/null", "-w", "%{http_code}", "--cert", folder + "/node.crt", "--key",
+        folder + "/node.key", "https://127.0.0.1:\(port)/cairn/1/trails/none.none",
+      ]
+      return try net.bench.run("/usr/bin/curl", arguments).output
+    }
+
+    @Test func `after a drop the certificates of the old authority are refused at once`() throws {
+      try fill("pos.db", mebibytes: 1)
+      try write("hq", receive)
+      try write(
+        "shop",
+        capture("pos.db") + "[pump.p]\ntrail = \"shop.pos\"\nto = \"https://127.0.0.1:\(port)\"\npeer = \"hq\"\n")
+      _ = try join(grants: [])
+      let shop = try net.start("shop", net.bench.path("shop"))
+      #expect(net.wait { net.paths(shop).first?["state"] as? String == "connected" }, "\(net.logs)")
+      let stolen = try stealCertificate()
+      #expect(try ["403", "404"].contains(status(with: stolen)))
+      let rotated = try peer(["rotate", "--ca", "--drop"], at: "hq")
+      #expect(rotated.status == 0 && rotated.output.contains("only the newest authority is valid now"), "\(rotated)")
+      #expect(rotated.errors.contains("these peers must join again: shop"), "\(rotated)")
+      #expect(net.wait { (try? status(with: stolen)) == "401" }, "\(net.logs)")
+      #expect(net.wait { error(shop) != nil }, "\(net.logs)")
+      let listed = try peer(["list"], at: "hq").output
+      #expect(listed.components(separatedBy: "authority ").count == 2, "\(listed)")
+      net.endAll()
+    }
+
     @Test func `authority and listener are replaced while two nodes go on replicating`() throws {
       _ = try net.bench.sqlite(
         "pos.db", "PRAGMA journal_mode = WAL; CREATE TABLE sale(id INTEGER PRIMARY KEY, text TEXT)")
@@ -197,6 +235,8 @@ extension DaemonScenarios {
       }
       let files = ["state-hq/peers/ca.crt", "state-hq/peers/node.crt", "state-shop/peers/joined/hq/node.crt"]
       let before = files.map { net.bench.text($0) }
+      let stolen = try stealCertificate()
+      #expect(try ["403", "404"].contains(status(with: stolen)))
       let rotated = try peer(["rotate"], at: "hq")
       #expect(rotated.status == 0 && rotated.output.contains("new authority"), "\(rotated)")
       #expect(try authorities() == 2)
@@ -211,6 +251,7 @@ extension DaemonScenarios {
       #expect(try net.cairn(hq, "reload").status == 0)
       #expect(net.log(hq).contains("order 'reload' of uid \(geteuid()), process "), "\(net.log(hq))")
       // Only the new one is believed: a peer with nothing but the old ones is a stranger.
+      #expect(try status(with: stolen) == "401")
       let listed = try peer(["list"], at: "hq").output
       #expect(listed.contains("authority") && listed.contains("listener") && listed.contains("shop"), "\(listed)")
       #expect(net.wait { net.paths(shop).first?["state"] as? String == "connected" }, "\(net.logs)")
