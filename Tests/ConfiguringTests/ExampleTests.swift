@@ -72,7 +72,7 @@ import Testing
     }
   }
 
-  /// What `cairn check --security` advises.
+  /// The advice of `cairn check --security` is followed.
   @Test func `over the network: applies of other nodes' trails name their tables`() throws {
     let network = Self.folder.appending(path: "network").path()
     var count = 0

@@ -55,7 +55,7 @@ extension DaemonScenarios {
       #expect(node.end() == 0)
     }
 
-    @Test func `a clock that jumps forward and back loses nothing, and gives nobody up`() throws {
+    @Test func `a clock that jumps forward and back loses nothing, and gives up no reader`() throws {
       let (node, jump, environment) = try bench()
       _ = try node.bench.sqlite(
         "source.db", "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")

@@ -129,7 +129,7 @@ import Testing
     let left = change == "captures less" ? all : Self.names
     adopt(node, Self.mesh(node.folder, left, sum, tables: left == all ? ["*", "!note"] : ["*"]))
     Clock.sleep(milliseconds: 500)
-    // Of the applies to each database, one starts again alone.
+    // One of the applies to each database starts again alone.
     for (from, to) in zip(Self.names, ["b", "c", "a"]) { try node.supervisor.order(.restart, "apply.\(from)-to-\(to)") }
     Clock.sleep(milliseconds: 1000)
     stop.set()
