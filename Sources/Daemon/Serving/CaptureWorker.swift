@@ -114,8 +114,8 @@ final class CaptureWorker: Worker {
     }
   }
 
-  /// Whether capture may miss writes of programs that switch triggers off: its source is an SQLite file, and no apply
-  /// of this node audits the trail.
+  /// Whether capture may miss writes of programs that switch triggers off: the source is an SQLite file, and no apply
+  /// here audits the trail.
   private var mayMissWrites: Bool {
     guard case .sqlite? = try? database.location() else { return false }
     return context.configuration.isUnaudited(capture)

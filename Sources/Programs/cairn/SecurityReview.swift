@@ -254,7 +254,8 @@ final class SecurityReview {
 
   /// Adds the authorities that sign the certificates of peers. Every peer needs a new certificate before its authority
   /// expires.
-  /// - Parameter isOwn: Whether `cairn peer invite` made them. The first one signs; the others are older.
+  /// - Parameter isOwn: Whether `cairn peer` made the authorities. The first one signs new certificates; all others are
+  ///   older.
   private func reviewAuthorities(_ file: String, isOwn: Bool) {
     guard let text = try? File.text(file), let all = try? Certificate.all(pem: text), !all.isEmpty else {
       return add("receive", "\(file) holds no authority", weak: "name the authorities in PEM with tls")
