@@ -18,7 +18,7 @@ package enum RestartPolicy {
     var mostMilliseconds: Int64 { 60_000 }
   }
 
-  /// The length of a run, in ms, after which earlier failures of the worker no longer count.
+  /// The length of a run, in ms, after which earlier failures of the worker no longer count for the next pause.
   package static let steadyMilliseconds: Int64 = 60_000
   // In a row, for an error that is a bug of Cairn.
   private static let bugTries = 3

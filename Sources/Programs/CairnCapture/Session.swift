@@ -231,7 +231,7 @@ final class Session {
     try log.takePart(savepoints: &marks) { try write(JournalStatements.partCode, $0) }
   }
 
-  /// Writes a row into the journal. The program's last_insert_rowid() does not change.
+  /// Writes a row into the journal, in the open transaction. The program's last_insert_rowid() does not change.
   private func write(_ code: Int64, _ content: UnsafeRawBufferPointer) throws {
     guard let statement = control.write else { return }
     let rowid = database.lastInsertRowid

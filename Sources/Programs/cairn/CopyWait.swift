@@ -6,9 +6,9 @@ import SystemKit
 /// Waits until requested refreshes of tables have arrived at the target of an apply, and shows their progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
-  /// The time in ms for which no table may be in a refresh before the requested refreshes count as complete.
+  /// The time without a running refresh, in ms, after which the requested refreshes count as complete.
   private static let quietMilliseconds: Int64 = 2_000
-  /// The time in ms for which no table may be in a refresh before a table that is still suspended is reported.
+  /// The time without a running refresh, in ms, after which a table that is still suspended is reported.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 
