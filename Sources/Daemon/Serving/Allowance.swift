@@ -1,9 +1,9 @@
 import Changes
 
-/// A rate limit: `burst` events at once, and then one event after each pause.
+/// A rate limit: `burst` events at once, and then one more event for each `refill` µs that has passed.
 ///
 ///     var copies = Allowance(burst: 3, refill: 60_000_000)
-///     copies.take(now: 0)  // true, three times in a row
+///     copies.take(now: 0)  // true in the first three calls, then false
 struct Allowance: Equatable, Sendable {
   private let burst: Int
   private let refill: Int64
@@ -13,7 +13,7 @@ struct Allowance: Equatable, Sendable {
 
   /// Creates a rate limit that allows `burst` events at once.
   ///
-  /// - Parameter refill: The pause after which one more event may happen, in µs.
+  /// - Parameter refill: The time in µs after which one more event is allowed.
   init(burst: Int, refill: Int64) { (self.burst, self.refill, left) = (burst, refill, burst) }
 
   /// Returns whether the event may happen now, and counts it if so.
@@ -30,7 +30,7 @@ struct Allowance: Equatable, Sendable {
     return true
   }
 
-  /// Returns whether `burst` events are allowed again, as in a new rate limit.
+  /// Returns whether `burst` events are allowed at the time `now`, in µs, as in a new rate limit.
   func isFull(now: Int64) -> Bool {
     guard let countedAt else { return true }
     return Int64(left) + max(0, now - countedAt) / refill >= Int64(burst)
@@ -48,8 +48,8 @@ struct Allowances: Sendable {
 
   var count: Int { known.count }
 
-  /// Returns whether an event of the client `asker` may happen now, and counts it if so. False for a new client, if too
-  /// many clients are known.
+  /// Returns whether an event of the client `asker` may happen at the time `now`, in µs, and counts it if so. False for
+  /// a new client while 4096 others are below their full `burst`.
   mutating func take(_ asker: String, now: Int64) -> Bool {
     if known[asker] == nil, known.count >= Self.most {
       known = known.filter { !$0.value.isFull(now: now) }

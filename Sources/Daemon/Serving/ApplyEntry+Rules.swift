@@ -11,12 +11,12 @@ import Trails
 
 // Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {
-  /// Checks that each rule for one table matches a captured table of this node. For the trail of another node, rules
-  /// that have matched nothing so far are logged.
+  /// Checks that each rule for one table matches a table of the trail at the target, or a captured table of the source.
   ///
-  /// A rule that was adopted before is only logged, as its table may have been dropped since.
+  /// A rule without a table is only logged if the apply has run with it before, since its table may have been dropped.
+  /// It is also only logged for another node's trail, and if an apply may still create the table in the source.
   ///
-  /// - Throws: `table-missing` for a new rule, unless an apply may still create its table.
+  /// - Throws: `table-missing` for any other rule without a table.
   func checkRulesMatch(_ end: TargetEnd) throws {
     let adopted = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
     // A new rule must not prove by its own `to` that its table was there.
@@ -47,9 +47,11 @@ extension ApplyEntry {
     context.log.write(LogEntry(.warning, error.message, worker: worker, code: error.code, hint: error.hint))
   }
 
-  /// Requests copies of the tables whose changed rules need one. Returns the tables whose rules changed.
+  /// Compares the rules with those under which the target's rows were written, and requests a refresh of each table
+  /// that needs one. Returns the tables whose rows do not follow the present rules yet.
   ///
-  /// - Throws: `rule-refused` if the new rule cannot be applied to a table.
+  /// - Throws: `rule-refused` if a table's rows cannot follow the new rule, or if no worker of this node can bring the
+  ///   refresh.
   func adoptRules(_ end: TargetEnd) throws -> [ChangedRule] {
     let note = RuleNote(state: context.statePath, apply: name)
     let names = TargetNames(state: context.statePath, apply: name)
@@ -111,7 +113,8 @@ extension ApplyEntry {
     }
   }
 
-  /// Returns the suspended tables in `held` that have another name at the target under the present rules.
+  /// Returns the suspended tables in `held` that have another name at the target now than under the rules `old`. A
+  /// table counts too if the source has renamed it, or if its source table is unclear.
   func renamed(_ held: [HeldTable], _ old: [TableRule]) -> [HeldTable] {
     held.filter { table in
       let sources = RuleChange.sources(of: [table.name], old)

@@ -8,8 +8,8 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The checks of an apply before it starts: its target must continue at a position of the trail, and hold no other
-/// rows.
+/// The checks of an apply before it starts. For example, the checkpoint of the target must be in this trail. A target
+/// without a checkpoint must hold no other rows, unless the setting `existing` allows them.
 struct ApplyEntry {
   let name: String
   let target: DatabaseURL
@@ -21,8 +21,11 @@ struct ApplyEntry {
   let scope: TargetScope
   let context: ServiceContext
 
-  /// Makes all checks before an apply starts. Returns the open request for a copy of all tables, if any, and the tables
-  /// whose rules changed.
+  /// Makes all checks before an apply starts. Requests a refresh of all tables if the target needs a part of the trail
+  /// that was purged.
+  ///
+  /// - Returns: The open request for a refresh of all tables, or nil; and the tables whose rows do not follow the
+  ///   present rules yet.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)

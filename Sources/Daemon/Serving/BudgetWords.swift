@@ -1,7 +1,7 @@
 import Configuring
 import Steering
 
-/// The log messages for the steps that Cairn takes when the trails exceed their disk limit.
+/// The log messages for the steps against trails over their disk limit: captures are paused, or readers expire.
 struct BudgetWords {
   private let plan: RetentionPlan
   private let limits: Configuration.Limits

@@ -114,7 +114,8 @@ final class CaptureWorker: Worker {
     }
   }
 
-  /// Whether writes of programs that switch triggers off may stay unnoticed.
+  /// Whether capture may miss writes of programs that switch triggers off: the source is an SQLite file, and no apply
+  /// here audits the trail.
   private var mayMissWrites: Bool {
     guard case .sqlite? = try? database.location() else { return false }
     return context.configuration.isUnaudited(capture)
@@ -150,7 +151,7 @@ final class CaptureWorker: Worker {
   }
 }
 
-/// The time since a capture could last read its source.
+/// Measures for how long a capture has not been able to read its source.
 struct Sight: Equatable, Sendable {
   var isOpen = false
   private var seenAt: Int64

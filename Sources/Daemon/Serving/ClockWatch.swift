@@ -1,4 +1,4 @@
-/// Detects that the clock of the machine was set, by a monotonic clock.
+/// Detects that the time of day of the machine was set, by comparison with a monotonic clock.
 struct ClockWatch: Equatable, Sendable {
   // Smaller jumps come from the gradual adjustment of the clock.
   private static let leastMicroseconds: Int64 = 1_000_000
@@ -12,7 +12,8 @@ struct ClockWatch: Equatable, Sendable {
   /// - Parameter steady: The time of a monotonic clock in µs.
   init(wall: Int64, steady: Int64) { (self.wall, self.steady) = (wall, steady) }
 
-  /// Returns the µs by which the time of day has jumped since the last call; nil if it has not.
+  /// Returns the µs by which the time of day was set since the last call, negative if it was set back. Nil if it moved
+  /// by less than 1 s.
   mutating func jump(wall: Int64, steady: Int64) -> Int64? {
     let jump = (wall - self.wall) - (steady - self.steady)
     (self.wall, self.steady) = (wall, steady)

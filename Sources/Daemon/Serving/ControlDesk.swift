@@ -27,7 +27,7 @@ package struct ControlDesk: Sendable {
   }
 
   /// Executes a request and returns the answer. Commands that change something are logged first. Questions about rows
-  /// are logged once a minute for each user and trail.
+  /// are logged at most once a minute for each user and trail.
   package func answer(_ request: ControlRequest, from peer: ControlPeer) throws -> JSONObject {
     if request.command == .question { return try question(request, peer) }
     if request.command != .status {

@@ -15,7 +15,8 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// The open connections of the control socket. If there are too many, the one that has been idle longest is closed.
+/// The open connections of the control socket: at most 64, and at most 16 of one user. A further connection closes the
+/// oldest idle one.
 final class ControlPeers: Sendable {
   final class Connection: @unchecked Sendable {
     let socket: LocalSocket
@@ -28,7 +29,8 @@ final class ControlPeers: Sendable {
       self.peer = ControlPeer(user: peer?.user, process: peer?.process)
     }
 
-    /// Whether the client has sent no whole request since the last answer.
+    /// Whether the connection is idle: the client has sent no whole request since it connected, or since the last
+    /// answer.
     var isWaiting: Bool {
       get { waiting.load(ordering: .relaxed) }
       set { waiting.store(newValue, ordering: .relaxed) }
@@ -41,7 +43,7 @@ final class ControlPeers: Sendable {
   // Oldest first.
   private let connections = Mutex<[Connection]>([])
 
-  /// Adds a connection. Returns false if there are too many and none is idle.
+  /// Adds a connection. If there are too many, closes the oldest idle one first, or returns false if none is idle.
   func open(_ connection: Connection) -> Bool {
     connections.withLock { all in
       let own = all.filter { $0.peer.user == connection.peer.user }

@@ -36,7 +36,7 @@ package final class ControlServer: Sendable {
     thread.withLock { $0 = serving }
   }
 
-  /// Only the serving thread uses the listener.
+  /// A wrapper that hands the listener to the serving thread. Only that thread uses the listener.
   private struct Handle: @unchecked Sendable { let listener: LocalListener }
 
   private static func envelope(_ error: FileError, _ path: String, _ group: String?) -> CairnError {

@@ -5,19 +5,19 @@ import Operating
 import Steering
 import Trails
 
-/// An order to a capture of this node to copy rows of tables through its trail again.
+/// An order to a capture of this node to refresh tables: to send their rows through its trail again.
 struct CopyOrder {
   let context: ServiceContext
   let supervisor: Supervisor
 
   enum Outcome {
     case tables([String])
-    /// The capture is restarted and copies every table.
+    /// The capture, which had failed, is restarted and refreshes every table.
     case everything
   }
 
-  /// Throws `source-went-back` if the capture failed because its source does not match the end of the trail. A copy is
-  /// impossible then.
+  /// Throws `source-went-back` if the capture has failed with this error: its source does not match the end of the
+  /// trail. A refresh is impossible then.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)
@@ -32,12 +32,14 @@ struct CopyOrder {
     return worker.problem ?? NodeStatus.Problem(code: ErrorCode.bug.rawValue, message: "", hint: "", times: 1)
   }
 
-  /// Makes the capture copy tables, and returns which ones.
+  /// Makes the capture refresh tables. Returns the names of the tables, or `everything` if a failed capture was
+  /// restarted.
   ///
-  /// - Parameter tables: Patterns; empty: all tables.
-  /// - Parameter hint: The hint of the error if the capture has failed.
-  /// - Parameter isStrict: Whether each pattern must match a table.
-  /// - Throws: The error of a capture that has failed; `table-missing` if no captured table matches.
+  /// - Parameter tables: Patterns of the tables; empty for all captured tables.
+  /// - Parameter hint: The hint of the error that is thrown if the capture has failed.
+  /// - Parameter isStrict: Whether each pattern must match a table of the source.
+  /// - Throws: The error of a failed capture, if `tables` is not empty; `table-missing` if a requested table is not
+  ///   captured, or if no table matches.
   func carryOut(
     _ capture: Configuration.Capture, _ tables: [String], hint: String, isStrict: Bool = false
   ) throws -> Outcome {

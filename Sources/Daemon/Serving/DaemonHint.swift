@@ -4,6 +4,7 @@ import SystemKit
 
 extension CairnError {
   /// Returns the error with a hint for users of the daemon, if its own hint is only for users of `cairn replicate`.
+  /// Otherwise the hint stays.
   ///
   /// - Parameter isReceived: Whether the trail comes from another node.
   func hinted(for worker: WorkerName, trail folder: String, isReceived: Bool = false) -> CairnError {

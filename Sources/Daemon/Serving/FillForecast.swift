@@ -1,4 +1,4 @@
-/// A forecast of when a disk, journal or log will be full, from its growth in the last minutes.
+/// A forecast of when a disk, journal or log will be full, from its growth in the last five minutes.
 package struct FillForecast: Equatable, Sendable {
   static let windowMilliseconds: Int64 = 300_000
   static let leastMilliseconds: Int64 = 20_000
@@ -15,13 +15,15 @@ package struct FillForecast: Equatable, Sendable {
 
   /// Adds a measurement.
   ///
+  /// - Parameter used: The used part of the capacity, in the same unit, such as bytes or rows.
   /// - Parameter now: Milliseconds of a monotonic clock.
   package mutating func note(used: Int64, now: Int64) {
     looks.append(Look(at: now, used: used))
     looks.removeAll { now - $0.at > Self.windowMilliseconds }
   }
 
-  /// Returns the seconds until `capacity` is reached; nil if that is unknown.
+  /// Returns the seconds until `capacity` is reached at the measured growth. Nil if nothing grew, if the measurements
+  /// span less than 20 s, or if it takes over 30 days.
   package func secondsUntil(_ capacity: Int64) -> Double? {
     guard let first = looks.first, let last = looks.last, last.at - first.at >= Self.leastMilliseconds,
       last.used > first.used

@@ -1,8 +1,8 @@
 import Changes
 import SystemKit
 
-/// A file that exists until an apply of another node's trail has received the first copies of its tables. Meanwhile,
-/// rows in a table stop the apply.
+/// A file that exists during the initial load of an apply whose trail comes from another node. Meanwhile, the apply
+/// stops before it would write to a table that already has rows.
 struct FirstCopies {
   private let path: String
 

@@ -22,8 +22,8 @@ final class HeartbeatWorker: Worker {
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
-  /// The progress of a running capture: the number of its transactions, and the last row that it read from an SQLite
-  /// journal.
+  /// The progress of a running capture: the number of transactions written to the trail, and the last row read from an
+  /// SQLite journal.
   struct Taken: Equatable, Sendable {
     var transactions: UInt64
     var journal: Int64

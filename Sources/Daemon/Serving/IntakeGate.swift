@@ -17,7 +17,7 @@ struct IntakeRoom: Equatable, Sendable {
   var live: UInt64 = 0
   /// Whether captures are paused because the trails exceed their limit.
   var isPaused = false
-  /// The sizes and limits of the trails that each node sends, by the node's name.
+  /// The sizes and limits of the trails that each other node sends to this node, by the other node's name.
   var peers: [String: Share] = [:]
 
   /// The sizes of the trails that one node sends, in bytes, and the limit for them. The fields mean the same as in
@@ -44,7 +44,7 @@ struct IntakeRoom: Equatable, Sendable {
   /// Returns whether a node's trails reach its limit with `more` bytes that have arrived since they were measured.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
-  /// Whether the trails exceed their limit and some of their segments can be deleted.
+  /// Whether all trails together, or those of one node, exceed their limit and have segments that can be deleted.
   var isPurgeDue: Bool {
     (allowed.map { held > $0 && held > left } ?? false)
       || peers.values.contains { $0.held > $0.allowed && $0.held > $0.left }
@@ -52,7 +52,7 @@ struct IntakeRoom: Equatable, Sendable {
 }
 
 extension IntakeRoom {
-  /// Measures the trails of other nodes now.
+  /// Measures the trails, if the conf limits their size on the disk. Without a limit, all sizes are 0.
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
     let configuration = context.configuration
     let limited = configuration.shares.compactMap { share in share.diskBytes.map { (share, $0) } }
@@ -84,12 +84,12 @@ extension IntakeRoom {
 }
 
 extension ServiceContext {
-  /// Returns whether other nodes may send bytes of their trails now.
+  /// Returns whether the disk limit of all trails together allows other nodes to send bytes now.
   func hasRoom(_ plan: () -> RetentionPlan) -> Bool {
     !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
   }
 
-  /// Returns the error if a node may not send bytes now; nil if it may.
+  /// Returns the error if a disk limit forbids a node to send bytes now; nil if the node may send them.
   func obstacle(for peer: String, _ plan: () -> RetentionPlan) -> CairnError? {
     if !hasRoom(plan) { return IntakeGate.full(node) }
     guard intake.isFull(for: peer) else { return nil }
@@ -100,7 +100,8 @@ extension ServiceContext {
       context: ["peer": peer])
   }
 
-  /// Returns the error if a node may not begin another trail; nil if it may.
+  /// Returns the error if a node has as many trails here as it may have, so that it cannot begin another one. Nil if it
+  /// may.
   func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
     guard let share = share(of: peer), !copies.exists(trail) else { return nil }
     let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && share.includes($0) }
@@ -142,7 +143,7 @@ final class IntakeGate: Sendable {
   // The number of request bodies that are being received, by peer.
   private let bodies = Mutex<[String: Int]>([:])
 
-  /// Counts bytes that have arrived.
+  /// Counts bytes that a peer has sent, which are added to the measured size of the trails.
   func note(_ bytes: Int) { come.add(UInt64(bytes), ordering: .relaxed) }
 
   func note(_ bytes: Int, of peer: String) {
@@ -150,8 +151,8 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether the trails have reached their limit. If the last measurement is a second old, calls `look` for a
-  /// new one.
+  /// Returns whether all trails together have reached their limit, with the bytes that arrived after the last
+  /// measurement. If that is a second old, calls `look` for a new one.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
@@ -168,13 +169,15 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// Returns whether the trails of a peer have reached its limit.
+  /// Returns whether the trails of a peer have reached its limit, by the last measurement and the bytes received after
+  /// it.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
     return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }
   }
 
-  /// Counts the start of a request body of a peer. Returns false if `most` bodies are already being received.
+  /// Counts the start of a request body of a peer. Returns false, and counts nothing, if `most` bodies of this peer are
+  /// being received already.
   func begin(_ peer: String, most: Int) -> Bool {
     bodies.withLock { bodies in
       guard bodies[peer] ?? 0 < most else { return false }
@@ -196,6 +199,6 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns true once after each measurement that found segments to delete.
+  /// Returns true once after each measurement that found trails over a limit, with segments to delete.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

@@ -14,7 +14,8 @@ struct JournalAlarm: Equatable, Sendable {
 
   private var told = Level.fine
 
-  /// Returns the level to report now; nil if it has not become worse.
+  /// Returns the level to report now; nil if it is no worse than the last reported level. A level that is reached again
+  /// after a fall below 60 % of `cap` is reported again.
   mutating func note(rows: Int64, cap: Int64, isFull: Bool) -> Level? {
     // An application can write any numbers to the journal: their product with 100 must not overflow.
     let percent = Double(rows) * 100 / Double(max(cap, 1))

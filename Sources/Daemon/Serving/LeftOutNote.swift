@@ -2,8 +2,8 @@ import Applying
 import Changes
 import SystemKit
 
-/// The file with the tables that an apply has skipped because its option `tables` does not list them. A table that is
-/// listed later needs a copy.
+/// The file with the tables that an apply has skipped because its option `tables` does not list them. A table that the
+/// option lists later needs a refresh.
 ///
 /// ```
 /// let note = LeftOutNote(state: "/var/lib/cairn", apply: "pos")
@@ -20,9 +20,9 @@ struct LeftOutNote: Sendable {
     table.namespace.isEmpty || table.namespace == "public" ? table.name : "\(table.namespace).\(table.name)"
   }
 
-  /// Returns the tables in the file.
+  /// Returns the tables in the file; empty if there is no file.
   ///
-  /// - Throws: `state-foreign` if Cairn did not write the file.
+  /// - Throws: `state-foreign` if this version of Cairn did not write the file.
   func read() throws -> [LeftOutTable] {
     guard Folder.exists(path) else { return [] }
     let text: String
@@ -40,7 +40,7 @@ struct LeftOutNote: Sendable {
     }
   }
 
-  /// Adds a table durably. Returns all tables in the file; nil if the table was there or the file is full.
+  /// Adds a table durably. Returns all tables in the file; nil if the file already had the table, or has 10,000 tables.
   @discardableResult func add(_ table: LeftOutTable) throws -> [LeftOutTable]? {
     var all = try read()
     guard !all.contains(table), all.count < Self.tablesMax else { return nil }
@@ -49,7 +49,7 @@ struct LeftOutNote: Sendable {
     return all
   }
 
-  /// Removes tables, by their names at the source.
+  /// Removes tables from the file, by their names at the source.
   func remove(_ sources: Set<NameKey>) throws {
     let all = try read()
     let left = all.filter { !sources.contains($0.source) }

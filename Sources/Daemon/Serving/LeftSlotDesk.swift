@@ -7,7 +7,7 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Reports the slots of captures that were removed from the conf, until they are dropped.
+/// Reports the replication slots of captures that were removed from the conf, until the slots are dropped.
 final class LeftSlotDesk: Sendable {
   private static let lookMilliseconds: Int64 = 60_000
   // Milliseconds before the next check, while a removed capture still reads its slot.
@@ -28,7 +28,8 @@ final class LeftSlotDesk: Sendable {
 
   var slots: [NodeStatus.LeftSlot] { state.withLock { $0.left } }
 
-  /// Starts a check of the slots on another thread, if one is due.
+  /// Starts a check of the slots on another thread: once a minute, or sooner if the slots change or a capture still
+  /// reads one.
   func look() {
     let configuration = context.configuration
     let all = LeftSlot.all(

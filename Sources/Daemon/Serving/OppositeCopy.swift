@@ -4,9 +4,9 @@ import Changes
 import Configuring
 import Operating
 
-/// A check that keeps the two directions of a two-way replication from copying tables at the same time.
+/// A check that prevents refreshes in both directions of a two-way replication at the same time.
 struct OppositeCopy {
-  /// The names of the captures that send copies now, and of the applies that receive copies now.
+  /// The names of the captures that have tables to refresh now, and of the applies that receive or await refreshes now.
   struct Copying: Equatable {
     var captures: Set<String> = []
     var applies: Set<String> = []
@@ -27,7 +27,7 @@ struct OppositeCopy {
     back = conf.applies.first { $0.trail == conf.trail(of: behind) && $0.database == source && source != nil }?.name
   }
 
-  /// Returns the error `busy` if a copy in the opposite direction is running; nil if a copy may begin.
+  /// Returns the error `busy` if a refresh in the opposite direction is running; nil if this apply may begin one.
   func refusal(_ now: Copying) -> CairnError? {
     let worker: String
     if let back, now.applies.contains(back) {
@@ -46,7 +46,7 @@ struct OppositeCopy {
 }
 
 extension Supervisor {
-  /// The captures that still have tables to copy, and the applies that are still receiving copies.
+  /// The captures that still have tables to refresh, and the applies that still receive or await refreshes.
   var copying: OppositeCopy.Copying {
     let workers = state.withLock { state in state.entries.values.map(\.worker) }
     var copying = OppositeCopy.Copying()

@@ -1,7 +1,8 @@
 import Changes
 import Synchronization
 
-/// The log entries about orders that a client may give many times a second: one a minute for each user and order.
+/// The log entries about orders that a client may give many times a second. Each user and order is logged at most once
+/// a minute.
 ///
 ///     notes.isDue(1000, "hq.erp", now: 0)       // true
 ///     notes.isDue(1000, "hq.erp", now: 59_999)  // false

@@ -61,8 +61,8 @@ package final class PeerBook: Sendable {
 
   package subscript(key: Key) -> Entry? { book.withLock { $0[key]?.entry } }
 
-  /// Stores the position that a peer reported. An error while writing is ignored, because the next position is written
-  /// too.
+  /// Stores the position that a peer reported. An error while writing the file is ignored, because later positions are
+  /// written too.
   package func note(_ entry: Entry, of key: Key) {
     let isDue = book.withLock { book in
       let old = book[key]
@@ -86,7 +86,8 @@ package final class PeerBook: Sendable {
     try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
   }
 
-  /// Stores the position up to which a peer has applied a trail, and the time of the contact.
+  /// Stores, in memory only, the position up to which a peer has applied a trail, and the time of the contact. If
+  /// `applied` is nil, the known position stays.
   package func note(applied: Position?, seenAt: Int64, of key: Key) {
     book.withLock { book in
       guard book[key] != nil else { return }

@@ -5,7 +5,8 @@ import Trails
 
 /// The readers of this node's trails at other nodes. Segments that one of them needs are not deleted.
 package enum PeerReaders {
-  /// Returns a reader for each peer that may pull a trail, and for each pump that pushes one.
+  /// Returns the readers of `trails` at other nodes: each peer that may pull one of the trails, and each pump that
+  /// pushes one.
   ///
   /// - Parameter besides: The readers to leave out: pumps that skip a trail because it comes from the node to which
   ///   they push.

@@ -31,6 +31,8 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   }
 
   /// Returns the ms since the trail grew beyond `place`: 0 if it has not; nil if `place` is older than all samples.
+  ///
+  /// - Parameter now: µs since 1970 UTC.
   func lagMilliseconds(at place: Place, now: Int64) -> Double? {
     guard let first = samples.first, let last = samples.last else { return nil }
     if place >= last.place { return 0 }

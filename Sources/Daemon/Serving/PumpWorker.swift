@@ -171,7 +171,8 @@ struct TransferNotes {
 
   private var told: [String: CairnError] = [:]
 
-  /// Returns the messages for problems that are new and for problems that have ended.
+  /// Returns the messages for problems that began or changed since the last call, and for problems that ended since
+  /// then.
   ///
   /// - Parameter problems: The present problems by trail; the problem of the whole pump has an empty name.
   mutating func note(_ problems: [String: CairnError]) -> [Note] {

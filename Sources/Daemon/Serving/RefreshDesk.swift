@@ -6,8 +6,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Makes captures of this node send the copies that other nodes request, and removes requests of this node that were
-/// answered.
+/// Makes captures of this node send the refreshes that applies and other nodes have requested. Removes the requests of
+/// this node's applies when they are answered.
 package final class RefreshDesk: Sendable {
   private let context: ServiceContext
   private let supervisor: Supervisor
@@ -27,7 +27,8 @@ package final class RefreshDesk: Sendable {
     (self.context, self.supervisor) = (context, supervisor)
   }
 
-  /// Starts the requested copies on another thread, one at a time, and returns at once.
+  /// Starts the requested refreshes on another thread, one trail after the other, and returns at once. While that
+  /// thread runs, further requests wait for a later call.
   package func look() {
     let now = Clock.system.microseconds()
     context.requests.forgetOld(now: now)
@@ -125,7 +126,8 @@ package final class RefreshDesk: Sendable {
 }
 
 extension Supervisor {
-  /// Removes each request of this node's applies whose rows have arrived.
+  /// Removes each request of this node's applies if its refreshes have started at the target, or if the conf no longer
+  /// has the apply.
   func settleRequests() {
     guard !context.requests.all.isEmpty else { return }
     let applies = state.withLock { state in
@@ -143,11 +145,12 @@ extension Supervisor {
 }
 
 extension RequestBook.Request {
-  /// Returns whether the requested copies have started at the target. If all tables were requested, no table may still
-  /// wait for a copy.
+  /// Returns whether the refreshes of all requested tables have started at the target. A request for all tables is
+  /// answered when the apply awaits no further refresh.
   ///
-  /// - Parameter begun: The transaction in which the last copy of each table started, by name in lower case.
-  /// - Parameter awaitsMore: Whether the apply still waits for copies of tables.
+  /// - Parameter begun: The transaction of the trail in which the last refresh of each table started, by table name in
+  ///   lower case.
+  /// - Parameter awaitsMore: Whether the apply still waits for refreshes of tables.
   func isAnswered(begun: [NameKey: UInt64], awaitsMore: Bool) -> Bool {
     let fresh = begun.filter { $0.value > behind }.keys
     guard !fresh.isEmpty else { return false }

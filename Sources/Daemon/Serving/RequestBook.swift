@@ -4,8 +4,8 @@ import Pumping
 import Synchronization
 import SystemKit
 
-/// The requests for copies of tables, on their way to the node where the trail begins. The state folder keeps them
-/// until they end.
+/// The requests for refreshes of tables, on their way to the node where the trail begins. The state folder keeps a
+/// request until it is removed, at the latest 7 days after it was last received.
 package final class RequestBook: Sendable {
   package struct Request: Equatable, Sendable {
     package enum Asker: Equatable, Sendable {
@@ -19,12 +19,13 @@ package final class RequestBook: Sendable {
     /// The patterns of the requested tables; empty for all tables.
     @ByBytes package var tables: [String]
     package var asker: Asker
-    /// The number of the trail's last transaction at the time of the request. Only a copy that begins after that
-    /// transaction counts.
+    /// The number of the trail's last transaction at the time of the request. Only a refresh that begins after that
+    /// transaction answers the request.
     package var behind: UInt64 = 0
     /// The time when the request was last received, in µs since 1970 UTC.
     package var askedAt: Int64
-    /// Whether the capture has started the copies, or no captured table matched the request.
+    /// Whether the request is finished: the capture has started the refreshes, or no captured table matched the
+    /// request.
     package var isDone = false
     package var isMissing = false
 
@@ -74,9 +75,10 @@ package final class RequestBook: Sendable {
 
   // MARK: Asking
 
-  /// Requests a copy for an apply of this node, unless an equal request is open. The request is durable at return.
+  /// Requests a refresh of tables for an apply of this node, unless an equal request is stored. The request is durable
+  /// at return.
   ///
-  /// - Parameter behind: The number of the trail's last transaction. Only a copy that begins after it answers the
+  /// - Parameter behind: The number of the trail's last transaction. Only a refresh that begins after it answers the
   ///   request.
   package func ask(_ trail: TrailName, _ tables: [String], for apply: String, behind: UInt64, now: Int64) throws {
     let asker = Request.Asker.apply(apply)
@@ -93,7 +95,7 @@ package final class RequestBook: Sendable {
   }
 
   /// Stores a request of another node. Returns false if the request is invalid or cannot be stored, or if the node
-  /// makes too many.
+  /// makes too many requests.
   @discardableResult package func note(
     _ id: String, _ trail: TrailName, _ tables: [String], from peer: String, now: Int64
   ) -> Bool {
@@ -118,12 +120,12 @@ package final class RequestBook: Sendable {
 
   // MARK: What is open
 
-  /// Returns the open requests for copies of a trail.
+  /// Returns the open requests for refreshes of tables of a trail.
   package func open(_ trail: TrailName) -> [Request] {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
 
-  /// Marks a request as finished. If a peer repeats it with the same id, no further copy is made.
+  /// Marks a request as finished. If a peer repeats the request with the same id, no further refresh is made.
   ///
   /// - Parameter isMissing: Whether no captured table matched the request.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {

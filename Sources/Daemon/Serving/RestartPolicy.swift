@@ -18,7 +18,7 @@ package enum RestartPolicy {
     var mostMilliseconds: Int64 { 60_000 }
   }
 
-  /// The length of a run, in ms, after which earlier failures of the worker no longer count.
+  /// The length of a run, in ms, after which earlier failures of the worker no longer count for the next pause.
   package static let steadyMilliseconds: Int64 = 60_000
   // In a row, for an error that is a bug of Cairn.
   private static let bugTries = 3
@@ -30,8 +30,8 @@ package enum RestartPolicy {
     return .never
   }
 
-  /// Returns the pause before the next start, in ms, which doubles with each failure in a row. Half of the pause is
-  /// random.
+  /// Returns the pause before the next start of a worker, in ms. It doubles with each failure in a row, up to 60 s, and
+  /// a half of it is random.
   package static func delay(failures: Int, jitter: Double, of pace: Pace) -> Int64 {
     let most = min(pace.firstMilliseconds << Int64(min(max(failures, 1) - 1, 16)), pace.mostMilliseconds)
     return most / 2 + Int64(Double(most / 2) * min(max(jitter, 0), 1))

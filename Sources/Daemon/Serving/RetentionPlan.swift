@@ -3,7 +3,8 @@ import Configuring
 import Steering
 import Trails
 
-/// The segments of trails that may be deleted, and the next step if that is not enough.
+/// The segments of trails that may be deleted. If the trails then still exceed their disk limit, readers expire or
+/// captures pause.
 package struct RetentionPlan: Equatable, Sendable {
   package struct Trail: Equatable, Sendable {
     package var name: String
@@ -27,7 +28,7 @@ package struct RetentionPlan: Equatable, Sendable {
     package var segment: UInt64?
     /// Whether the reader has the whole trail.
     package var isAtEnd: Bool
-    /// Whether the reader lost segments that it needed, and waits for copies of its tables.
+    /// Whether the reader lost segments that it needed, and waits for a refresh of its tables.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -40,7 +41,8 @@ package struct RetentionPlan: Equatable, Sendable {
 
   /// The first segment to keep, by trail. All segments before it may be deleted.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// The readers that expire now: their segments are deleted, and they need copies of their tables.
+  /// The readers that expire by this plan: segments that they need may be deleted, and then their tables need a
+  /// refresh.
   package private(set) var expired: [ReaderID] = []
   /// The readers in ``expired`` that expire for lack of disk space. The others lag longer than the conf allows.
   package private(set) var expiredForRoom: Set<ReaderID> = []
@@ -59,7 +61,7 @@ package struct RetentionPlan: Equatable, Sendable {
   static let liveBytesMax: UInt64 = 32 << 20
   /// The size that all trails would have, in bytes, if no reader expired for lack of disk space.
   package private(set) var bytesBefore: UInt64 = 0
-  /// The readers that still need segments, by trail.
+  /// The readers that still need segments, by trail. A trail without any reader has an empty list.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
   /// Decides which trails to purge, and whether captures pause, from the sizes of the trails and the limits.

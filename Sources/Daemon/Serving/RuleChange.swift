@@ -7,13 +7,14 @@ import Reshaping
 /// The effect of a changed rule on the rows that a table already has at the target.
 enum RuleChange: Equatable {
   case copied
-  /// The present rows stay. Only new changes follow the new rule.
+  /// The present rows stay as they are. Only changes that apply writes from now on follow the new rule.
   case noted
-  /// All rows are copied to another table of the target. The earlier table stays, and gets no more rows.
+  /// All rows are refreshed into another table of the target. The earlier target table stays, and gets no more rows.
   ///
   /// - Parameter from: The target table that the earlier rule named; nil if that rule did not rename the table.
   case moved(from: NameKey?)
-  /// The change is refused: a table cannot change between a copy of the source and a history.
+  /// The change is refused: a table cannot turn from a mirror of the source table into a history of its changes, or
+  /// back.
   case refused
 
   /// Compares two rules of a table; nil if both have the same effect.
@@ -55,7 +56,7 @@ enum RuleChange: Equatable {
 
   // MARK: Whole confs
 
-  /// Returns the tables whose rule changed, by their names at the source.
+  /// Returns the tables whose rules differ between `old` and `new`, by their names at the source.
   ///
   /// - Throws: `rule-refused` if a change is refused.
   static func all(
@@ -102,7 +103,10 @@ enum RuleChange: Equatable {
     String(decoding: plain(name).utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }
 
-  /// Returns the tables in `pending` and in `changes`, whose rows do not follow their present rule yet.
+  /// Adds the tables of `changes` to `pending`, and returns all: the tables whose rows do not follow their present rule
+  /// yet.
+  ///
+  /// - Parameter old: The rules before the change.
   static func merged(
     _ pending: [ChangedRule], _ changes: [(table: String, change: RuleChange)], from old: [TableRule]
   ) -> [ChangedRule] {

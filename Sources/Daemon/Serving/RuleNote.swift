@@ -4,12 +4,11 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// The file with the rules under which an apply wrote its rows, and with the tables whose rows need a copy under newer
-/// rules.
+/// The file with the present rules of an apply, and with the tables whose rows it wrote under earlier rules.
 struct RuleNote {
   struct Content: Equatable {
     var rules: [TableRule]
-    /// The tables whose rows were written under an earlier rule.
+    /// The tables whose rows were written under an earlier rule than the present one.
     var changed: [ChangedRule] = []
   }
 

@@ -7,7 +7,7 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Requests copies of the tables whose rules changed, until their rows follow the new rules.
+/// Requests a refresh of each table whose rule changed, and repeats the request until the rows follow the new rule.
 final class RuleUpkeep: Sendable {
   private struct State {
     var rules: [TableRule] = []
@@ -28,7 +28,7 @@ final class RuleUpkeep: Sendable {
     (self.apply, self.context, self.askAgainMilliseconds) = (apply, context, askAgainMilliseconds)
   }
 
-  /// The tables with changed rules whose copies have not started yet.
+  /// The tables whose changed rules need a refresh that has not started at the target yet.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
 
   /// Forgets all tables, when a run of the apply begins.
@@ -38,8 +38,8 @@ final class RuleUpkeep: Sendable {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes the tables whose rows follow their rules now, and requests missing copies again. Returns the entries to
-  /// log.
+  /// Removes the tables whose new rules have taken effect, or that are no longer captured. Repeats the requests for
+  /// refreshes that have not started. Returns the entries to log.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)

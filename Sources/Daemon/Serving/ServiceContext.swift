@@ -16,7 +16,7 @@ package final class ServiceContext: Sendable {
   package let statePath: String
   package let log: ServiceLog
   package let peers: PeerBook
-  /// The requests for copies of tables, from applies of this node and from peers.
+  /// The requests for refreshes of tables, from applies of this node and from peers.
   package let requests: RequestBook
   /// The open questions about rows of sources at other nodes.
   package let questions = QuestionBook()
@@ -134,7 +134,8 @@ package final class ServiceContext: Sendable {
     return configuration.captures.first { $0.name == trail.name }
   }
 
-  /// Runs `body` while no other worker has the task `work`.
+  /// Runs `body` while no other worker has the task `work`, such as to apply a trail to a database. If `work` is nil,
+  /// runs `body` without this check.
   ///
   /// - Throws: `conf-reference` if another worker has it.
   func alone<T>(_ name: WorkerName, at work: DatabaseWork?, _ body: () throws -> T) throws -> T {

@@ -1,8 +1,8 @@
 import Configuring
 import Steering
 
-/// Decides whether to drop a replication slot before the log that it keeps fills the server's disk. Only if the conf
-/// allows it.
+/// Decides whether to drop a replication slot before the log that it keeps fills the server's disk. Without permission
+/// in the conf, no slot is dropped.
 package enum SlotVerdict {
   // With fewer bytes of log left, the server will soon invalidate the slot itself.
   static let safeBytesMin: Int64 = 256 << 20

@@ -55,12 +55,13 @@ final class SourceAnswers: Sendable {
     return isWholeTable ? copies.withLock { $0.take(key, now: now) } : repairs.withLock { $0.take(key, now: now) }
   }
 
-  /// Closes the sources about which no node has asked for some time.
+  /// Closes the sources about which no node has asked a question for 30 s.
   func closeIdle() { for source in sources.withLock({ Array($0.values) }) { source.answers.closeIdle() } }
 }
 
 extension ServiceContext {
-  /// Answers a question about the rows of a trail's source, or forwards the question towards the trail's node.
+  /// Answers a question about the rows of a trail's source, if that source is at this node. Otherwise forwards the
+  /// question to the node where the trail begins, and returns its answer.
   ///
   /// - Parameter asker: The apply of this node, or the peer, that asks.
   /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; the error in the answer of the trail's node.

@@ -18,7 +18,7 @@ package struct Supervision: Equatable, Sendable {
     case failed
     /// The trails are over their disk limit.
     case paused
-    /// The worker lagged too far, and waits for a copy of all tables.
+    /// The worker lagged too far, so that segments that it needs were deleted. It waits for a refresh of all tables.
     case expired
   }
 
@@ -29,14 +29,14 @@ package struct Supervision: Equatable, Sendable {
     package var hint: String
     package var at: Int64
     package var times = 1
-    /// Whether the worker has run without an error for some time since this failure.
+    /// Whether the worker has run again for 15 s without an error after this failure.
     package var isPassed = false
   }
 
   package private(set) var state: State
   // The state after the thread has ended; nil if the worker was not ordered to end.
   private var wish: State?
-  /// The last failure of the worker; nil if there was none within a day.
+  /// The last failure of the worker. Nil if there was none, or if it is over and more than a day old.
   package private(set) var failure: Failure?
   static let pastMilliseconds: Int64 = 86_400_000
   package private(set) var failures = 0
@@ -88,7 +88,8 @@ package struct Supervision: Equatable, Sendable {
     }
   }
 
-  /// Marks the worker's last failure as over. A new failure soon after still counts as one more in a row.
+  /// Marks the worker's last failure as over, and forgets it if it is more than a day old. A failure in the worker's
+  /// first 60 s still counts as one more in a row.
   package mutating func isWell(now: Int64) {
     failure?.isPassed = true
     if let failure, now - failure.at > Self.pastMilliseconds { self.failure = nil }
@@ -107,7 +108,8 @@ package struct Supervision: Equatable, Sendable {
 
   // MARK: Orders
 
-  /// Handles an order to start the worker, also after a stop or a failure. Always returns false, as no thread must end.
+  /// Handles an order to start the worker, also after a stop or a failure. Always returns false: the caller has no
+  /// thread to end.
   package mutating func start(now: Int64) -> Bool {
     switch state {
     case .running: return false
@@ -133,7 +135,7 @@ package struct Supervision: Equatable, Sendable {
     return false
   }
 
-  /// Schedules the next start of a worker that does not run.
+  /// Schedules the next start of a worker that was stopped, has failed, is paused or has expired.
   ///
   /// - Parameter moment: Milliseconds of a monotonic clock.
   package mutating func tryAgain(at moment: Int64) {

@@ -16,7 +16,7 @@ extension Supervisor {
     }
   }
 
-  /// Returns a sentence for each suspended table whose requested copy waits until an operator acts.
+  /// Returns a sentence for each suspended table whose requested refresh waits until an operator acts.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
     return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
@@ -24,7 +24,8 @@ extension Supervisor {
     }
   }
 
-  /// Schedules the start of workers that failed because another worker had their database.
+  /// Schedules the start of workers that failed because another worker had the same task, or because source and target
+  /// were one database. Called after workers were removed or changed.
   static func startRefused(_ state: inout State, now: Int64) {
     for (name, entry) in state.entries where entry.supervision.rest == .failed {
       guard let code = entry.supervision.failure?.code, [.confReference, .sameDatabase].contains(code) else { continue }

@@ -64,7 +64,7 @@ extension Supervisor {
     return readers
   }
 
-  /// Returns whether the trail again has all segments that an expired apply needs.
+  /// Returns whether the trail has all segments that an expired apply needs, so that the apply can continue.
   static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
     guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
     return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
@@ -80,7 +80,7 @@ extension Supervisor {
   /// The expired readers at other nodes, and the expired captures of two-way databases.
   package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
 
-  /// Pauses captures and pulling pumps, or lets them continue, as the disk limit requires.
+  /// Pauses captures and pulling pumps while the trails are over their disk limit, and lets them continue after that.
   package func keepBudget() {
     let plan = retention()
     let configuration = context.configuration

@@ -309,7 +309,7 @@ package final class Supervisor: Sendable {
     return news
   }
 
-  /// A worker whose thread has reported no progress for too long.
+  /// A worker whose thread has reported no progress for longer than a limit.
   package struct Silent: Sendable {
     package let name: WorkerName
     /// Whether SQLite is executing one instruction of a statement. The database is then slow, and a restart would not

@@ -1,4 +1,4 @@
-/// The log messages about a worker's wait: one after some seconds, and one when the wait is over.
+/// The log messages about a worker's wait: one after two seconds, and one when the wait is over.
 struct WaitNote: Equatable, Sendable {
   static let leastMilliseconds: Int64 = 2_000
 

@@ -11,7 +11,7 @@ final class DatabaseHandle: @unchecked Sendable {
   init(_ database: CapturedDatabase) { self.database = database }
 }
 
-/// The object for which a C program holds a `cairn_rows *`. Only one thread at a time may use it.
+/// The object for which a C program holds a `cairn_rows *`: the rows of a query. Only one thread at a time may use it.
 final class RowsHandle: @unchecked Sendable {
   private let rows: [Row]
   private let names: [UnsafeMutablePointer<CChar>]
@@ -110,8 +110,8 @@ extension SQLValue {
   }
 }
 
-/// The handles that C code gets instead of addresses: numbers, each used once. A closed handle is detected, and never
-/// used as a pointer.
+/// The handles that C code gets instead of addresses: numbers that are never used twice. A call with a closed handle is
+/// detected, as no handle is used as a pointer.
 enum Handle {
   private struct Open {
     /// The distance between two handles, which look like aligned addresses.

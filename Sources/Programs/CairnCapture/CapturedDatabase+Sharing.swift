@@ -15,7 +15,7 @@ extension CapturedDatabase {
     }
   }
 
-  /// Throws if this thread has an open transaction or query. Waits for the transaction of another thread to end.
+  /// Throws if this thread has an open transaction or query. Waits first until no other thread uses the database.
   /// - Throws: ``DatabaseError`` of kind `openTransaction` or `closed`.
   func checkIsFree() throws {
     try connection.alone { session in

@@ -32,8 +32,8 @@ public final class CapturedDatabase: Sendable {
   /// let shop = try CapturedDatabase(path: "shop.db", node: "till", options: options)
   /// ```
   public struct Options: Sendable {
-    /// Whether opening the database installs the triggers and the journal of capture. If false, no statements are kept;
-    /// triggers that the file already has stay.
+    /// Whether opening the database installs the triggers and the journal of capture. If false, no statements go into
+    /// the journal; triggers that the file already has stay.
     public var capture = true
     /// Whether the journal keeps the executed statements, in addition to the rows.
     public var statements = true

@@ -25,8 +25,8 @@ public struct Pending: Hashable, Sendable {
   /// The number of journal rows of all programs that are not yet known to be in a trail. Each changed row has at least
   /// one.
   public let rows: Int
-  /// Whether the journal reached its maximum size before capture read it. If so, its oldest rows are lost, and the next
-  /// capture copies all tables.
+  /// Whether the journal reached its maximum size before capture read it. If so, its oldest rows are lost, and capture
+  /// refreshes all tables when it runs next.
   public let isIncomplete: Bool
 
   package init(transactions: Int, rows: Int, isIncomplete: Bool) {

@@ -84,7 +84,8 @@ final class PreparedStatement {
   }
 }
 
-/// A cache of prepared statements, by their SQL text. When it is full, it removes the older half.
+/// A cache of 100 prepared statements, by their SQL text. When it is full, it removes the half that it prepared first,
+/// except the four used last.
 struct StatementCache {
   private static let countMax = 100
   private var latest: PreparedStatement?
@@ -93,7 +94,8 @@ struct StatementCache {
   private var all: [NameKey: PreparedStatement] = [:]
   private var order: [NameKey] = []
 
-  /// Returns a prepared statement for an SQL text, from the cache unless that one is returning rows.
+  /// Returns a prepared statement for an SQL text: the cached one, or a new one if there is none or if it is returning
+  /// rows.
   mutating func statement(_ sql: String, _ database: ProgramDatabase) throws -> PreparedStatement {
     if let latest, latest.sql.hasSameBytes(as: sql), !latest.isBusy { return latest }
     for known in recent where known.sql.hasSameBytes(as: sql) && !known.isBusy {

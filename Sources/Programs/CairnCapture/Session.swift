@@ -26,7 +26,7 @@ final class Session {
 
   var isReading: Bool { readCount > 0 }
 
-  /// The first and last journal row of a transaction; `first` is 0 before its first row.
+  /// The first and last journal row that the open transaction had when a savepoint began; `first` is 0 if it had none.
   private struct Place {
     var first: Int64
     var last: Int64
@@ -160,8 +160,8 @@ final class Session {
     }
   }
 
-  /// Runs a statement that changes rows in a transaction of its own. Returns the number of changed rows. If OR FAIL or
-  /// RAISE(FAIL) stops the statement, the rows written before are committed, as in SQLite.
+  /// Begins a transaction, runs a statement that changes rows, and commits. Returns the number of changed rows. If OR
+  /// FAIL or RAISE(FAIL) stops the statement, the rows that it had written are committed, as in SQLite.
   private func changeAlone(_ prepared: PreparedStatement, _ collect: ((Row) -> Void)?) throws -> Int {
     var refusal: SQLiteError?
     let count = try transact {
@@ -191,8 +191,8 @@ final class Session {
     }
   }
 
-  /// Runs a statement within a transaction, and stores its text for the journal if it changed anything. Returns the
-  /// number of changed rows.
+  /// Runs a statement with `body` in the caller's transaction, and stores its text for the journal if it changed
+  /// anything. Returns the number of changed rows.
   private func kept(_ prepared: PreparedStatement, _ body: () throws -> (affected: Int, now: Int64?)) throws -> Int {
     let isOwned = program.isOwned
     if !isOwned, keepsStatements { program.last = try lastRow() }
@@ -231,7 +231,7 @@ final class Session {
     try log.takePart(savepoints: &marks) { try write(JournalStatements.partCode, $0) }
   }
 
-  /// Writes a row into the journal. The program's last_insert_rowid() does not change.
+  /// Writes a row into the journal, in the open transaction. The program's last_insert_rowid() does not change.
   private func write(_ code: Int64, _ content: UnsafeRawBufferPointer) throws {
     guard let statement = control.write else { return }
     let rowid = database.lastInsertRowid
@@ -250,7 +250,9 @@ final class Session {
 
   // MARK: Transactions
 
-  /// Runs `body` in a transaction. Rolls the transaction back if `body` throws.
+  /// Begins a transaction, runs `body`, and commits. Rolls the transaction back if `body` or the commit throws.
+  ///
+  /// - Throws: `nestedTransaction` if a transaction is open already.
   func transact<T>(_ body: () throws -> T) throws -> (value: T, token: CommitToken) {
     guard !database.isInTransaction else {
       throw DatabaseError(.nestedTransaction, "a transaction is already open: use its savepoint")
@@ -279,8 +281,8 @@ final class Session {
     }
   }
 
-  /// Throws if SQLite has rolled back the transaction while its closure still runs. Later statements would otherwise
-  /// commit separately.
+  /// Throws `transactionEnded` if SQLite has rolled back the transaction while its closure still runs. Otherwise each
+  /// later statement of the closure would commit alone.
   func checkIsNotOver() throws { if isTransacting { try checkIsOpen(serial) } }
 
   private func commit() throws -> CommitToken {
@@ -296,8 +298,8 @@ final class Session {
     return CommitToken(sequence: end)
   }
 
-  /// Writes the end of a transaction that changed anything into the journal. Returns the number of the journal's last
-  /// row.
+  /// Writes the end of the open transaction into the journal, unless the transaction changed nothing. Returns the
+  /// number of the journal's last row; 0 if the journal is empty.
   private func writeEnd() throws -> Int64 {
     if program.isOwned {
       guard program.first > 0 || !log.isEmpty else { return try lastRow() }

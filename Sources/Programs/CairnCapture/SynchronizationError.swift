@@ -20,8 +20,8 @@ public struct SynchronizationError: Error, Sendable {
     case unreachable
     /// Another program holds a lock in one of the two databases. Try again.
     case busy
-    /// The clock of one computer was too far ahead. Rows with a commit time in the future are not applied before that
-    /// time.
+    /// The clock of one end is too far ahead of the other's. Rows with a commit time in the future are not applied
+    /// before that time.
     case clock
     /// This ``Synchronizer``, or another one with the same state folder, is already synchronising.
     case alreadyRunning
@@ -34,7 +34,7 @@ public struct SynchronizationError: Error, Sendable {
     case rule
     /// The peer refused the login, a privilege is missing, or a setting of the server does not allow replication.
     case notAllowed
-    /// The database that the first copy would fill already has rows.
+    /// The database that the first copy of tables and rows would fill already has rows.
     case rowsInTheWay
     /// One of the two databases refused a transaction because of its rows. See ``Synchronizer/Options/refusal``.
     case refused
@@ -43,8 +43,8 @@ public struct SynchronizationError: Error, Sendable {
     case schema
     /// A table cannot be synchronised in both directions, for example because it has no key.
     case table
-    /// One of the two databases was restored from a backup, or the state folder belongs to other databases. A new first
-    /// copy is needed.
+    /// One of the two databases was restored from a backup, or the state folder belongs to other databases. All tables
+    /// and rows must be copied once more.
     case wentBack
     /// Another capture already reads the database.
     case captured

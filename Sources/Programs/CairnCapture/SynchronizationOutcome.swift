@@ -4,8 +4,8 @@ public struct SynchronizationOutcome: Sendable, Hashable {
   public let sent: UInt64
   /// The number of rows received from the peer.
   public let received: UInt64
-  /// The number of conflicts: rows that were written in both databases. Each conflict is resolved, and the losing
-  /// version is kept for 30 days. A conflict that both directions detect counts twice.
+  /// The number of conflicts: rows that both databases changed before they knew each other's change. Each conflict is
+  /// resolved, and the losing version is kept for 30 days. A conflict that both directions detect counts twice.
   public let conflicts: Int
   /// The number of transactions in quarantine in both databases together, including those of earlier synchronisations.
   public let refused: Int

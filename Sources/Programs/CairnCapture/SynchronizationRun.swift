@@ -17,8 +17,8 @@ final class SynchronizationRun: Sendable {
     /// The last journal row that the peer is known to have applied or put into quarantine.
     var applied: Int64 = 0
     var putsAside = false
-    /// A journal row that is in the trail, and the end of the trail at that time. When apply reaches that end, the peer
-    /// has the row.
+    /// A journal row up to which the trail has all rows, and the end of the trail at that time. When apply reaches that
+    /// end, the peer has these rows.
     var taken: (journal: Int64, end: Position)?
   }
 
@@ -29,7 +29,8 @@ final class SynchronizationRun: Sendable {
 
   init(until limit: Int64 = .max) { self.limit = limit }
 
-  /// The last journal row that the peer is known to have; 0 if the peer has put transactions into quarantine.
+  /// The last journal row that the peer is known to have, with all earlier rows; 0 while transactions are in quarantine
+  /// at the peer.
   var applied: Int64 { state.withLock { $0.putsAside ? 0 : $0.applied } }
 
   func cancel() {
@@ -82,13 +83,14 @@ final class SynchronizationRun: Sendable {
 
   private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
 
-  /// Returns whether the first copy may replace rows. After both trails exist, `overwrites` has no effect.
+  /// Returns whether the first copy of tables and rows may replace rows. False after both trails exist, even with the
+  /// option `overwrites`.
   private func overwrites(_ ends: SynchronizedEnds, _ options: Synchronizer.Options) -> Bool {
     options.overwrites && !ends.isBegun()
   }
 
-  /// Deletes the journal rows that capture has not read. Call this before a first copy replaces the database's rows, so
-  /// that these changes are not sent.
+  /// Deletes the journal rows that capture has not read. Call this before the first copy of tables replaces the
+  /// database's rows, so that these changes are not sent.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
     let database = try Database(path: path)

@@ -43,7 +43,8 @@ struct SynchronizedEnds: Sendable {
 
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
 
-  /// Returns the direction of the first copy: the one that began, or `chosen` if no trail exists yet.
+  /// Returns the direction of the first copy of tables and rows: the one in which it began, or `chosen` if no trail
+  /// exists yet.
   func firstCopy(_ chosen: Synchronizer.Options.FirstCopy) throws -> Synchronizer.Options.FirstCopy {
     guard let there = try lines("replication").first else { return chosen }
     let begun: Synchronizer.Options.FirstCopy? =
@@ -55,7 +56,8 @@ struct SynchronizedEnds: Sendable {
     return chosen
   }
 
-  /// Checks, before a first copy, that the target has no checkpoint of an earlier trail of this name.
+  /// Checks, before the first copy of tables and rows, that the database `end` has no checkpoint of an earlier trail
+  /// with this name.
   /// - Parameter forgets: Whether to remove such a checkpoint instead. Rows written from that trail stay.
   /// - Throws: `checkpoint-foreign` without `forgets`.
   func checkTrail(_ trail: TrailName, isKnownAt end: DatabaseURL, forgets: Bool) throws {

@@ -31,7 +31,7 @@ public final class Synchronizer: Sendable {
   /// let sync = try Synchronizer(shop, with: "postgresql://till@db.example/shop", options: options)
   /// ```
   public struct Options: Sendable {
-    /// The direction of the first copy of tables and rows.
+    /// The direction of the initial load: the first copy of tables and rows.
     public enum FirstCopy: Sendable, Hashable {
       /// The direction from the peer into the database of the program.
       case down
@@ -62,9 +62,9 @@ public final class Synchronizer: Sendable {
     public var state: String?
     /// Names or patterns of the tables that are synchronised; `!` excludes a table: `["*", "!tmp_*"]`.
     public var tables = ["*"]
-    /// The direction of the first copy. After the first copy has begun, this option has no effect.
+    /// The direction of the first copy of tables and rows. After that copy has begun, this option has no effect.
     public var firstCopy = FirstCopy.down
-    /// Whether the first copy may replace rows that its destination already holds.
+    /// Whether the first copy of tables and rows may replace rows that its destination already holds.
     public var overwrites = false
     public var refusal = Refusal.stop
     /// The conflict rule for rows that were written in both databases: `newest`, `oldest`, `priority:NODE,NODE` …
@@ -72,11 +72,11 @@ public final class Synchronizer: Sendable {
     public var conflict = "newest"
     /// Conflict rules of single columns, by `TABLE.COLUMN`: `["item.stock": "delta"]`.
     public var columnConflicts: [String: String] = [:]
-    /// Whether changes since the last synchronisation are reduced to their net effect, and sent as one transaction. A
-    /// row that was changed ten times is sent once; a row that was inserted and deleted is not sent.
+    /// Whether the changes of this database since the last synchronisation are reduced to their net effect, and sent as
+    /// one transaction. A row that was changed ten times is sent once; a row that was inserted and deleted is not sent.
     public var folds = false
-    /// The reaction to schema changes. If nil, tables that a first copy created are changed in the same way, and all
-    /// others are suspended.
+    /// The reaction to schema changes. If nil, tables that the first copy created are changed in the same way, and all
+    /// other tables are suspended.
     public var schemaChanges: SchemaChanges?
     public init() {}
   }
@@ -108,15 +108,15 @@ public final class Synchronizer: Sendable {
 
   // MARK: Work
 
-  /// Creates the missing tables, copies the existing rows (see ``Options/firstCopy``), and then synchronises. Later
-  /// calls only synchronise.
+  /// Creates the missing tables, copies the existing rows (see ``Options/firstCopy``), and then synchronises. If an
+  /// earlier call has done so, only synchronises.
   /// - Throws: ``SynchronizationError`` of kind `rowsInTheWay` if the destination of the copy already has rows.
   @discardableResult
   public func initialize(
     progress: (SynchronizationProgress) -> Void = { _ in }
   ) throws -> SynchronizationOutcome { try run(SynchronizationRun(), isFirst: true, progress) }
 
-  /// Sends all commits of each database to the other database.
+  /// Sends all commits that one database has made so far and the other lacks, in both directions.
   @discardableResult
   public func synchronize(
     progress: (SynchronizationProgress) -> Void = { _ in }
@@ -150,10 +150,10 @@ public final class Synchronizer: Sendable {
     }
   }
 
-  /// Waits until the peer has applied a commit and all earlier commits of this database. Waits for a running
-  /// synchronisation, or runs one if there is none.
+  /// Waits until the peer has applied a commit and all earlier commits of this database. Meanwhile, waits for the
+  /// running synchronisation, or runs one if there is none.
   ///
-  /// - Returns: false if the peer did not apply the commit within `timeout`.
+  /// - Returns: true when the peer has applied the commit; false if it has not within `timeout`.
   /// - Throws: the errors of `synchronize()`; kind `refused` if the peer put the commit into quarantine
   ///   (``Options/Refusal/setAside``). Earlier commits in quarantine cause no error.
   public func waitUntilApplied(_ token: CommitToken, timeout: Duration = .seconds(30)) throws -> Bool {
@@ -174,7 +174,7 @@ public final class Synchronizer: Sendable {
     return true
   }
 
-  /// Returns whether the peer is known to have applied a commit.
+  /// Returns whether the peer is known to have applied a commit. False for a commit in quarantine at the peer.
   public func isApplied(_ token: CommitToken) throws -> Bool {
     let run = current.withLock { $0 }
     guard try !isRefused(token) else { return false }

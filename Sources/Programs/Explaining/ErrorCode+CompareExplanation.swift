@@ -19,10 +19,10 @@ extension ErrorCode {
 }
 
 extension String {
-  /// The words about a copy of rows in the steps of an explanation.
+  /// The words of an explanation that advise to copy all rows once more.
   static let copyAgain =
     "copy the rows again: with the daemon `cairn copy APPLY`, else `cairn replicate` with `--existing overwrite`"
-  /// The step that looks for the cause of a row that differs.
+  /// The advice of an explanation for finding out why a row differs.
   static let differenceCause = """
     If another program writes to the target, stop it. If none does, test the source for rows that break its own \
     constraint: `PRAGMA integrity_check` for SQLite, `pg_amcheck` for PostgreSQL.

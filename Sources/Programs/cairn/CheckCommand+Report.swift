@@ -22,8 +22,8 @@ extension CheckCommand {
     say(isJSON, "one script for all tables: \(script)", [("event", .text("script")), ("sql", .text(script))])
   }
 
-  /// Prints a notice about tables with BLOB columns, because `sqlite3_blob_write` changes values without firing a
-  /// trigger.
+  /// Prints a notice about tables with BLOB columns: `sqlite3_blob_write` changes values without firing the triggers of
+  /// capture.
   static func tellBlobs(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
     let names = tables.filter { table in
       table.refusal == nil && table.schema.columns.contains { $0.declaredType.uppercased().contains("BLOB") }

@@ -110,7 +110,7 @@ enum CommandsPage {
     return shown + marked(rest)
   }
 
-  /// Returns text without quotes as Markdown: options become code, and special characters are escaped.
+  /// Returns text that contains no quotes as Markdown: options become code, and special characters are escaped.
   private static func marked(_ text: Substring) -> String {
     text.split(separator: " ", omittingEmptySubsequences: false).map { word in
       if let option = word.firstIndex(of: "-"), word[option...].hasPrefix("--") {
@@ -121,7 +121,7 @@ enum CommandsPage {
     }.joined(separator: " ")
   }
 
-  /// Escapes the bars of a table's cell, in code too.
+  /// Escapes the `|` characters in a cell of a Markdown table, in code too.
   private static func cell(_ text: String) -> String { text.split(separator: "|").joined(separator: "\\|") }
 
   private static func capitalized(_ text: String) -> String { text.prefix(1).uppercased() + text.dropFirst() }

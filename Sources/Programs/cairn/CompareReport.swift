@@ -25,7 +25,8 @@ final class CompareReport {
     if let dialect { for line in CompareSQL.prologue(dialect) { Terminal.script(line) } }
   }
 
-  /// Runs the comparison in `body` and shows its progress. A signal stops the comparison before the next range of rows.
+  /// Runs the comparison in `body`, shows its progress, and returns its summary. A signal stops the comparison before
+  /// the next range of rows.
   func follow(_ body: ((Comparison.Event) throws -> Void) throws -> Comparison.Summary) throws -> Comparison.Summary {
     let (watch, isInteractive) = (watch, Terminal.isErrorInteractive && !isJSON)
     var signals = sigset_t()
@@ -197,7 +198,7 @@ final class CompareReport {
 }
 
 extension Value {
-  /// The storage class of the value in SQLite; nil for PostgreSQL's exact text form.
+  /// The storage class of the value in SQLite, such as `integer`. Nil for a PostgreSQL value in its exact text form.
   fileprivate var storageClass: String? {
     switch self {
     case .null: "null"

@@ -5,7 +5,7 @@ import Operating
 
 // Facts about databases that several nodes write.
 extension ConfCheck {
-  /// Reports tables of a captured database whose generated keys may also be generated at another node.
+  /// Prints a notice about tables of a captured database whose generated keys may also be generated at another node.
   /// - Parameter end: The source of the capture.
   func tellKeys(_ capture: Configuration.Capture, _ end: SourceEnd) throws {
     guard let database = configuration.database(capture.database), !database.sharesKeys,
@@ -20,7 +20,7 @@ extension ConfCheck {
     )
   }
 
-  /// Prints what the conflict rules of an apply guarantee, given the other apply workers of the database.
+  /// Prints the guarantees of an apply's conflict rules, given the other two-way applies of the same database.
   func tellPromises(_ apply: Configuration.Apply) {
     guard let capture = configuration.captureBehind(apply) else { return }
     let peers = configuration.applies.filter {

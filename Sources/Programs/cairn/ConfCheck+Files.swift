@@ -53,7 +53,9 @@ extension ConfCheck {
       hint: "run 'groupadd --system \(group)', or name another group", remedy: .badInput)
   }
 
-  /// Checks the permissions of an SQLite file, its folder, and the files `-wal` and `-shm`.
+  /// Checks that the daemon's user may write an SQLite file, its folder, and the files `-wal` and `-shm`.
+  ///
+  /// - Parameter mayBeMissing: Whether the folder is also checked if no file exists, because the daemon will create it.
   func checkRights(ofDatabase path: String, mayBeMissing: Bool) throws {
     guard let account else { return }
     let folder = Folder.parent(of: path)

@@ -97,7 +97,7 @@ extension ConfCheck {
   }
 
   /// Prints the names in the setting `tables` of a capture that match no table. Such a name is an error, unless apply
-  /// may still create the table. Returns whether there was no error.
+  /// may still create the table. Returns whether no name was an error.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws -> Bool {
     let isWritten = awaitsTables(capture)
     var isListed = true
@@ -175,7 +175,7 @@ extension ConfCheck {
     return notices
   }
 
-  /// Prints replication slots without a reader that belong to no trail of this node.
+  /// Prints the replication slots that no process reads and that belong to no trail of this node.
   private func tellIdleSlots(_ server: PostgresConnection, _ url: DatabaseURL) throws {
     let trails = (try? Trail.list(state: configuration.node.state)) ?? []
     let known = Set(trails.map { PostgresSource.name(of: $0.id) })
@@ -263,7 +263,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that no other trail is applied to the same tables, in the configuration or according to the target.
+  /// Checks that no other trail is applied to the same rows of the tables, by this configuration or by the records in
+  /// the target.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

@@ -23,7 +23,8 @@ extension ConfCheck {
     fail(CairnError(code, "the daemon stopped this worker: \(problem.message)", hint: problem.hint))
   }
 
-  /// Prints a warning if an apply keeps many row versions, because the trail's node has not confirmed them for long.
+  /// Prints a warning if an apply of the running daemon keeps many row versions because the trail's node has not
+  /// confirmed them.
   func tellSilence(_ apply: Configuration.Apply) {
     if let silence = running.first(where: { $0.name == WorkerName(.apply, apply.name) })?.silence {
       note("the daemon \(silence)")

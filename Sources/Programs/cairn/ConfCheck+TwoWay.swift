@@ -53,7 +53,8 @@ extension ConfCheck {
     }
   }
 
-  /// Prints a warning if the first copies of a two-way pair may lose rows. Prints nothing after both trails exist.
+  /// Prints notices about rows that the initial loads of both directions may lose or leave out. Prints nothing after
+  /// both trails exist.
   private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
     let captures = [here, there]
     let haveBegun = captures.allSatisfy {

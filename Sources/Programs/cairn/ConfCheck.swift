@@ -13,7 +13,7 @@ final class ConfCheck {
 
   let configuration: Configuration
   let loaded: LoadedConfiguration
-  /// The user that runs the daemon; nil for the user of this command.
+  /// The user that runs the daemon; nil if unknown, and then the checks use the rights of this command.
   let account: Account?
   let isJSON: Bool
   /// The sources of the captures that can be read, by the name of the capture.
@@ -22,7 +22,7 @@ final class ConfCheck {
   var works: [DatabaseWork: WorkerName] = [:]
   /// For each target table, the trails that write to it, from the apply workers checked so far.
   var feeders: [NameKey: [TableClaim.Feeder]] = [:]
-  /// The number of replication slots that the configuration will add to each server.
+  /// The number of replication slots that the configuration will add to each server, from the captures checked so far.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
   /// The workers of the running daemon; empty if no daemon answers.

@@ -3,12 +3,12 @@ import Operating
 import Steering
 import SystemKit
 
-/// Waits until requested copies of tables have arrived at the target of an apply, and shows their progress.
+/// Waits until requested refreshes of tables have arrived at the target of an apply, and shows their progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
-  /// The time without copying, in milliseconds, after which the requested copies count as complete.
+  /// The time without a running refresh, in ms, after which the requested refreshes count as complete.
   private static let quietMilliseconds: Int64 = 2_000
-  /// The time without copying, in milliseconds, after which a suspended table is reported.
+  /// The time without a running refresh, in ms, after which a table that is still suspended is reported.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 
@@ -24,7 +24,8 @@ struct CopyWait {
     copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  /// Requests the daemon's status. Returns nil if the apply does not exist; `capture` is nil if it is at another node.
+  /// Requests the daemon's status. Returns nil if the apply does not exist. `capture` is nil if it is at another node;
+  /// `made` is the time of the status.
   private static func look(
     _ daemon: DaemonAddress, _ name: WorkerName
   ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?, made: String)? {
@@ -35,10 +36,10 @@ struct CopyWait {
     }
   }
 
-  /// Waits until the copies of tables have arrived.
+  /// Waits until the refreshes of tables have arrived at the target.
   /// - Parameter count: The number of tables, as far as known.
-  /// - Returns: The exit status: 0 if the copies have arrived; 1 if they cannot arrive, or if a table needs the
-  ///   operator first.
+  /// - Returns: The exit status: 0 if the refreshes have arrived; 1 if they cannot arrive, or if the operator must act
+  ///   for a table first.
   func run(_ tables: TablePatterns, count: Int) throws -> Int32 {
     var quietSince: Int64?
     var heldSince: Int64?

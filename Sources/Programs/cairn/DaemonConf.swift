@@ -23,8 +23,8 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
-  /// Returns the control socket of a daemon. An invalid configuration is read as far as possible, and its error is
-  /// reported only if no daemon answers.
+  /// Returns the control socket of a daemon. If the configuration is invalid, the readable part gives the socket, and
+  /// its error is reported only if no daemon answers.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
@@ -39,8 +39,8 @@ enum DaemonConf {
     !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }
 
-  /// Returns the node of a configuration, and the configuration if it is valid. Prints the problem of an invalid
-  /// configuration.
+  /// Returns the node of a configuration, and the configuration; that is nil if it is invalid, and then its problem is
+  /// printed.
   /// - Throws: the problem, if it concerns the node itself or the files cannot be read.
   static func node(_ folder: String?) throws -> (node: Configuration.Node, configuration: Configuration?) {
     let loaded = loaded(folder)

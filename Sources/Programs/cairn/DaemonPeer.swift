@@ -111,7 +111,7 @@ private enum WorkerOrder {
   }
 }
 
-/// `cairn copy`: refreshes tables.
+/// `cairn copy`: refreshes tables at the target of an apply.
 struct CopyCommand: Command {
   static let name = "copy"
   static let summary = "copy tables to a target of the daemon again, while changes continue"

@@ -84,7 +84,7 @@ struct DetachCommand: Command {
     Terminal.print(arguments.has("--json") ? JSONObject(facts).line : text)
   }
 
-  /// Throws if the running daemon applies the trail to this SQLite file.
+  /// Throws `database-busy` if the running daemon applies the trail to this database.
   private static func checkIsUnused(_ trail: TrailName, at url: DatabaseURL, _ arguments: Arguments) throws {
     guard let answer = try? DaemonPeer.address(arguments).ask(ControlRequest(.status), seconds: 5) else { return }
     let user = answer.objects("workers").compactMap(NodeStatus.Worker.init).first { worker in

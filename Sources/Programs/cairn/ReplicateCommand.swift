@@ -153,8 +153,8 @@ struct ReplicateCommand: Command {
     let to = try DatabaseURL(arguments.required("--to"))
     // From here on a signal stays pending until the replication can handle it.
     let signals = blockSignals()
-    /// Runs the replication. Returns false if another process has begun to capture the source meanwhile: call this
-    /// again to join that capture.
+    /// Runs the replication until it ends. Returns false if another process began to capture the source at the same
+    /// time; a second call joins that capture.
     func replicate(isSecondTry: Bool) throws -> Bool {
       let replication = try Replication(from: from, to: to, options: options) { notice in
         Terminal.note("cairn: \(notice.text)")

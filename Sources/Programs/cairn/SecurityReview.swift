@@ -184,14 +184,14 @@ final class SecurityReview {
     }
   }
 
-  /// Adds the schemas whose owner can replace a table while apply writes to it.
+  /// Adds to the review the schemas whose owner can replace a table while apply writes to it.
   private func reviewSchemas(_ server: PostgresConnection, _ subject: String) throws {
     for schema in try ExchangeableSchemas(server).all {
       add(subject, ExchangeableSchemas.fact(schema), weak: ExchangeableSchemas.hint(schema))
     }
   }
 
-  /// Adds whether every role may write logical messages into the log that capture reads.
+  /// Adds to the review whether every role may write logical messages into the log that capture reads.
   private func reviewMessages(_ server: PostgresConnection, _ subject: String) throws {
     let isPublic = try server.first(
       """
@@ -206,7 +206,7 @@ final class SecurityReview {
         : "only roles with a grant may send logical messages")
   }
 
-  /// Adds whether another machine can read the traffic to the server, or pretend to be the server.
+  /// Adds to the review whether another machine can read the traffic to the server, or pretend to be the server.
   private func reviewTransport(_ uri: String, _ subject: String) {
     let mode = PostgresConnection.sslMode(of: uri)
     let hosts = PostgresConnection.remoteHosts(of: uri).joined(separator: ", ")
@@ -252,9 +252,10 @@ final class SecurityReview {
 
   private static func daysLeft(_ time: Int64) -> Int64 { (time - Clock.system.microseconds()) / PeerFolder.day }
 
-  /// Adds the authorities that sign the certificates of peers. Every peer needs a new certificate before its authority
-  /// expires.
-  /// - Parameter isOwn: Whether `cairn peer invite` made them. The first one signs; the others are older.
+  /// Adds to the review the authorities that sign the certificates of peers. Every peer needs a new certificate before
+  /// its authority expires.
+  /// - Parameter isOwn: Whether `cairn peer` made the authorities. The first one signs new certificates; all others are
+  ///   older.
   private func reviewAuthorities(_ file: String, isOwn: Bool) {
     guard let text = try? File.text(file), let all = try? Certificate.all(pem: text), !all.isEmpty else {
       return add("receive", "\(file) holds no authority", weak: "name the authorities in PEM with tls")

@@ -24,7 +24,7 @@ struct UnhookCommand: Command {
   }
 }
 
-/// `cairn rehook`: captures a table again after `cairn unhook`. A refresh replaces the missed changes.
+/// `cairn rehook`: captures a table again after `cairn unhook`. A refresh brings the changes that capture missed.
 struct RehookCommand: Command {
   static let name = "rehook"
   static let summary = "start capture again after 'unhook', and copy the missed changes"
@@ -61,7 +61,7 @@ private enum Hooking {
     return 0
   }
 
-  /// Sends the command to the daemon. Returns the exit status.
+  /// Sends the command to the daemon, and prints the tables that it changed. Returns the exit status.
   private static func ask(_ arguments: Arguments, _ operands: [String], done: String) throws -> Int32 {
     let command: ControlRequest.Command = done == "unhooked" ? .unhook : .rehook
     let answer = try DaemonPeer.address(arguments)

@@ -2,7 +2,7 @@ import Changes
 import Operating
 import Steering
 
-/// Formats the transfers of a status.
+/// Formats the transfers of trails in a daemon's status.
 struct StatusPaths {
   private let paths: [(path: NodeStatus.Path, seen: String)]
 

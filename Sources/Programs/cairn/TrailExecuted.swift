@@ -15,7 +15,8 @@ struct TrailExecuted {
       var isInStatement = false
       var tables = SourceTables()
       var open: ExecutedStatement?
-      /// The lines at the beginning of the transaction, until they are printed; nil after that.
+      /// The lines for the beginning of the current transaction (a comment and BEGIN), until they are printed; nil
+      /// after that.
       var begin: String?
       func line(_ text: String) {
         if let text = begin { output.line(text) }
