@@ -47,8 +47,8 @@ extension PostgresConnection {
       """
   }
 
-  /// Locks a table until the transaction ends, so that its columns cannot change. Throws if the name is that of a view,
-  /// which the owner may have put there.
+  /// Locks a table until the transaction ends, so that its columns cannot change. Throws if the name is that of a view:
+  /// the table's owner may have put one in its place.
   ///
   ///     try connection.transaction {
   ///       try connection.hold("\"sales\".\"orders\"")
@@ -106,7 +106,7 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the name of the first partition that is a foreign table; nil if there is none.
+  /// Returns the name of a partition of the table that is a foreign table; nil if there is none.
   package func foreignPartition(of table: UInt32) throws -> String? {
     try first(
       """
@@ -261,8 +261,11 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Locks a table of an untrusted role, so that it gets no new index, statistics or partition in this transaction.
-  /// Waits for at most a second.
+  /// Locks a table of an untrusted role until the caller's transaction ends. Meanwhile, other sessions cannot add
+  /// indexes, statistics or partitions. Does nothing for a table of a trusted role, or if the session's role may not
+  /// lock the table.
+  ///
+  /// Waits for another session's lock for at most a second, then throws ``PostgresError``.
   ///
   /// - Parameter table: The quoted name.
   package func lockPlanning(of table: String) throws {

@@ -201,7 +201,8 @@ extension PostgresConnection {
     return (readable, refused)
   }
 
-  /// Adds the lengths of definitions that may print much longer than they are stored, such as `1e131000`.
+  /// Returns `sizes`, with the printed size of each table whose constants may print much longer than they are stored,
+  /// such as `1e131000`.
   private func printed(_ sizes: [DefinitionSizes.Size]) throws -> [DefinitionSizes.Size] {
     let stored = sizes.filter { $0.bytes <= DefinitionSizes.tableBytesMax }.map(\.oid)
     let rows = try query(
@@ -220,7 +221,7 @@ extension PostgresConnection {
   // Eight bytes print 131 KiB at most, so this many stay below the limit of a table.
   private static let denseBytesMax = 900
 
-  /// Returns the length of a table's definitions as text; `.max` if the server cannot print them.
+  /// Returns the length, in bytes, of a table's definitions as text; `.max` if the server cannot print them.
   private func printedBytes(_ oid: UInt32) throws -> Int {
     let isNested = isInTransaction
     if isNested { try execute("SAVEPOINT cairn_printed") }
@@ -300,10 +301,10 @@ extension PostgresTable {
   }
 }
 
-// Row versions of two-way replication name tables and columns as SQLite does: without regard to the case of ASCII letters.
+// Row versions of two-way replication name tables and columns as SQLite does: the case of ASCII letters is ignored.
 extension PostgresTable {
-  /// Sets the ``refusal`` of each table whose name differs only in case from an older table's. Also of a table with two
-  /// such columns.
+  /// Sets the ``refusal`` of each table whose name differs only in case from an older table's. The same applies to a
+  /// table with two columns whose names differ only in case.
   package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
     for group in names.values where group.count > 1 {

@@ -149,7 +149,7 @@ package struct JournalStatements: ~Copyable {
 
   /// Calls `body` with a journal row of the statements gathered so far, and removes these statements.
   ///
-  /// - Parameter savepoints: The open savepoints.
+  /// - Parameter savepoints: The open savepoints. They keep a copy of the removed statements, for a rollback.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
   ) rethrows -> T {

@@ -15,7 +15,7 @@ package struct TwoWayCheck {
 
   /// Creates a check of two databases.
   ///
-  /// - Parameter one: The source of the first copy.
+  /// - Parameter one: The source of the initial load.
   /// - Parameter tables: The two-way tables of `one`.
   /// - Parameter other: The other database; nil if its file does not exist yet.
   package init(_ one: SourceEnd, _ tables: [SourceEnd.Table], _ other: SourceEnd?, at otherURL: DatabaseURL) {
