@@ -2,8 +2,8 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The certificates that this node has signed for peers, one file each in the folder `issued`. A renewed certificate
-/// replaces the older one when the peer first uses it.
+/// The certificates that this node has signed for peers, one file each in the folder `issued`. When a peer first uses a
+/// renewed certificate, the older one becomes invalid.
 ///
 ///     let current = IssuedCertificates(peers).all().filter { !$0.isRevoked }
 package struct IssuedCertificates: Sendable {

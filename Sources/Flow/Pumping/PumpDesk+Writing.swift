@@ -116,7 +116,7 @@ final class PushSink: HTTPBodySink {
   }
 }
 
-/// Receives a peer's request for copies of tables.
+/// Receives a peer's requests for a refresh of tables.
 private final class AskSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit

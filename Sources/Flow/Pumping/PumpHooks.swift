@@ -6,17 +6,17 @@ import Trails
 ///     var hooks = PumpHooks()
 ///     hooks.applied = { trail in positions[trail] }
 package struct PumpHooks: Sendable {
-  /// Returns the position up to which every apply of this node has applied the trail. Nil without an apply, or if one
-  /// has not begun.
+  /// Returns the position up to which every apply of the trail at this node has applied it. Nil if there is no such
+  /// apply, or if one of them has not begun.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
   /// Returns whether capture of this node has opened the trail. Before that, the trail may seem too short after a power
   /// cut.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
-  /// Returns the open requests for copies of a trail's tables. Empty for a trail of this node.
+  /// Returns this node's open requests for a refresh of a trail's tables. Empty for a trail of this node.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
-  /// Returns the open requests for copies of tables, for all trails of other nodes.
+  /// Returns this node's open requests for a refresh of tables, for all trails of other nodes.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// Replaces the stored open requests of a peer for copies of a trail's tables by the peer's present list.
+  /// Replaces a peer's stored requests for a refresh of a trail's tables by the peer's present list.
   ///
   /// - Parameter peer: The name in the peer's certificate, or the address at which this node dials it.
   /// - Returns: The number of refused requests: too many, invalid, or impossible to store.
