@@ -144,7 +144,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Makes the older certificates of a peer invalid, after the peer has used a newer one.
+  /// Makes the certificates of a peer that are older than `shown` invalid, after the peer has used `shown`.
   func retire(before shown: PeerCertificate) throws {
     guard contains(shown) else { return }
     try peers.locked {

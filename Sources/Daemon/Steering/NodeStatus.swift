@@ -115,8 +115,8 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// The counts of statements since the worker began: those that apply executed again, and those whose rows apply
-  /// wrote.
+  /// The counts of an application's statements since the worker was started: those that apply executed, and those whose
+  /// rows apply wrote instead.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0

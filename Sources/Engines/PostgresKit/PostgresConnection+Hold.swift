@@ -3,8 +3,8 @@ import Changes
 extension PostgresConnection {
   private static let barredKinds = "view, foreign-table"
 
-  /// Makes the server refuse to read views in this session. A table's owner could otherwise put a view in its place,
-  /// whose functions run with Cairn's rights.
+  /// Makes the server refuse this session's access to views and foreign tables, if its version can. A table's owner
+  /// could otherwise put a view in its place, whose functions run with Cairn's rights.
   ///
   /// Sources: https://www.postgresql.org/docs/17/runtime-config-client.html, CVE-2024-7348.
   func barViews() throws {
@@ -16,10 +16,12 @@ extension PostgresConnection {
     }
   }
 
-  /// Lets this session read views again, as triggers of trusted roles may need. A rollback reverts that.
+  /// Ends the effect of ``barViews()``, because triggers of trusted roles may read views. A rollback of the open
+  /// transaction restores it.
   package func allowViews() throws { try bar("") }
 
-  /// Lets this session read and write foreign tables. A rollback reverts that.
+  /// Lets this session read and write foreign tables. Access to views does not change. A rollback of the open
+  /// transaction reverts that.
   package func allowForeignTables() throws { if try !(barredKinds ?? "").isEmpty { try bar("view") } }
 
   private func bar(_ kinds: String) throws {
@@ -240,8 +242,8 @@ extension PostgresConnection {
 }
 
 extension PostgresConnection {
-  /// Throws if the server would run code of an untrusted role while it plans a read of the table. Expressions of
-  /// indexes are such code.
+  /// Throws if the server would run code of an untrusted role while it plans a read of the table. A function in an
+  /// index expression is an example.
   ///
   ///     try connection.checkPlanning(of: "\"sales\".\"orders\"", .ownersCode)
   ///

@@ -287,8 +287,8 @@ package final class PostgresConnection {
     return PQgetResult(handle)
   }
 
-  /// Waits until the connection's socket is ready, at most one second. Cancels the statement if ``interrupt`` or
-  /// ``onWait`` demands it.
+  /// Waits until the connection's socket can be read, or also written if `sending`, for at most one second. Cancels the
+  /// statement if ``interrupt`` or ``onWait`` demands it.
   func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
       pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),

@@ -77,7 +77,8 @@ extension TablePatterns {
 
   package func includes(_ table: TableSchema) -> Bool { includes(namespace: table.namespace, name: table.name) }
 
-  /// Returns whether the list includes a PostgreSQL table. A pattern may name the schema or not.
+  /// Returns whether the list includes a PostgreSQL table. A pattern with a dot is compared with `schema.name`, any
+  /// other pattern with the table's name alone.
   package func includes(namespace: String, name: String) -> Bool {
     let full = "\(namespace).\(name)"
     // A pattern with a dot is compared with the full name, any other with the bare name: both to include and to

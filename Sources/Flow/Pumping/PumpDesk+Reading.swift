@@ -129,8 +129,8 @@ extension PumpDesk {
     }
   }
 
-  /// Returns a response with the bytes of a trail after the requested offset. If there are none, waits for them; status
-  /// 204 if none arrive within the request's wait time.
+  /// Returns a response with the bytes of a trail after the requested offset. If there are none, the call waits for
+  /// them; it returns status 204 if none arrive within the request's wait time.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {

@@ -40,7 +40,8 @@ package struct PumpHooks: Sendable {
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
   /// Called when a peer has reported that it has applied a trail up to a position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
-  /// Called when the copy of a trail at this node has begun again at a later segment, without the changes before it.
+  /// Called when the copy of a trail at this node has begun again at a later segment. It lacks the changes between its
+  /// former end and that segment.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}

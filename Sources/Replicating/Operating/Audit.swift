@@ -7,7 +7,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Compares source and target again and again during replication, at a limited rate. An audit reports differences and
+/// Compares source and target in endless rounds during replication, at a limited rate. An audit reports differences and
 /// repairs nothing.
 ///
 ///     let audit = Audit(

@@ -229,8 +229,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the key with the generator that it has if apply creates its table in the other database; nil if there is
-  /// none.
+  /// Returns the key with the generator that it would get in the other database, if apply created its table there. Nil
+  /// if it would get none.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {
