@@ -152,7 +152,7 @@ package struct NodeStatus: Sendable {
     package var bytes: UInt64
     package var segments: Int
     package var end: String
-    /// The time when the oldest segment was begun.
+    /// The time when the oldest segment was begun, in µs since 1970 UTC.
     package var oldest: Int64
     package init(name: String, bytes: UInt64, segments: Int, end: String, oldest: Int64) {
       (self.name, self.bytes, self.segments, self.end, self.oldest) = (name, bytes, segments, end, oldest)

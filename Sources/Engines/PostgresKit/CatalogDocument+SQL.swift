@@ -58,7 +58,7 @@ extension CatalogDocument {
     """
 
   /// Returns an SQL expression that estimates the stored size, in bytes, of those constants in a table's definitions
-  /// that may print much longer.
+  /// whose printed form may be much longer.
   static func denseBytes(of oid: String) -> String {
     """
     (WITH RECURSIVE used(oid) AS (\(usedTypes)), expression(node) AS (

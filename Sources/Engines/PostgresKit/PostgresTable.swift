@@ -43,7 +43,8 @@ package struct PostgresTable: Sendable {
     package let mend: String
     /// Whether capture skips the table, such as a foreign table, instead of failing.
     package let isHarmless: Bool
-    /// Whether the reason is a partition that logs too little. Capture would miss changes of its rows.
+    /// Whether the reason is the replica identity of a partition: PostgreSQL logs too little of its old rows. Capture
+    /// would miss changes of these rows.
     package var isOfPartition = false
     /// Whether the reason is a generated column in the key. The log then lacks the keys of rows.
     package var isOfGenerated = false

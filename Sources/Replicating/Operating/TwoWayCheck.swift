@@ -84,7 +84,8 @@ package struct TwoWayCheck {
     return Set(columns.map(\.name.sqliteKey))
   }
 
-  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row.
+  /// Throws `table-refused` for a table in which a column has the conflict rule `delta`, if PostgreSQL does not log the
+  /// old row.
   /// - Parameter tables: The tables of the captured database.
   /// - Parameter plan: The conflict rules of an apply that writes to the database, or that reads its trail.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
