@@ -34,7 +34,7 @@ extension Configuration {
     return isToBeEqual ? Configuration.auditBytesUsual : nil
   }
 
-  /// Returns whether the applies of a capture's trail at this node do not compare the target with the database.
+  /// Returns whether this node applies the trail of a capture, but none of these applies has an audit.
   package func isUnaudited(_ capture: Capture) -> Bool {
     let applies = applies.filter { $0.trail == trail(of: capture) }
     return !applies.isEmpty && applies.allSatisfy { auditRate($0, goesBothWays: captureBehind($0) != nil) == nil }

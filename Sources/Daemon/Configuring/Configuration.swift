@@ -49,7 +49,7 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var secret: String? = nil
     /// Whether other nodes may generate the same keys as this database. Applications must then avoid equal keys.
     package var sharesKeys = false
-    /// Whether two-way SQLite tables may have a foreign key to themselves that follows changed keys.
+    /// Whether two-way SQLite tables may have a foreign key to themselves with ON UPDATE CASCADE.
     package var acceptsMovedKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
@@ -73,7 +73,7 @@ package struct Configuration: Equatable, Sendable {
     package var statements = true
     /// The maximum number of rows in the journal; SQLite only.
     package var journalRows = 5_000_000
-    /// Whether a new capture first copies the rows that are already in the tables.
+    /// Whether a new capture begins with a refresh of the rows that are already in the tables.
     package var copiesRows = true
     /// Whether the trail includes rows that an apply has written to the source. Nil: only if the rows would not return
     /// to their origin.
@@ -100,15 +100,15 @@ package struct Configuration: Equatable, Sendable {
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
     /// The reaction if an application writes to a table that only this apply should write.
     package var localWrites = LocalWrites.stop
-    /// The maximum time by which the clock of the trail's node may be ahead of this node's clock. Later transactions
-    /// wait.
+    /// The maximum time by which the clock of a transaction may be ahead of this node's clock. A transaction further
+    /// ahead waits until it is within the limit.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
     /// The action for rows that are in the target's tables before the initial load; nil: such rows stop the apply.
     package var existing: ExistingRows?
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
-    /// The policy for schema changes; nil: depends on whether Cairn created the table.
+    /// The policy for schema changes; nil: follow for tables that Cairn created, stop for all others.
     package var ddl: DDLPolicy?
     package var replay = ReplayPolicy.rows
     /// The rate of the audit, in bytes per second from source and target together; 0 for no audit, nil for the default.
@@ -149,7 +149,7 @@ package struct Configuration: Equatable, Sendable {
     package var givesUpSlot = false
     /// The largest block that this node accepts from another node, in bytes.
     package var blockBytes: Int64 = 64 << 20
-    /// The maximum memory for all blocks above the usual size together, in bytes.
+    /// The maximum memory for all blocks of more than 1 MiB together, in bytes.
     package var memoryBytes: Int64 = 256 << 20
 
     package init() {}
@@ -186,7 +186,7 @@ package struct Configuration: Equatable, Sendable {
 }
 
 extension Configuration.Capture {
-  /// Returns the hint for a two-way table with a foreign key to itself that follows changed keys.
+  /// Returns the hint for a two-way table with a foreign key to itself that has ON UPDATE CASCADE.
   package func movedKeysHint(_ table: String) -> String {
     "leave it out of 'tables' of [capture.\(name)], as in [\"*\", \"!\(table)\"]; or, if applications change no keys of such rows, write moved_keys = \"accept\" into [database.\(database)]"
   }

@@ -38,7 +38,7 @@ package struct LoadedConfiguration: Sendable {
   /// The settings in force, in the order of the table of options.
   package let settings: [Setting]
   package let problems: [ConfProblem]
-  /// The paths of the configuration files, without those of passwords.
+  /// The paths of the configuration files, without the files of passwords.
   package let files: [String]
   package let credentialFiles: [String]
   /// Warnings about settings that are valid, but probably not intended.

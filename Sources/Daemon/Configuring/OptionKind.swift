@@ -17,7 +17,7 @@ package enum OptionKind: Equatable, Sendable {
   case size
   /// A number of bytes per second; with `mayBeOff`, also the word "off".
   case rate(mayBeOff: Bool)
-  /// One of the listed words. The words in `later` are reserved.
+  /// One of the listed words. The words in `later` are reserved for later versions of Cairn, and refused.
   case choice([String], later: [String])
   case patterns
   /// One name or pattern of trails, or a list of them.

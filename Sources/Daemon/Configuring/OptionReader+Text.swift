@@ -25,7 +25,8 @@ extension OptionReader {
     return nil
   }
 
-  /// Checks the expression of a column rule. For the column `*`, any text is valid, because it is not an expression.
+  /// Returns whether a text is valid as the expression of a column rule; adds a problem if not. For the column `*`, any
+  /// text is valid, because it is not an expression.
   mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
     column == "*" || isExpression(text, place, "column \(column)", .ofColumn)
   }

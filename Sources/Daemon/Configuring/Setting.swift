@@ -19,7 +19,8 @@ package struct Setting: Equatable, Sendable {
   /// The behavior of Cairn if the option has no value.
   @ByBytes package var absence: String
 
-  /// Returns all settings: the options in the files, and the defaults of sections that no file has.
+  /// Returns all settings: the options of the sections in the files, and the defaults of optional sections that no file
+  /// has.
   static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {
     OptionTable.sections.flatMap { section -> [Setting] in
       let there = sections.filter { $0.source.section.key == section.key }

@@ -35,7 +35,8 @@ package struct LeftSlot: Equatable, Sendable {
     } catch { throw error.asCairnError(doing: "note the source of a trail") }
   }
 
-  /// Returns the PostgreSQL slots of the trails of this node that no configured capture writes.
+  /// Returns the slots of this node's PostgreSQL captures that were removed from the conf while their trails stayed in
+  /// the state folder.
   ///
   /// - Parameter captures: The names of the configured captures.
   package static func all(state: String, node: String, captures: Set<String>) -> [LeftSlot] {

@@ -2,8 +2,8 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The certificates that this node has signed for peers, one file each in the folder `issued`. A renewed certificate
-/// replaces the older one when the peer first uses it.
+/// The certificates that this node has signed for peers, one file each in the folder `issued`. When a peer first uses a
+/// renewed certificate, the older one becomes invalid.
 ///
 ///     let current = IssuedCertificates(peers).all().filter { !$0.isRevoked }
 package struct IssuedCertificates: Sendable {
@@ -144,7 +144,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Makes the older certificates of a peer invalid, after the peer has used a newer one.
+  /// Makes the certificates of a peer that are older than `shown` invalid, after the peer has used `shown`.
   func retire(before shown: PeerCertificate) throws {
     guard contains(shown) else { return }
     try peers.locked {

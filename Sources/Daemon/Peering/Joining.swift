@@ -24,8 +24,8 @@ package struct Joining {
 
   /// Joins the node that printed a line: gets a certificate from it, and stores its authority.
   ///
-  /// - Parameter replacing: The first digits of the new authority's SHA-256, if a node of that name was joined before
-  ///   and has another authority now.
+  /// - Parameter replacing: The first 16 or more hexadecimal digits of the SHA-256 of the new authority's certificate.
+  ///   Needed if this node joined a node of that name before, and its authority has changed.
   /// - Throws: `peer-unreachable`; `peer-untrusted` (the key differs from the line, or the authority from the stored
   ///   one); `peer-unknown` (the token); `peer-refused`.
   package func join(_ line: JoinLine, replacing: String? = nil) throws -> Outcome {

@@ -9,7 +9,7 @@ extension PeerFolder {
 
   /// The results of `cairn peer rotate`.
   package struct Rotation: Equatable, Sendable {
-    /// The SHA-256 of the new authority; nil if the authority was not replaced.
+    /// The SHA-256 of the new authority's certificate; nil if the authority was not replaced.
     package var authority: String?
     /// The SHA-256 of the listener's new public key; nil if the key was not replaced.
     package var listenerKey: String?

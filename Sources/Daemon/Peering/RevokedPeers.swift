@@ -3,8 +3,9 @@ import NetKit
 import SystemKit
 import Synchronization
 
-/// The revoked certificates, from the file `revoked`. A line revokes a peer's certificates that are valid from a second
-/// or earlier, or one certificate by its SHA-256. If the file cannot be read, all certificates are revoked.
+/// The revoked certificates, from the file `revoked`. A line with `name` revokes a peer's certificates whose validity
+/// begins at the given time (seconds since 1970 UTC) or earlier. Any other line revokes one certificate by its SHA-256.
+/// If the file cannot be read, all certificates are revoked.
 ///
 /// ```
 /// name store-042 1767225600
@@ -104,13 +105,14 @@ package final class RevokedPeers: Sendable {
 
   // MARK: Changing it
 
-  /// Returns the second, since 1970 UTC, up to which all certificates of a name are revoked; nil if none are.
+  /// Returns the time, in seconds since 1970 UTC, from the line that revokes the certificates of a name; nil if there
+  /// is no such line.
   static func through(_ name: String, _ path: String) throws -> Int64? {
     guard try FileStamp.look(at: path) != nil else { return nil }
     return try list(try text(path), path).through[name]
   }
 
-  /// Revokes the certificates of a name that are valid from `second` (since 1970 UTC) or earlier.
+  /// Revokes the certificates of a name whose validity begins at `second` (seconds since 1970 UTC) or earlier.
   ///
   /// - Throws: If the present list cannot be read completely. The file is not changed then.
   static func add(_ name: String, through second: Int64, to path: String) throws {

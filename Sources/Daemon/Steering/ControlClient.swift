@@ -11,8 +11,8 @@ package struct ControlClient: Sendable {
 
   package init(_ path: String) { self.path = path }
 
-  /// Returns the path of a daemon's socket: `given`, or `control` in the service's runtime directory or in the state
-  /// folder.
+  /// Returns the path of a daemon's socket: `given`; if nil, `control` in `$RUNTIME_DIRECTORY`; if that is not set,
+  /// `control` in the state folder.
   package static func path(given: String?, state: String) -> String {
     if let given { return given }
     if let runtime = getenv("RUNTIME_DIRECTORY").map({ String(cString: $0) }), runtime.hasPrefix("/") {
@@ -21,8 +21,8 @@ package struct ControlClient: Sendable {
     return state + "/control"
   }
 
-  /// Returns the sockets that a client tries: the last one of this state folder's daemon, then `given` or the usual
-  /// ones.
+  /// Returns the sockets that a client tries, in order. First comes the one in the lock file of the state folder's
+  /// daemon, then `given`, or the default paths if it is nil.
   ///
   /// - Parameter given: The path from the conf; nil if the conf has none.
   package static func places(given: String?, state: String) -> [String] {

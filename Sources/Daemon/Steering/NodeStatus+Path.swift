@@ -24,7 +24,7 @@ extension NodeStatus {
       case waiting
       /// The peer refuses the transfer, or its trail of this name is another one.
       case failed
-      /// The peer lagged too far, so that no segments are kept for it. The tables of the peer must be copied again.
+      /// The peer lagged too far, so that no segments are kept for it. The peer's tables need a refresh.
       case givenUp = "given_up"
     }
 

@@ -28,7 +28,7 @@ package struct NodeStatus: Sendable {
     package var times: Int
     /// The ms since the last occurrence; nil if unknown.
     package var agoMilliseconds: Int64?
-    /// Whether the worker has run without an error for some time since this problem.
+    /// Whether the problem is over: since then, the worker has run for some time without an error.
     package var isPassed: Bool
     package init(
       code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false
@@ -50,7 +50,7 @@ package struct NodeStatus: Sendable {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
 
-    /// Whether a copy is all that the table needs. Otherwise the operator must first remove the cause.
+    /// Whether the table continues after a refresh. If false, the operator must first remove the cause.
     package var goesOnWithCopy: Bool {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
@@ -86,12 +86,13 @@ package struct NodeStatus: Sendable {
     package var rowsWaiting: [NameKey: Int] = [:]
     /// The tables that the apply skips because its option `tables` does not list them, by their names at the target.
     package var leftOut: [String] = []
-    /// The number of row versions that a two-way apply keeps until the peer knows them; 0 if there are few.
+    /// The number of versions in the version window of a two-way apply's database. 0 if there are less than 100,000, or
+    /// if the apply's peer knows all of them.
     package var versionsKept = 0
     /// The counts of statements that apply executed again, and of statements whose rows apply wrote instead.
     package var statements = Statements()
     package var copying: Copying?
-    /// The number of table copies completed since the daemon was started.
+    /// The number of tables whose refresh the apply has completed since the daemon was started.
     package var tablesCopied = 0
     package var restarts = 0
     package var retryInMilliseconds: Int64?
@@ -114,8 +115,8 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// The counts of statements since the worker began: those that apply executed again, and those whose rows apply
-  /// wrote.
+  /// The counts of an application's statements since the worker was started: those that apply executed, and those whose
+  /// rows apply wrote instead.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0
@@ -130,13 +131,13 @@ package struct NodeStatus: Sendable {
     package var total: UInt64 { replayed + asRows }
   }
 
-  /// A table whose copy an apply is receiving.
+  /// A table whose refresh an apply is receiving.
   package struct Copying: Equatable, Sendable {
     @ByBytes package var table: String
     package var rows: UInt64
-    /// The number of rows that the source estimated when the copy began; 0 for no estimate.
+    /// The number of rows that the source estimated when the refresh began; 0 for no estimate.
     package var estimated: UInt64
-    /// The number of tables copied since the daemon was started.
+    /// The number of tables whose refresh was completed since the daemon was started.
     package var tablesDone: Int
     package init(table: String, rows: UInt64, estimated: UInt64, tablesDone: Int) {
       (self.table, self.rows, self.estimated, self.tablesDone) = (table, rows, estimated, tablesDone)
@@ -151,7 +152,7 @@ package struct NodeStatus: Sendable {
     package var bytes: UInt64
     package var segments: Int
     package var end: String
-    /// The time when the oldest segment was begun.
+    /// The time when the oldest segment was begun, in µs since 1970 UTC.
     package var oldest: Int64
     package init(name: String, bytes: UInt64, segments: Int, end: String, oldest: Int64) {
       (self.name, self.bytes, self.segments, self.end, self.oldest) = (name, bytes, segments, end, oldest)
@@ -207,7 +208,7 @@ package struct NodeStatus: Sendable {
   package var paths: [Path] = []
   package var disk: Disk?
   package var leftSlots: [LeftSlot] = []
-  /// The reason why the last conf was refused; nil if it is in force.
+  /// The reason why the daemon refused the conf at the last reload; nil if it accepted the conf.
   package var refusal: Problem?
 
   package init(node: String, version: String, process: Int32, now: Int64, startedAt: Int64, loadedAt: Int64) {

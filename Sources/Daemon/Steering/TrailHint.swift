@@ -1,6 +1,6 @@
 /// The hints for a trail whose end does not match the position of its source.
 package enum TrailHint {
-  /// Returns the hint for a source or a state folder that was restored from an older copy or replaced.
+  /// Returns the hint for a source or a state folder that was replaced, or restored from an older backup.
   package static func wentBack(_ folder: String) -> String {
     "if the url of the source or the state folder was changed, put it back; if the source was restored or replaced for good, or the state folder is lost: \(newTrail(folder))"
   }

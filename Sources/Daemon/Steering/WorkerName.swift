@@ -45,7 +45,8 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
-  /// Returns the worker in `all` that `text` names. A unique section name is enough. Nil if there is none.
+  /// Returns the worker in `all` that `text` names. The name of a section is enough if it is unique. Nil if no worker
+  /// or several workers match.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }

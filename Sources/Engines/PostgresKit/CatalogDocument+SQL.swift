@@ -57,7 +57,8 @@ extension CatalogDocument {
       THEN split_part(part, ' ', 15)::bigint ELSE 0 END
     """
 
-  /// Returns an SQL expression for the bytes of a table's constants that may print much longer than they are stored.
+  /// Returns an SQL expression that estimates the stored size, in bytes, of those constants in a table's definitions
+  /// whose printed form may be much longer.
   static func denseBytes(of oid: String) -> String {
     """
     (WITH RECURSIVE used(oid) AS (\(usedTypes)), expression(node) AS (

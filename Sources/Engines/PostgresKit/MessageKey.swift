@@ -22,8 +22,8 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: Messages
 
-  /// Returns the SQL of a call that emits a message in the current transaction. `content` is an expression of type
-  /// `bytea`.
+  /// Returns the SQL of a call that emits a message in the current transaction. `content` is an SQL expression of type
+  /// `bytea`; `key` is the alias of the key table in the statement.
   package static func call(_ prefix: String, _ content: String, key: String = "k") -> String {
     """
     pg_logical_emit_message(true, '\(prefix)', sha256(\(key).outer_pad || sha256(\(key).inner_pad \
@@ -48,7 +48,8 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: The table
 
-  /// Reads the key from the database; nil if it is missing, if its owner is not trusted, or if it may not be read.
+  /// Reads the key from the database. Nil if it is missing, if its owner is not trusted, or if the session's role may
+  /// not read it.
   package static func read(_ place: Place, _ connection: PostgresConnection) throws -> MessageKey? {
     let isReadable = try connection.first(
       """
@@ -76,11 +77,11 @@ package struct MessageKey: Equatable, Sendable {
     return bytes.count == padBytes ? bytes : nil
   }
 
-  /// Creates the table of the key with a new secret, unless it exists. Call it in a transaction, as the owner of the
+  /// Creates the table of the key with a new secret, unless it exists. The caller opens the transaction, and owns the
   /// schema.
   ///
-  /// - Parameter hadMessages: Whether an earlier build may have written messages without an authentication code until
-  ///   now.
+  /// - Parameter hadMessages: Whether an earlier version of Cairn may have written messages without an HMAC. They then
+  ///   stay valid up to the present LSN.
   package static func install(_ place: Place, _ connection: PostgresConnection, hadMessages: Bool = false) throws {
     guard try read(place, connection) == nil else { return }
     let table = "\(place.rawValue).key"

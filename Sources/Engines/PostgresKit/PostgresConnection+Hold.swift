@@ -3,8 +3,8 @@ import Changes
 extension PostgresConnection {
   private static let barredKinds = "view, foreign-table"
 
-  /// Makes the server refuse to read views in this session. A table's owner could otherwise put a view in its place,
-  /// whose functions run with Cairn's rights.
+  /// Makes the server refuse this session's access to views and foreign tables, if its version can. A table's owner
+  /// could otherwise put a view in its place, whose functions run with Cairn's rights.
   ///
   /// Sources: https://www.postgresql.org/docs/17/runtime-config-client.html, CVE-2024-7348.
   func barViews() throws {
@@ -16,10 +16,12 @@ extension PostgresConnection {
     }
   }
 
-  /// Lets this session read views again, as triggers of trusted roles may need. A rollback reverts that.
+  /// Ends the effect of ``barViews()``, because triggers of trusted roles may read views. A rollback of the open
+  /// transaction restores it.
   package func allowViews() throws { try bar("") }
 
-  /// Lets this session read and write foreign tables. A rollback reverts that.
+  /// Lets this session read and write foreign tables. Access to views does not change. A rollback of the open
+  /// transaction reverts that.
   package func allowForeignTables() throws { if try !(barredKinds ?? "").isEmpty { try bar("view") } }
 
   private func bar(_ kinds: String) throws {
@@ -47,8 +49,8 @@ extension PostgresConnection {
       """
   }
 
-  /// Locks a table until the transaction ends, so that its columns cannot change. Throws if the name is that of a view,
-  /// which the owner may have put there.
+  /// Locks a table until the transaction ends, so that its columns cannot change. Throws if the name is that of a view:
+  /// the table's owner may have put one in its place.
   ///
   ///     try connection.transaction {
   ///       try connection.hold("\"sales\".\"orders\"")
@@ -106,7 +108,7 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the name of the first partition that is a foreign table; nil if there is none.
+  /// Returns the name of a partition of the table that is a foreign table; nil if there is none.
   package func foreignPartition(of table: UInt32) throws -> String? {
     try first(
       """
@@ -240,8 +242,8 @@ extension PostgresConnection {
 }
 
 extension PostgresConnection {
-  /// Throws if the server would run code of an untrusted role while it plans a read of the table. Expressions of
-  /// indexes are such code.
+  /// Throws if the server would run code of an untrusted role while it plans a read of the table. A function in an
+  /// index expression is an example.
   ///
   ///     try connection.checkPlanning(of: "\"sales\".\"orders\"", .ownersCode)
   ///
@@ -261,8 +263,11 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Locks a table of an untrusted role, so that it gets no new index, statistics or partition in this transaction.
-  /// Waits for at most a second.
+  /// Locks a table of an untrusted role until the caller's transaction ends. Meanwhile, other sessions cannot add
+  /// indexes, statistics or partitions. Does nothing for a table of a trusted role, or if the session's role may not
+  /// lock the table.
+  ///
+  /// Waits for another session's lock for at most a second, then throws ``PostgresError``.
   ///
   /// - Parameter table: The quoted name.
   package func lockPlanning(of table: String) throws {

@@ -78,8 +78,8 @@ extension PostgresConnection {
     }
   }
 
-  /// Ends the batch and reads all answers. `answer` gets each statement's number and its number of changed rows. Then
-  /// throws the first error.
+  /// Reads the answers to all queued statements. `answer` gets each statement's number, from 0, and its number of
+  /// changed rows. If a statement fails, the server skips the statements after it, and the error is thrown at the end.
   package func drain(_ answer: (Int, Int64) throws -> Void) throws {
     guard PQpipelineSync(handle) == 1 else { throw failure("pipeline") }
     var index = 0
@@ -133,7 +133,7 @@ extension PostgresConnection {
   }
 }
 
-/// The error of the first failed statement of a batch, with its number, from 0.
+/// The error of the first failed statement in a pipeline, with the statement's number, from 0.
 package struct PostgresBatchError: Error {
   package let index: Int
   package let error: PostgresError

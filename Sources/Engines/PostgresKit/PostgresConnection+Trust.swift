@@ -3,8 +3,8 @@ import Glibc
 
 // The check that the server proves its identity.
 extension PostgresConnection {
-  /// Returns the warning that libpq would accept any server for this URI; nil if the server must prove its identity or
-  /// is local.
+  /// Returns the warning that libpq would accept any server for this URI. Nil if the URI makes libpq verify the
+  /// server's identity, or if the server is local.
   package static func trustNotice(_ uri: String) -> String? {
     let mode = sslMode(of: uri)
     guard mode != "verify-full", !remoteHosts(of: uri).isEmpty else { return nil }

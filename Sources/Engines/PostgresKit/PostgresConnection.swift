@@ -207,7 +207,8 @@ package final class PostgresConnection {
     }
   }
 
-  /// Runs `body`, which creates objects, and runs it again if another session creates them at the same time.
+  /// Runs `body`, which creates database objects, and runs it again if another session creates the same objects at the
+  /// same time.
   package func makingOnce(_ body: () throws -> Void) throws {
     for _ in 0..<10 {
       // A unique violation of a catalog; an existing schema, table or object; a catalog row that another session
@@ -274,7 +275,8 @@ package final class PostgresConnection {
     return (rows, touched)
   }
 
-  /// Waits for the next result of a statement, so that ``interrupt`` takes effect; nil after the last one.
+  /// Waits for the next result of the running statement, and returns it; nil after the last one. ``interrupt`` ends the
+  /// wait.
   func nextResult(_ sql: String) throws -> OpaquePointer? {
     var isCancelled = false
     while PQisBusy(handle) == 1 {
@@ -285,8 +287,8 @@ package final class PostgresConnection {
     return PQgetResult(handle)
   }
 
-  /// Waits until the connection's socket is ready, at most one second. Cancels the statement if ``interrupt`` or
-  /// ``onWait`` demands it.
+  /// Waits until the connection's socket can be read, or also written if `sending`, for at most one second. Cancels the
+  /// statement if ``interrupt`` or ``onWait`` demands it.
   func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
       pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),

@@ -42,7 +42,7 @@ package struct PostgresError: Error, CustomStringConvertible {
   private var isOfTwins: Bool {
     sqlState == "23505" && constraint.hasPrefix("pg_") && constraint.hasSuffix("_index")
   }
-  /// Whether an object was dropped while the catalogs were read.
+  /// Whether another session may have dropped an object while Cairn read the catalogs, by the SQLSTATE.
   var isOfDropped: Bool {
     ["XX000", "42P01", "42704", "42703"].contains(sqlState)
   }

@@ -2,8 +2,10 @@ import Changes
 
 // These functions interpret the rows of the catalog.
 extension PostgresTable {
-  /// Returns an SQL condition that is true if a table could be captured. `c` and `n` are its rows of pg_class and
-  /// pg_namespace.
+  /// Returns an SQL condition that is true for a table of applications. It excludes partitions, temporary tables, and
+  /// tables of PostgreSQL, Cairn or an extension.
+  ///
+  /// `c` and `n` are the aliases of the table's rows of pg_class and pg_namespace.
   package static func isUsers(_ c: String, _ n: String) -> String {
     """
     \(c).relkind IN ('r', 'p', 'f') AND NOT \(c).relispartition AND \(c).relpersistence <> 't'

@@ -43,7 +43,8 @@ package struct PostgresTable: Sendable {
     package let mend: String
     /// Whether capture skips the table, such as a foreign table, instead of failing.
     package let isHarmless: Bool
-    /// Whether the reason is a partition that logs too little. Capture would miss changes of its rows.
+    /// Whether the reason is the replica identity of a partition: PostgreSQL logs too little of its old rows. Capture
+    /// would miss changes of these rows.
     package var isOfPartition = false
     /// Whether the reason is a generated column in the key. The log then lacks the keys of rows.
     package var isOfGenerated = false
@@ -77,7 +78,8 @@ extension TablePatterns {
 
   package func includes(_ table: TableSchema) -> Bool { includes(namespace: table.namespace, name: table.name) }
 
-  /// Returns whether the list includes a PostgreSQL table. A pattern may name the schema or not.
+  /// Returns whether the list includes a PostgreSQL table. A pattern with a dot is compared with `schema.name`, any
+  /// other pattern with the table's name alone.
   package func includes(namespace: String, name: String) -> Bool {
     let full = "\(namespace).\(name)"
     // A pattern with a dot is compared with the full name, any other with the bare name: both to include and to
@@ -201,7 +203,8 @@ extension PostgresConnection {
     return (readable, refused)
   }
 
-  /// Adds the lengths of definitions that may print much longer than they are stored, such as `1e131000`.
+  /// Returns `sizes`, with the printed size of each table whose constants may print much longer than they are stored,
+  /// such as `1e131000`.
   private func printed(_ sizes: [DefinitionSizes.Size]) throws -> [DefinitionSizes.Size] {
     let stored = sizes.filter { $0.bytes <= DefinitionSizes.tableBytesMax }.map(\.oid)
     let rows = try query(
@@ -220,7 +223,7 @@ extension PostgresConnection {
   // Eight bytes print 131 KiB at most, so this many stay below the limit of a table.
   private static let denseBytesMax = 900
 
-  /// Returns the length of a table's definitions as text; `.max` if the server cannot print them.
+  /// Returns the length, in bytes, of a table's definitions as text; `.max` if the server cannot print them.
   private func printedBytes(_ oid: UInt32) throws -> Int {
     let isNested = isInTransaction
     if isNested { try execute("SAVEPOINT cairn_printed") }
@@ -300,10 +303,10 @@ extension PostgresTable {
   }
 }
 
-// Row versions of two-way replication name tables and columns as SQLite does: without regard to the case of ASCII letters.
+// Row versions of two-way replication name tables and columns as SQLite does: the case of ASCII letters is ignored.
 extension PostgresTable {
-  /// Sets the ``refusal`` of each table whose name differs only in case from an older table's. Also of a table with two
-  /// such columns.
+  /// Sets the ``refusal`` of each table whose name differs only in case from an older table's. The same applies to a
+  /// table with two columns whose names differ only in case.
   package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
     for group in names.values where group.count > 1 {

@@ -2,7 +2,7 @@
 /// partition key.
 package enum ReachedCode {
   /// The term `reach(kind, object, class, oid)` of a WITH RECURSIVE, which lists the found objects. A term `part`
-  /// before it lists where to begin.
+  /// before it lists the objects from which the search begins.
   package static let text = """
     reach(kind, object, class, oid) AS (
       SELECT kind, object, class, oid FROM part

@@ -18,7 +18,8 @@ package struct ServerMoment: Equatable, Sendable {
     (self.end, self.running) = (end, Set(running))
   }
 
-  /// Returns the numbers of the transactions that ended between `earlier` and this moment; nil if they are too many.
+  /// Returns the numbers of the transactions that ended between `earlier` and this moment. Nil if 10,000 or more began
+  /// between them, or if `earlier` is the later moment.
   package func ended(since earlier: ServerMoment) -> [UInt64]? {
     guard end >= earlier.end, end - earlier.end < Self.newMax else { return nil }
     return (earlier.running.sorted() + Array(earlier.end..<end)).filter { !running.contains($0) }

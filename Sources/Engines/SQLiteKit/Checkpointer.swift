@@ -2,8 +2,8 @@ import CSQLite
 import Glibc
 import SystemKit
 
-/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on its own thread, instead of an
-/// application's commits.
+/// Writes the write-ahead log (WAL) of an SQLite file back into the file. It does so on its own thread, so that commits
+/// of the application need not.
 ///
 /// Source: https://sqlite.org/wal.html#checkpointing
 package final class Checkpointer: @unchecked Sendable {
@@ -24,7 +24,8 @@ package final class Checkpointer: @unchecked Sendable {
 
   private init(_ path: String) { self.path = path }
 
-  /// Replaces SQLite's own `wal_autocheckpoint` on a connection. Returns nil for a database without a file.
+  /// Replaces SQLite's own `wal_autocheckpoint` on a connection. Returns nil, and changes nothing, for a database
+  /// without a file.
   static func watch(_ handle: OpaquePointer) -> Checkpointer? {
     guard let path = sqlite3_db_filename(handle, "main").map({ String(cString: $0) }), !path.isEmpty else { return nil }
     let checkpointer = Checkpointer(path)
@@ -82,8 +83,8 @@ package final class Checkpointer: @unchecked Sendable {
 
   private func checkpoint() { Self.checkpoint(path) }
 
-  /// Writes the log of a file back, on connections of its own. A read transaction stays open meanwhile, against
-  /// SQLite's WAL-reset bug (https://sqlite.org/wal.html#walresetbug).
+  /// Writes the write-ahead log of a file back into the file, on connections that this function opens. A read
+  /// transaction stays open meanwhile, against SQLite's WAL-reset bug (https://sqlite.org/wal.html#walresetbug).
   ///
   /// - Parameter whileHeld: Called after the read transaction has begun, before the checkpoint.
   package static func checkpoint(_ path: String, whileHeld: () -> Void = {}) {

@@ -18,7 +18,8 @@ private final class ActionGuard {
 
   init(_ allows: @escaping (Action) -> Bool) { self.allows = allows }
 
-  /// Sets this guard as the authorizer of a connection. The guard must outlive that.
+  /// Sets this guard as the authorizer of a connection. The guard must live until the connection is closed or gets
+  /// another authorizer.
   func watch(_ handle: OpaquePointer) {
     sqlite3_set_authorizer(
       handle,
@@ -95,7 +96,8 @@ extension Database {
   ///
   ///     try database.writing(only: "t", reading: ["u"]) { try database.execute("INSERT INTO t SELECT b FROM u") }
   ///
-  /// Writes of triggers are refused too, and values and rows above 256 KiB: a statement may hold many at once.
+  /// Writes of triggers are refused. Values and rows above 256 KiB are refused too, because a statement may hold many
+  /// of them in memory.
   ///
   /// - Throws: The errors of `body`; ``SQLiteError`` with SQLITE_ERROR for a refused action.
   package func writing<Result>(only table: String, reading tables: [String], _ body: () throws -> Result) throws

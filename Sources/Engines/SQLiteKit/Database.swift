@@ -32,7 +32,8 @@ package final class Database {
   private(set) var forbidden: ForbiddenCode?
   /// Whether texts are checked for well-formed UTF-16, because the file is in UTF-16.
   private(set) var watchesText = false
-  /// The index of the column with ill-formed UTF-16 since the last check; nil if there was none.
+  /// The index of a result column that returned ill-formed UTF-16 since the last ``takeIllFormedColumn()``; nil if none
+  /// did.
   var illFormedColumn: Int?
   private var limit: StatementLimit?
 
@@ -117,8 +118,8 @@ package final class Database {
     sqlite3_close_v2(handle)
   }
 
-  /// Calls `body`, and interrupts its statement after a time, or when the free disk space has shrunk by `diskBytes`.
-  /// Without that number, disk space has no limit.
+  /// Calls `body`, and interrupts its running statement after a time, or when the free disk space has shrunk by
+  /// `diskBytes`. If `diskBytes` is nil, disk space has no limit.
   ///
   /// An interrupted write rolls back the whole transaction.
   package func within<T>(milliseconds: Int64, diskBytes: Int64? = nil, _ body: () throws -> T) throws -> T {
@@ -203,7 +204,7 @@ package final class Database {
   /// The collation that sorts text by its bytes in UTF-8. In a UTF-16 file, no index has this order.
   package var binaryCollation: String { watchesText ? Self.bytesOfUTF8 : Self.binary }
 
-  /// Returns the index of a column with ill-formed UTF-16 since the last call; nil if there was none.
+  /// Returns the index of a result column that returned ill-formed UTF-16 since the last call; nil if none did.
   package func takeIllFormedColumn() -> Int? {
     defer { illFormedColumn = nil }
     return illFormedColumn

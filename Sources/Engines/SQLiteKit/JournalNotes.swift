@@ -1,6 +1,6 @@
 import Changes
 
-/// Writes an ``AppliedNote`` into the journal of a captured SQLite file, in apply's transaction. Does nothing if the
+/// Writes an ``AppliedNote`` into the journal of a captured SQLite file, in apply's transaction. Writes nothing if the
 /// file is not captured.
 ///
 ///     try JournalNotes(database).write(note)   // false if the file is not captured
@@ -21,7 +21,8 @@ package final class JournalNotes {
 
   package init(_ database: Database) { self.database = database }
 
-  /// Empties the table `cairn_stage`, in which triggers keep old rows, at the start of a transaction that writes.
+  /// Empties the table `cairn_stage`, in which triggers keep old rows. Call it at the start of a write transaction.
+  /// Does nothing if the file is not captured.
   package func clearStage() throws {
     try look()
     guard let staged = statements?.staged else { return }
@@ -31,7 +32,8 @@ package final class JournalNotes {
     try database.execute("DELETE FROM cairn_stage")
   }
 
-  /// Returns whether the file's capture also reads the rows that apply writes. Call it in a transaction that writes.
+  /// Returns whether the file's capture also reads the rows that apply writes; false without a capture. Call it in an
+  /// open write transaction.
   package func isRelayed() throws -> Bool {
     try look()
     guard let statement = statements?.relayed else { return false }
@@ -39,7 +41,8 @@ package final class JournalNotes {
     return try statement.step()
   }
 
-  /// Writes an ``AppliedNote`` in a transaction that writes. Returns false if no current capture reads the journal.
+  /// Writes an ``AppliedNote`` in the caller's open write transaction. Writes nothing and returns false if the file is
+  /// not captured, or if its journal is older than ``versionMin``.
   @discardableResult package func write(_ note: AppliedNote) throws -> Bool {
     try look()
     guard let statements else { return false }

@@ -3,8 +3,8 @@ import Changes
 /// The statements that an application executed, encoded as a journal row (`docs/explanation/sqlite-capture.md`,
 /// Statements).
 ///
-/// The statements are gathered in memory and written as one row before the commit. If they grow too large, a part is
-/// written earlier.
+/// The statements of a transaction are gathered in memory and written as one row before its commit. If they reach
+/// ``partBytes``, they are written at once as a part.
 ///
 ///     var log = JournalStatements()
 ///     log.isEmpty   // true
@@ -149,7 +149,7 @@ package struct JournalStatements: ~Copyable {
 
   /// Calls `body` with a journal row of the statements gathered so far, and removes these statements.
   ///
-  /// - Parameter savepoints: The open savepoints.
+  /// - Parameter savepoints: The open savepoints. They keep a copy of the removed statements, for a rollback.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
   ) rethrows -> T {

@@ -73,7 +73,7 @@ package final class ProgramDatabase {
 
   // MARK: Journal
 
-  /// The first rowid in the journal that this connection has assigned since `first` was set to 0.
+  /// The rowid of the first journal row that this connection has written since `first` was set to 0; 0 if none was.
   package var first: Int64 {
     get { watch.pointee.first }
     set { watch.pointee.first = newValue }

@@ -8,7 +8,7 @@ import Changes
 ///
 /// Source: https://sqlite.org/c3ref/preupdate_blobwrite.html
 package final class WrittenRows {
-  /// Whether the SQLite library can report written rows.
+  /// Whether the loaded SQLite library can report written rows (`sqlite3_preupdate_hook`).
   package static let areTold = cairn_tells_written() != 0
 
   private let database: Database

@@ -1,5 +1,5 @@
-/// The pause of an idle transfer before it asks the peer again for the applied position, in seconds. The pause grows
-/// while received bytes are not applied.
+/// The pause, in seconds, of an idle transfer between two requests for the peer's applied position. The pause is
+/// ``longest`` if the peer has applied all bytes. Otherwise it begins with 1 s and doubles up to ``longest``.
 struct IdleWait: Equatable, Sendable {
   static let longest = 10
   private var next = 1

@@ -65,7 +65,7 @@ final class PieceHandover {
     if coming.bytes.count > 0 { try coming.run() }
   }
 
-  /// Waits until the last passed piece is processed.
+  /// Waits until the other thread has processed the last piece that was passed to it.
   ///
   /// - Throws: The error of `work`.
   func settle() throws {

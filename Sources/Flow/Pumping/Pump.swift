@@ -149,8 +149,8 @@ package final class Pump: Sendable {
     return chosen
   }
 
-  /// Ends and starts transfers so that there is one for each of these trails. After an error, the other transfers
-  /// continue.
+  /// Ends and starts transfers so that there is one for each of these trails. If a transfer cannot start, the error is
+  /// thrown, and the transfers that run continue.
   private func adjust(to wanted: Set<TrailName>) throws {
     let known = state.withLock { $0.transfers }
     let ended = known.filter { !wanted.contains($0.key) }

@@ -5,7 +5,8 @@ import Trails
 
 // Questions about the rows of sources (`docs/reference/protocol.md`, Questions about rows).
 extension PumpDesk {
-  /// Returns the action for a question about rows of a trail's source. The peer must have the right to pull the trail.
+  /// Returns the action that receives and answers a peer's question about rows of a trail's source. Throws if the peer
+  /// may not pull the trail.
   func questioning(_ visit: Visit) throws -> HTTPAction {
     try visit.require(.pull)
     guard visit.trail.origin != visit.peer else {
@@ -28,7 +29,8 @@ extension PumpDesk {
     return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
   }
 
-  /// Returns a response with the next question that the peer may answer; status 204 if none arrives in time.
+  /// Returns a response with the next question that the peer may answer; status 204 if none arrives within the
+  /// request's wait time.
   func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -46,7 +48,8 @@ extension PumpDesk {
 
   /// Returns the receiver of the peer's answer to a question.
   ///
-  /// - Throws: If the peer has not fetched the question, or its answer cannot be taken now.
+  /// - Throws: `busy` if the peer already has too many request bodies in memory; another error if the peer has not
+  ///   fetched the question.
   func answering(_ peer: String, _ id: String) throws -> any HTTPBodySink {
     guard options.hooks.questions.isAwaited(id, from: peer) else { throw Self.nothing }
     return BodySink(most: QuestionBook.answerBytesMax, try bodies.permit(peer)) { [self] bytes in

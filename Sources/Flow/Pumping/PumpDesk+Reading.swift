@@ -17,8 +17,8 @@ extension PumpDesk {
       ]))
   }
 
-  /// Returns a response with this node's requests for copies of tables, for all trails that the peer may push. Waits
-  /// for a change if the peer has the present list.
+  /// Returns a response with this node's requests for a refresh of tables, for all trails that the peer may push. If
+  /// the peer has the present list, the call waits for a change, for at most the request's wait time.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -74,8 +74,8 @@ extension PumpDesk {
 
   /// Returns the state of a trail; nil if it does not exist.
   ///
-  /// - Parameter withUnread: Whether to report the end of all bytes, perhaps inside a transaction, as a pushing peer
-  ///   needs.
+  /// - Parameter withUnread: Whether to report the end of all received bytes, perhaps inside a transaction, as a
+  ///   pushing peer needs.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }
@@ -129,7 +129,8 @@ extension PumpDesk {
     }
   }
 
-  /// Returns a response with the bytes of a trail after the requested offset, and waits for them if there are none.
+  /// Returns a response with the bytes of a trail after the requested offset. If there are none, the call waits for
+  /// them; it returns status 204 if none arrive within the request's wait time.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {

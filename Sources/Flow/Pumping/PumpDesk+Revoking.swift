@@ -3,7 +3,7 @@ import NetKit
 
 // Requests that run for long: bodies that a peer pushes, segments that it fetches, and waits for what comes next.
 extension PumpDesk {
-  /// Returns whether an accepted request may continue under the present grants.
+  /// Returns whether the present grants allow a request that is in progress to continue.
   package func mayGoOn(_ request: HTTPRequest) -> Bool {
     let parts = request.path.split(separator: "/")
     guard parts.count >= 4, parts[0] == "cairn", parts[2] == "trails", let trail = TrailName(String(parts[3])),

@@ -80,7 +80,7 @@ final class PushSink: HTTPBodySink {
     } catch { return refusal(error) }
   }
 
-  /// Ends the request after an error. Whole blocks stay in the copy, because they are valid.
+  /// Ends the request after an error. Blocks that arrived whole stay in the copy, because they are valid.
   func abandon() {
     try? handover.settle()
     _ = try? desk.copies.with(visit.trail) { try $0.sync() }
@@ -116,7 +116,7 @@ final class PushSink: HTTPBodySink {
   }
 }
 
-/// Receives a peer's request for copies of tables.
+/// Receives a peer's requests for a refresh of tables.
 private final class AskSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit

@@ -43,7 +43,7 @@ package final class PumpDesk: HTTPHandler {
     (self.options, self.copies, self.bell) = (options, copies, bell)
   }
 
-  /// Ends all waiting requests. Later ones get the error `busy`.
+  /// Ends all requests that wait for data. Requests that arrive afterwards get the error `busy`.
   package func end() { stop.set() }
 
   package func begin(_ request: HTTPRequest) -> HTTPAction {
@@ -106,7 +106,8 @@ package final class PumpDesk: HTTPHandler {
   private static let reading = ["GET", "HEAD"]
   private static let writing = ["POST"]
 
-  /// Throws unless a path allows the method. The error does not show an unknown client whether the path exists.
+  /// Throws unless `methods` has the method of the request. The error does not show an unknown client whether the path
+  /// exists.
   private static func expect(_ methods: [String], _ request: HTTPRequest) throws {
     guard !methods.contains(request.method) else { return }
     throw PumpMethodRefusal(allowed: methods)
@@ -211,12 +212,12 @@ extension PumpDesk {
   }
 }
 
-/// The path does not allow the HTTP method.
+/// The error that a path does not allow the HTTP method of a request.
 private struct PumpMethodRefusal: Error {
   let allowed: [String]
 }
 
-/// A request body is longer than the protocol allows.
+/// The error that a request body is longer than the protocol allows.
 struct PumpBodyTooLarge: Error {
   let most: Int
 }

@@ -6,17 +6,17 @@ import Trails
 ///     var hooks = PumpHooks()
 ///     hooks.applied = { trail in positions[trail] }
 package struct PumpHooks: Sendable {
-  /// Returns the position up to which every apply of this node has applied the trail. Nil without an apply, or if one
-  /// has not begun.
+  /// Returns the position up to which every apply of the trail at this node has applied it. Nil if there is no such
+  /// apply, or if one of them has not begun.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
   /// Returns whether capture of this node has opened the trail. Before that, the trail may seem too short after a power
   /// cut.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
-  /// Returns the open requests for copies of a trail's tables. Empty for a trail of this node.
+  /// Returns this node's open requests for a refresh of a trail's tables. Empty for a trail of this node.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
-  /// Returns the open requests for copies of tables, for all trails of other nodes.
+  /// Returns this node's open requests for a refresh of tables, for all trails of other nodes.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// Replaces the stored open requests of a peer for copies of a trail's tables by the peer's present list.
+  /// Replaces a peer's stored requests for a refresh of a trail's tables by the peer's present list.
   ///
   /// - Parameter peer: The name in the peer's certificate, or the address at which this node dials it.
   /// - Returns: The number of refused requests: too many, invalid, or impossible to store.
@@ -40,7 +40,8 @@ package struct PumpHooks: Sendable {
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
   /// Called when a peer has reported that it has applied a trail up to a position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
-  /// Called when the copy of a trail at this node has begun again at a later segment, without the changes before it.
+  /// Called when the copy of a trail at this node has begun again at a later segment. It lacks the changes between its
+  /// former end and that segment.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}

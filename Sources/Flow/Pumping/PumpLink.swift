@@ -84,7 +84,8 @@ final class PumpLink {
     case nothing
   }
 
-  /// Passes the bytes of a trail after `place` to `sink`, and waits up to `waitSeconds` for them.
+  /// Passes the bytes of the peer's trail after `place` to `sink`. If there are none yet, the peer waits for them, for
+  /// at most `waitSeconds`.
   ///
   /// - Parameter isKnown: Whether to send `place.chain` to the peer, which checks it.
   func follow(
@@ -130,9 +131,10 @@ final class PumpLink {
 
   private static let requestsMax = 4096
 
-  /// Returns the peer's requests for copies of tables of all trails that this node may push.
+  /// Returns the peer's requests for a refresh of tables, for all trails that this node may push.
   ///
-  /// - Parameter known: The checksum (`mark`) of the last list. The peer waits until its list differs.
+  /// - Parameter known: The checksum (`mark`) of the last list. The peer waits until its list differs, for at most
+  ///   ``waitSeconds``.
   func requests(
     known: String?
   ) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])], hasQuestions: Bool) {
@@ -162,7 +164,8 @@ final class PumpLink {
     return reply.body
   }
 
-  /// Returns the next question of the peer about rows of a trail that this node may push; nil if none arrives in time.
+  /// Returns the next question of the peer about rows of a trail that this node may push; nil if none arrives within
+  /// `questionWaitSeconds`.
   func nextQuestion() throws -> QuestionBook.Question? {
     let reply = try perform("GET", "/cairn/1/questions?wait=\(Self.questionWaitSeconds)")
     if reply.status == 204 { return nil }
@@ -172,7 +175,7 @@ final class PumpLink {
     return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
   }
 
-  /// Sends the encoded answer to a question. The peer drops the answer if the asking node has stopped waiting.
+  /// Sends the encoded answer to a question. The peer drops the answer if its asker no longer waits for it.
   func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
     let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
     guard [200, 404].contains(reply.status) else { throw fault(reply).error }

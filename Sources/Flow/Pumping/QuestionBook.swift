@@ -93,7 +93,8 @@ package final class QuestionBook: Sendable {
   /// The time during which only the trail's own node may fetch a question, in milliseconds.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  /// Stores the name of the node at an address, so that its question does not go back to it.
+  /// Stores the name of the node at a dialled address, so that ``take(for:_:)`` returns no question to the node that
+  /// asked it.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
   /// Returns the name that the node at a dialled address gives itself; nil if it has not answered yet.
@@ -110,8 +111,8 @@ package final class QuestionBook: Sendable {
     entries.withLock { $0.contains { self.mayTake($0, taker, mayTake) } }
   }
 
-  /// Returns the oldest open question that this peer may answer or forward; nil if there is none. No other peer gets a
-  /// returned question.
+  /// Returns the oldest open question that this peer may answer or forward; nil if there is none. Afterwards, the
+  /// question is reserved for this peer.
   package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
     entries.withLock { entries in
       guard let index = entries.firstIndex(where: { self.mayTake($0, taker, mayTake) }) else { return nil }
@@ -125,8 +126,8 @@ package final class QuestionBook: Sendable {
     entries.withLock { $0.contains { $0.question.id == id && $0.taker == taker && $0.answer == nil } }
   }
 
-  /// Stores the answer of the peer that fetched the question. Returns false if the asker no longer waits, or if the
-  /// answer comes from another peer or twice.
+  /// Stores the answer of the peer that fetched the question. Returns false if the asker no longer waits, if another
+  /// peer fetched the question, or if it was answered before.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }

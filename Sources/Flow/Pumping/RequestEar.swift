@@ -3,13 +3,13 @@ import NetKit
 import SystemKit
 import Trails
 
-/// Exchanges requests for copies of tables, and questions about rows, with a dialled node, on its own thread. The
+/// Exchanges requests for a refresh, and questions about rows, with the node that a pump dials, on its own thread. The
 /// transfers report the errors of the connection.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
   private static let againMilliseconds: Int32 = 10_000
-  /// The time for which the loop answers questions before it fetches requests for copies again, in milliseconds.
+  /// The time for which the loop answers questions before it fetches requests for a refresh again, in milliseconds.
   private static let turnMilliseconds: Int64 = 5_000
 
   private let plan: PumpPlan
@@ -17,7 +17,8 @@ final class RequestEar {
   private let trails: () -> [TrailName]
   private var asked: [TrailName: [CopyRequest]] = [:]
   private var known: String?
-  /// The time at which the loop last forwarded a question, in milliseconds. The next pauses are then shorter.
+  /// The monotonic time, in milliseconds, at which the loop last forwarded a question. For 2 s after that, the loop
+  /// pauses for 20 ms instead of 500 ms.
   private var questionedAt: Int64 = 0
 
   /// Creates the loop for the peer of a pump.

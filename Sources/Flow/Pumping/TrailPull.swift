@@ -116,8 +116,8 @@ final class TrailPull: TrailTransfer {
     return standing
   }
 
-  /// Begins the copy again at the oldest segment of the sender, because the sender has purged the next segments.
-  /// Returns the new state; nil if either node has nothing of the trail.
+  /// Begins the copy again at the oldest segment of the sender, because the sender has purged the segments after the
+  /// copy's end. Returns the new state; nil if either node has nothing of the trail.
   private func restart(
     _ link: PumpLink, _ standing: TrailStanding?, _ achieved: () -> Void
   ) throws -> TrailStanding? {

@@ -6,7 +6,7 @@ import Trails
 
 /// Sends one trail to one peer: the bytes that the copy at the peer lacks.
 final class TrailPush: TrailTransfer {
-  /// The size of a request body while many bytes are still to be sent. A larger block is sent alone.
+  /// The size of a request body, in bytes, while many bytes are still to be sent. A larger block is sent alone.
   private static let bodyBytes = 8 << 20
   private static let smallBytes = 32 << 10
 

@@ -13,7 +13,7 @@ protocol TrailTransfer: AnyObject {
   func session(_ achieved: () -> Void) throws
 }
 
-/// The trail began at the receiving node, so it is not transferred.
+/// The error that a trail began at the receiving node, so that it is not transferred.
 struct LeftOut: Error {}
 
 extension TrailTransfer {

@@ -2,7 +2,7 @@ import Changes
 
 /// Decides when a transfer tries again after an error, or whether it stops.
 struct TransferPatience: Equatable, Sendable {
-  /// The number of times that damaged bytes may arrive before the transfer stops.
+  /// The number of times that damaged bytes arrive, without a success in between, until the transfer stops.
   private static let damagedMax = 3
 
   private var failures = 0

@@ -32,7 +32,7 @@ package struct TransferProgress: Sendable {
   package var end: TrailPlace?
   /// The position up to which every apply of the peer has applied the trail.
   package var peerApplied: Position?
-  /// The number of bytes transferred since the transfer began.
+  /// The number of bytes transferred since this transfer was started.
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?

@@ -7,7 +7,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Compares source and target again and again during replication, at a limited rate. An audit reports differences and
+/// Compares source and target in endless rounds during replication, at a limited rate. An audit reports differences and
 /// repairs nothing.
 ///
 ///     let audit = Audit(
@@ -72,7 +72,7 @@ package final class Audit: Sendable {
   package var snapshot: Snapshot { state.withLock { $0 } }
 
   /// Compares source and target in rounds, until the audit is stopped.
-  /// - Parameter isReady: Returns whether the target follows the source. No round starts before that.
+  /// - Parameter isReady: Returns whether the target follows the source. No round starts while it returns false.
   package func run(isReady: () -> Bool) {
     // The priority of this thread and of the threads that it starts.
     _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)

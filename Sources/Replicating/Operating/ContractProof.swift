@@ -3,8 +3,8 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// A test whether a column's values survive a copy. Edge values of the column's type are converted to the target's type
-/// and back. The test writes to neither database.
+/// A test whether a column's values stay equal on their way to the target. Edge values of the column's type are
+/// converted to the target's type and back. The test writes to neither database.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
     /// The number of values that were equal after the conversion.

@@ -2,24 +2,25 @@ import Changes
 import SystemKit
 import Trails
 
-/// The request to copy all tables of a trail to an apply's target again, in a file that survives a crash.
+/// The request for a refresh of all tables of a trail, for the target of one apply. It is stored in a file, so that it
+/// survives a crash.
 ///
 ///     let request = CopyRequest(state: state, apply: "shop")
 ///     try request.ask()
 ///     try request.isPending()   // true
 package struct CopyRequest {
-  /// A request to copy all tables of a trail again.
+  /// A request for a refresh of all tables of a trail.
   ///
   ///     let asked = CopyRequest.Asked(try Trail.info(folder: folder))
   package struct Asked: Equatable, Sendable {
-    /// The last transaction in the trail when the request was made. Copies that began earlier do not satisfy the
-    /// request.
+    /// The last transaction in the trail when the request was made. A refresh that began before this transaction does
+    /// not satisfy the request.
     package var behind: UInt64
     /// The end of the trail when the request was made. Apply starts here if the target has no checkpoint; nil for the
     /// beginning of the trail.
     package var at: Checkpoint?
-    /// Whether apply has found a checkpoint in the target since the request. If the checkpoint is missing later, the
-    /// target was replaced.
+    /// Whether apply has found a checkpoint in the target since the request. If apply finds no checkpoint after that,
+    /// the target was replaced.
     package var isBegun = false
 
     package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }
@@ -36,7 +37,7 @@ package struct CopyRequest {
     path = "\(folder)/\(apply)"
   }
 
-  /// Stores the request that the next run of the apply starts with a copy of all tables.
+  /// Stores the request that the next run of the apply starts with a refresh of all tables.
   package func ask() throws { try write(Self.pending) }
 
   package func isPending() throws -> Bool { try text() == Self.pending }
@@ -81,8 +82,8 @@ package struct CopyRequest {
 
   private static func capturePath(_ trailFolder: String) -> String { trailFolder + "/copy" }
 
-  /// Stores the request that the next run of the capture copies all tables. That run also creates a lost slot of
-  /// PostgreSQL again.
+  /// Stores the request that the next run of the capture starts a refresh of all tables. If PostgreSQL has lost the
+  /// slot, that run also creates a new one.
   package static func askCapture(_ trailFolder: String) throws {
     do { try [].withUnsafeBytes { try File.replace(capturePath(trailFolder), with: $0) } } catch let error as FileError
     {

@@ -96,7 +96,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The warning that the connection does not verify the server's identity; nil if there is no need.
+  /// The warning that the connection does not verify the server's identity; nil if the connection verifies it, or is
+  /// local.
   package var trustNotice: String? {
     guard case .postgres(let uri) = self else { return nil }
     return PostgresConnection.trustNotice(uri)

@@ -52,8 +52,8 @@ package struct DrawnKeys {
     return try server.drawnKeys(.borrowed).filter { patterns.includes($0.fullName) }
   }
 
-  /// Changes this database's sequences so that they generate only values that no other node generates. Returns the SQL
-  /// statements, which must run in one transaction.
+  /// Changes this database's sequences, in a transaction of its own, so that they generate only values that no other
+  /// node generates. Returns the SQL statements; an operator must run them in one transaction too.
   /// - Parameter isDry: Whether to return the statements without executing them.
   /// - Throws: `unsupported` for SQLite, whose rowids have no increment; `database-full` if a sequence has no number
   ///   left.

@@ -4,8 +4,8 @@ import Reshaping
 import SQLiteKit
 
 extension TargetEnd {
-  /// Checks that a first copy would overwrite no rows of the target: the target may hold only rows that the source has
-  /// too.
+  /// Checks that an initial load would overwrite no rows of the target: the target may hold only rows that the source
+  /// has too.
   ///
   /// Two SQLite files are compared row by row. Otherwise, and if a rule reshapes the table, the target's table must be
   /// empty. Rows of other trails and rows of a history table are allowed.
@@ -34,7 +34,7 @@ extension TargetEnd {
   }
 }
 
-/// The comparison of two SQLite files before a first copy, so that the copy overwrites no different rows.
+/// The comparison of two SQLite files before an initial load, so that the load overwrites no different rows.
 struct ExistingCheck {
   let source: Database
   let target: Database

@@ -3,8 +3,9 @@ import Changes
 import SystemKit
 import Trails
 
-/// Determines whether a trail lacks rows that apply workers wrote to the source. If so, Cairn copies the tables into
-/// the trail once. The reason is an earlier version of Cairn, or a change of `applied` to `include`.
+/// Determines whether a trail lacks rows that apply workers wrote to the source. If so, Cairn starts one refresh of the
+/// tables. Such rows are missing after an update from an earlier version of Cairn, or after a change of `applied` to
+/// `include`.
 package enum RelayedRows {
   private static func path(_ folder: String) -> String { folder + "/applied" }
 
@@ -19,7 +20,7 @@ package enum RelayedRows {
   }
 
   /// Writes or removes the file which says that the trail includes rows that apply workers write to the source. If the
-  /// file is lost, the tables are copied once more.
+  /// file is lost, Cairn starts one more refresh of the tables.
   package static func note(_ relays: Bool, in folder: String) {
     if relays {
       try? [].withUnsafeBytes { try File.replace(path(folder), with: $0) }

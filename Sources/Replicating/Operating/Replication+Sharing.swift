@@ -17,8 +17,8 @@ extension Replication {
   }
 
   private static let pollMilliseconds: Int32 = 250
-  /// The interval, in milliseconds, at which the list of the trail's readers is read even if unchanged. A reader's
-  /// state folder may have been removed.
+  /// The interval, in milliseconds, at which the list of the trail's readers is read even if its stamp is unchanged. A
+  /// reader's state folder may have been removed since the last reading.
   private static let listMilliseconds: Int64 = 30_000
 
   // MARK: Before anything is written
@@ -85,7 +85,8 @@ extension Replication {
     readers.map(\.target).joined(separator: ", ")
   }
 
-  /// Requests copies of the tables that `--tables` has added, because this target lacks their rows.
+  /// Requests a refresh of the tables that `--tables` has added since the last run, because this target lacks their
+  /// rows.
   func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
     guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
       return
@@ -147,7 +148,8 @@ extension Replication {
     }
   }
 
-  /// Returns whether the trail has all journal rows up to `last`, and the copies of this replication's tables.
+  /// Returns whether the trail has all journal rows up to `last`, and no refresh of this replication's tables is still
+  /// to begin.
   private func isReached(_ journal: Journal, _ last: Int64) throws -> Bool {
     do {
       let standing = try journal.standing(of: options.tables, through: last)
@@ -158,8 +160,8 @@ extension Replication {
 
   private var sourcePath: String { if case .sqlite(let path) = source { path } else { "" } }
 
-  /// Captures the source until the replication ends. Returns false if other readers of the trail need other tables or
-  /// copies.
+  /// Captures the source until the replication ends. Returns false if capture must start again, because a reader of the
+  /// trail now needs other tables, or has requested a refresh.
   /// - Throws: `trail-busy` if another process captures the source.
   private func host(_ run: CaptureRun, _ readers: TrailReaders) throws -> Bool {
     let turn = StopSignal()
@@ -208,8 +210,8 @@ extension Replication {
     return stopSignal.isSet || !turn.isSet
   }
 
-  /// Returns whether all readers still need exactly the captured tables, and none requests a copy. Returns true if the
-  /// list of readers cannot be read.
+  /// Returns whether the readers together still need exactly the captured tables, and none has requested a refresh.
+  /// Returns true if the list of readers cannot be read.
   private func needsSame(_ readers: TrailReaders, _ tables: TablePatterns) -> Bool {
     do {
       let now = TablePatterns(anyOf: [options.tables] + (try readers.all().map(\.tables)))

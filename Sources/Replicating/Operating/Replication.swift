@@ -23,7 +23,7 @@ package final class Replication: Sendable {
     package var journalRows = Journal.defaultCapRows
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
-    /// The reaction to schema changes; nil if it depends on whether Cairn created the target's table.
+    /// The reaction to schema changes; nil: follow for tables that Cairn created, stop for all others.
     package var ddl: DDLPolicy?
     /// Whether apply writes changed rows, or executes the application's SQL statements again.
     package var replay = ReplayPolicy.rows
@@ -31,7 +31,7 @@ package final class Replication: Sendable {
     package var auditBytesPerSecond: Int?
     /// Whether changes of applications in the target are replicated to the source.
     package var isTwoWay = false
-    /// Whether two-way SQLite tables may have a foreign key to themselves that follows changed keys.
+    /// Whether two-way SQLite tables may have a foreign key to themselves with ON UPDATE CASCADE.
     package var acceptsMovedKeys = false
     /// The names of the trails from the source and from the target; nil for names made from the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
@@ -40,7 +40,7 @@ package final class Replication: Sendable {
     /// Whether to require that rows which other replications write to the source are sent to the target (`--cascade`).
     /// If those rows would return to the source, true makes the start fail.
     package var cascades = false
-    /// Whether capture reduces the changes of one reading to their net effect, for each direction.
+    /// Whether capture reduces each reading to its net effect: `forth` at the source, `back` at the target.
     package var folds = (forth: false, back: false)
     /// Whether a refused transaction goes into quarantine. If false, apply stops at that transaction.
     package var quarantines = false
@@ -219,7 +219,7 @@ package final class Replication: Sendable {
     try state.remember(options.tables, options.names)
   }
 
-  /// The part of a hint that says how to copy all tables again. In two-way replication, the copy removes rows that only
+  /// The part of a hint that says how to refresh all tables. In two-way replication, the refresh removes rows that only
   /// the target has.
   private var copyingAgain: String {
     guard back != nil else { return "copy everything again with --existing overwrite" }
@@ -273,7 +273,7 @@ package final class Replication: Sendable {
 
   var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
 
-  /// Requests another copy of all tables. Apply then skips the changes that the trail has now.
+  /// Requests a refresh of all tables. Apply then skips each table's changes until its refresh begins.
   private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
     try readers?.ask(options.tables, for: statePath)
     var asked = CopyRequest.Asked(info)
@@ -283,7 +283,7 @@ package final class Replication: Sendable {
     copiesAgain.store(true, ordering: .releasing)
   }
 
-  /// Checks the source and the target, and that a first copy would overwrite no rows. Writes nothing.
+  /// Checks the source and the target, and that an initial load would overwrite no rows. Writes nothing.
   package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
     let (from, to) = try openEnds()
     try findCapture(from)

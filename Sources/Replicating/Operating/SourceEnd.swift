@@ -6,7 +6,7 @@ import SystemKit
 
 /// The source of a replication, with an open connection.
 ///
-/// Only requests for copies write to the source, such as ``askForCopies(of:trail:)``. All checks only read.
+/// Only requests for a refresh write to the source, such as ``askForCopies(of:trail:)``. All checks only read.
 ///
 ///     let source = try SourceEnd(try DatabaseURL("sqlite:shop.db"))
 ///     let tables = try source.tables(TablePatterns(["orders"]))
@@ -78,7 +78,8 @@ package struct SourceEnd {
     }
   }
 
-  /// Requests that the capture copies tables again. Returns the names of these tables.
+  /// Requests a refresh of the tables that match the patterns. Returns their names, without tables that cannot be
+  /// captured.
   /// - Parameter trail: The trail of the capture.
   package func askForCopies(of patterns: TablePatterns, trail: TrailID) throws -> [String] {
     var asked: [String] = []
@@ -97,13 +98,14 @@ package struct SourceEnd {
     return asked
   }
 
-  /// Requests that the capture of an SQLite file copies the given tables at its next run.
+  /// Requests that the capture of an SQLite file starts a refresh of the given tables at its next run. Does nothing for
+  /// PostgreSQL.
   func askForRefresh(of tables: TablePatterns) throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh(of: tables) }
   }
 
-  /// Requests that the capture of an SQLite source copies all tables again, for `--existing overwrite`. Does nothing
-  /// for PostgreSQL.
+  /// Requests that the capture of an SQLite source starts a refresh of all tables, for `--existing overwrite`. Does
+  /// nothing for PostgreSQL.
   package func askForRefresh() throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh() }
   }

@@ -85,14 +85,14 @@ package final class StateFolder {
     try Folder.sync(path)
   }
 
-  /// The treatment of rows that the target held before the first copy; nil if the operator chose none.
+  /// The treatment of rows that the target held before the initial load; nil if the operator chose none.
   package var existing: ExistingRows? {
     get throws {
       try Self.kept("existing", path).flatMap { ExistingRows(rawValue: $0) }
     }
   }
 
-  /// Stores the treatment of rows that the target held before the first copy.
+  /// Stores the treatment of rows that the target held before the initial load.
   package func remember(_ existing: ExistingRows) throws { try keep(existing.rawValue, in: "existing") }
 
   /// Stores the tables and the name policy of this run, for other commands.

@@ -125,7 +125,8 @@ struct TableSQL {
     "DELETE FROM \(name) WHERE \(try identity(before));"
   }
 
-  /// Returns the statements that update a row. If the old row has no key, the key is unchanged.
+  /// Returns the statements that update a row. If the old row `given` lacks the key values, those of `after` identify
+  /// the row.
   /// - Parameter isTolerant: Whether the row may be missing or have older values.
   func update(_ given: [Value?], _ after: [Value?], isTolerant: Bool) throws(Unrepresentable) -> [String] {
     var before = given.isEmpty ? Array(repeating: nil, count: after.count) : given

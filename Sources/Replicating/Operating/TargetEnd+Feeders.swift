@@ -31,7 +31,7 @@ extension TargetEnd {
 }
 
 extension SourceEnd {
-  /// Returns the other trails that are applied to a table of this database.
+  /// Returns the trails, except `trail`, that are applied to a table of this database.
   func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
     switch handle {
     case .sqlite(let database): try TargetState(database, of: trail).feeders(of: table.name)

@@ -108,7 +108,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Ends the suspension of tables. Apply skips the changes of each table until its next copy begins.
+  /// Ends the suspension of tables. Apply then skips the changes of each table until the table's next refresh begins.
   package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }
@@ -130,7 +130,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Makes apply skip the changes of every table of a trail until the table's next copy begins.
+  /// Makes apply skip the changes of every table of a trail until the table's next refresh begins.
   package func expectRefresh(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).expectRefreshOfAll() }

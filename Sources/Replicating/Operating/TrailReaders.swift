@@ -33,7 +33,7 @@ package struct TrailReaders: Sendable {
 
   package init(_ home: CaptureHome, source: String) { (self.home, self.source) = (home, source) }
 
-  /// A value that changes when a reader is added or requests copies.
+  /// A value that changes when a reader is added or requests a refresh.
   package var stamp: FileStamp? { FileStamp(path: folder) }
 
   // MARK: Readers
@@ -100,12 +100,12 @@ package struct TrailReaders: Sendable {
 
   // MARK: Requests for copies
 
-  /// Requests copies of tables for a reader. The capturing process makes the copies.
+  /// Requests a refresh of tables for a reader. The process that captures the source carries it out.
   package func ask(_ tables: TablePatterns, for state: String) throws {
     try replace("\(file(of: state)).\(randomBytes(8).hex)", tables.text)
   }
 
-  /// Returns the open requests for copies, each with the name of its file.
+  /// Returns the open requests for a refresh, each with the name of its file.
   package func requests() throws -> [(name: String, tables: TablePatterns)] {
     try names().filter { $0.utf8.count > Self.nameLength && !$0.hasSuffix(".new") }.map { name in
       do throws(FileError) {
@@ -121,7 +121,7 @@ package struct TrailReaders: Sendable {
     return try names().filter { $0.hasPrefix(head) && !$0.hasSuffix(".new") }
   }
 
-  /// Removes requests. Call this when the copies are certain to follow.
+  /// Removes requests. Call this when the requested refreshes are certain to follow.
   package func settle(_ requests: [String]) { for name in requests { try? Folder.remove("\(folder)/\(name)") } }
 
   // MARK: Files

@@ -15,7 +15,7 @@ package struct TwoWayCheck {
 
   /// Creates a check of two databases.
   ///
-  /// - Parameter one: The source of the first copy.
+  /// - Parameter one: The source of the initial load.
   /// - Parameter tables: The two-way tables of `one`.
   /// - Parameter other: The other database; nil if its file does not exist yet.
   package init(_ one: SourceEnd, _ tables: [SourceEnd.Table], _ other: SourceEnd?, at otherURL: DatabaseURL) {
@@ -84,7 +84,8 @@ package struct TwoWayCheck {
     return Set(columns.map(\.name.sqliteKey))
   }
 
-  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row.
+  /// Throws `table-refused` for a table in which a column has the conflict rule `delta`, if PostgreSQL does not log the
+  /// old row.
   /// - Parameter tables: The tables of the captured database.
   /// - Parameter plan: The conflict rules of an apply that writes to the database, or that reads its trail.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
@@ -229,8 +230,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the key with the generator that it has if apply creates its table in the other database; nil if there is
-  /// none.
+  /// Returns the key with the generator that it would get in the other database, if apply created its table there. Nil
+  /// if it would get none.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {

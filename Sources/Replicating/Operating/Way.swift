@@ -63,7 +63,7 @@ extension TwoWay {
   }
 }
 
-/// A check that capture has begun its trail. Earlier changes of applications are not captured.
+/// A check that capture has begun its trail. Changes that applications make before that are not captured.
 private final class CaptureBegun: Sendable {
   private let folder: String
   private let wasSeen = Atomic<Bool>(false)

@@ -23,7 +23,7 @@ package struct CaptureRun: Sendable {
   /// Whether the rows that exist when capture begins go into the trail.
   package var copiesRows = true
   package var needsTables = true
-  /// Whether a PostgreSQL capture copies every table again, and creates a lost slot again.
+  /// Whether a PostgreSQL capture starts a refresh of every table, and replaces a slot that the server has lost.
   package var copiesAgain = false
   package var clock = Clock.system
   /// The link between capture and the two-way apply workers of the database; nil if there are none.
@@ -35,7 +35,7 @@ package struct CaptureRun: Sendable {
   package var relays = false
   /// Whether two-way apply workers write to the source.
   package var goesBothWays = false
-  /// The maximum time, in µs, by which another node's clock may be ahead.
+  /// The maximum time, in µs, by which another node's clock may be ahead of this node's clock.
   package var skewMicrosecondsMax: Int64 = 60_000_000
   /// Whether an SQLite capture reduces the changes of one reading to their net effect.
   package var folds = false
@@ -43,7 +43,8 @@ package struct CaptureRun: Sendable {
   /// A function that returns the tables to capture, called after the trail is locked and before the source is opened.
   /// If nil, ``tables`` is used.
   package var begin: (@Sendable () throws -> TablePatterns)?
-  /// A function that is called when the trail is open and repaired.
+  /// A function that is called when the trail is open. An unfinished transaction at the trail's end has been removed by
+  /// then.
   package var opened: @Sendable () -> Void = {}
 
   package init(_ source: DatabaseURL, trail: TrailName, folder: String, place: String) {
