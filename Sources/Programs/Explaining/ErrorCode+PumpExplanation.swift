@@ -81,7 +81,7 @@ extension ErrorCode {
           """,
         what: [
           "Find out which history to keep: `cairn trail list` at both ends prints ids and ends.",
-          "If it is the origin's: stop the pump, remove the folder of the copy, and let its applies copy all rows again.",
+          "If it is the origin's: at each node with a copy, stop the daemon, remove the trail's folder, and start it. Run `cairn start` for the pump that rests. When the trail has come, run `cairn copy APPLY`.",
           "If two nodes share a name, give one of them another.",
           "If the state folder of this node was restored: run `cairn detach` on its database, remove the folder, and start again.",
         ])

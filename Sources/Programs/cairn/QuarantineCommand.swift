@@ -17,10 +17,11 @@ struct QuarantineCommand: Command {
     Option.json,
   ]
   static let details = """
+    Cairn's daemon and the library have a quarantine; 'cairn replicate' has none.
     With on_error = "quarantine" an apply puts a transaction that the target refuses into quarantine, and continues.
     Later transactions that write to its rows, or depend on them, go into quarantine too. Each target keeps its
-    quarantine. Without --database and --config, the targets are those of the replications whose states are in the
-    state folder.
+    quarantine. Without --database and --config, the targets are those of the programs with the library whose states are
+    in the state folder.
 
       list      transactions in quarantine, in the order of their trail
       show      one of them: its position, the reason, the transactions that wait for it
