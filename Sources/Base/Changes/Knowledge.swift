@@ -159,7 +159,7 @@ package struct AppliedNote: Equatable, Sendable {
   /// note.
   ///
   /// - Parameters:
-  ///   - now: The time, µs since 1970.
+  ///   - now: The time, µs since 1970 UTC.
   ///   - skewMicrosecondsMax: The maximum time, in µs, by which the clock of another node may be ahead.
   package mutating func bound(now: Int64, skewMicrosecondsMax: Int64) {
     let (first, isBeyond) = now.addingReportingOverflow(skewMicrosecondsMax)

@@ -68,8 +68,8 @@ package struct FileRights: OptionSet, Sendable {
     return (mode >> shift) & rawValue == rawValue
   }
 
-  /// Returns the file or folder on the way to `path` that denies the account these rights; nil if there is none. Access
-  /// control lists are ignored.
+  /// Returns the first file or folder on the way to `path` that denies the account these rights; nil if there is none.
+  /// A file with an access control list counts as one that grants them.
   package func obstacle(at path: String, for account: Account) -> String? {
     var folders: [String] = []
     var folder = Folder.parent(of: path)
