@@ -27,7 +27,7 @@ struct Checker {
   private var groupings: [Grouping] = []
   private var reads: Set<NameKey> = []
   private var sourceCount = 0
-  /// The expressions that were checked so far, if each column of a subquery is replaced by its expression.
+  /// The number of expressions checked so far in the statement. Each column of a subquery counts as its expression.
   private var weight = 0
   /// Whether a column name that several tables of a query have means the column of the first of these tables.
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
@@ -42,7 +42,8 @@ struct Checker {
 
   // MARK: Expressions
 
-  /// Checks an expression. Returns the storage class of its value, as far as known.
+  /// Checks an expression, and returns the storage class of its value, as far as known. Throws if the value may differ
+  /// at the target.
   @discardableResult mutating func check(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
     guard let grouping = groupings.last, grouping.isBare, grouping.groups?.contains(expression) ?? false else {
       return try value(expression)
@@ -289,7 +290,7 @@ struct Checker {
 
   // MARK: Queries
 
-  /// Checks a query. Returns the columns of its rows.
+  /// Checks a query, and returns the columns of its rows. Throws if the rows may differ at the target.
   @discardableResult mutating func check(_ select: Select) throws(Unreplayable) -> [NamedColumn] {
     let outer = names.common
     defer { names.common = outer }
