@@ -32,7 +32,8 @@ package struct TableMapping: Sendable {
 
   /// Maps a table to the other engine.
   ///
-  /// - Parameter restores: Whether an unchanged copy of a PostgreSQL table becomes that table again.
+  /// - Parameter restores: Whether an SQLite table that Cairn created from a PostgreSQL table becomes that table again,
+  ///   if it was not changed.
   init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool, reach: TargetReach
   ) throws(CairnError) {
