@@ -14,8 +14,8 @@ package enum URLPassword {
     }
   }
 
-  /// Returns the text with `…` in place of every password in a URI or in libpq's `key=value` form. When in doubt, the
-  /// text is hidden.
+  /// Returns the text with `…` in place of every password in a URI or in libpq's `key=value` form. Text that may be a
+  /// password is hidden too.
   ///
   ///     URLPassword.hidden(in: "postgresql://ann:a/b@c@db.example/shop")  // postgresql://ann:…@db.example/shop
   package static func hidden(in text: String) -> String {

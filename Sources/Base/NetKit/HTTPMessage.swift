@@ -71,7 +71,7 @@ package struct HTTPResponse {
   }
 }
 
-/// The decision of the handler after the head of a request has arrived.
+/// The handler's decision about a request whose head has arrived: to answer it, or to receive its body.
 package enum HTTPAction {
   case answer(HTTPResponse)
   case receive(any HTTPBodySink)

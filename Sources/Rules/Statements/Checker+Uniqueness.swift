@@ -98,7 +98,7 @@ extension Checker {
     }
   }
 
-  /// Returns the sets of result columns that identify the rows of a query with GROUP BY.
+  /// Returns the sets of result columns that identify the rows of a query with GROUP BY; empty for any other query.
   func keys(of select: Select) -> [[Int]] {
     guard select.others.isEmpty, !select.first.groups.isEmpty else { return [] }
     var key: [Int] = []

@@ -54,7 +54,7 @@ struct Checker {
     return try value(expression)
   }
 
-  /// Runs `body` on an inner query level, whose expressions may name the columns of these tables.
+  /// Runs `body` on an inner query level, whose expressions may name the columns of `sources`.
   mutating func onLevel(_ sources: [NamedSource], _ body: (inout Checker) throws(Unreplayable) -> Void)
     throws(Unreplayable)
   {
@@ -151,7 +151,8 @@ struct Checker {
     return .init(name: "", storage: .integer)
   }
 
-  /// Returns the storage class that all expressions have in common.
+  /// Checks expressions, and returns the storage class that all of them have in common; none if they differ. NULL
+  /// literals do not count.
   private mutating func same(_ all: [Expression]) throws(Unreplayable) -> NamedColumn {
     var common: NamedColumn?
     for part in all where part != .literal(.null) {

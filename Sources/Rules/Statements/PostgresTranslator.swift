@@ -104,7 +104,7 @@ struct PostgresTranslator {
     }
   }
 
-  /// Returns a condition or a boolean as SQLite's number 0 or 1.
+  /// Returns a condition or a boolean as SQLite's number 0 or 1. Any other piece is returned unchanged.
   func number(_ piece: PostgresPiece) -> PostgresPiece {
     piece.value == .logic ? PostgresPiece("(\(piece.sql))::int::bigint", .integer) : piece
   }
