@@ -69,7 +69,8 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Stores the knowledge in the header, and raises the transaction's clock above that of every known transaction.
+  /// Stores the knowledge in the header. If the transaction's clock is not above that of every known transaction, it is
+  /// raised.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }

@@ -39,7 +39,8 @@ package final class LocalListener {
     Glibc.close(descriptor)
   }
 
-  /// Accepts the next client; nil if none is waiting. Reads and writes of the client fail after `seconds`.
+  /// Accepts the next client; nil if none is waiting. A read or write on its socket fails if it takes longer than
+  /// `seconds`.
   package func accept(seconds: Int) -> LocalSocket? {
     let peer = Glibc.accept(descriptor, nil, nil)
     if peer >= 0 { _ = fcntl(peer, F_SETFD, FD_CLOEXEC) }

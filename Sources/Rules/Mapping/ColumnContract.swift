@@ -3,7 +3,7 @@ import Changes
 /// The contract of a column: whether its values arrive at the target unchanged, changed or not at all.
 ///
 ///     let id = TableSchema.Column(name: "id", declaredType: "INTEGER")
-///     ColumnContract(id, of: .sqlite, to: PostgresType("bigint")).verdict
+///     ColumnContract(id, of: .sqlite, to: PostgresType("bigint")).verdict   // .lossless
 package struct ColumnContract: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// The target holds every value unchanged, except misfits.

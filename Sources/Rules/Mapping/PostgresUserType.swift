@@ -43,7 +43,7 @@ package struct PostgresUserType: Equatable {
     case domain(Domain)
   }
 
-  /// The quoted schema and name.
+  /// The schema and the name of the type, each in double quotes: `"shop"."money"`.
   package var name: String
   package var kind: Kind
   package init(name: String, kind: Kind) { (self.name, self.kind) = (name, kind) }

@@ -156,7 +156,7 @@ package struct TableMapping: Sendable {
       hint: "rename one of them, or leave one out with 'tables' (--tables)", context: ["table": other])
   }
 
-  /// Throws if two columns of a table would have the same name.
+  /// Throws `name-collision` if `key` gives the same name at the target to two columns of a table.
   static func checkColumns(_ table: TableSchema, _ key: (String) -> String) throws(CairnError) {
     var seen: [NameKey: String] = [:]
     for column in table.columns {

@@ -64,7 +64,7 @@ final class ShapedTable {
 
   /// Appends the image of the target's row.
   /// - Parameter removed: The bytes for the column that marks deleted rows.
-  /// - Returns: Whether the image has every column.
+  /// - Returns: Whether the image has a value for every column.
   /// - Throws: ``Missing`` if a column of a new row is unknown.
   func append(
     _ image: Image, of row: SourceRow, removed: [UInt8], to writer: inout ByteWriter,

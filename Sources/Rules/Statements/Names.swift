@@ -13,8 +13,8 @@ struct NamedColumn: Equatable, Sendable {
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
-  /// The number of expressions in the subquery's expression that an engine may put in place of the column; 0 for a
-  /// column of a table.
+  /// For a column of a subquery: the number of expressions that an engine may put in its place. 0 for a column of a
+  /// table.
   var weight = 0
   @ByBytes var sql: String = ""
   var value: PostgresValue?

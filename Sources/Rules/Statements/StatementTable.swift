@@ -30,8 +30,8 @@ package struct StatementTable: Sendable {
       .filter { $0.allSatisfy { schema.columns[$0].isBinary } }
   }
 
-  /// The column indexes of the table's key. Nil if the table has none or another unique key or index too, or if the key
-  /// may contain NULL.
+  /// The column indexes of the table's only unique key. Nil without a key, for a key that may contain NULL, or if
+  /// another unique key or index exists.
   var onlyKey: [Int]? {
     let isUnique = schema.objects.contains { object in
       SQLText.tokens(Array(object.text.utf8)).contains { $0.word == "UNIQUE" }
