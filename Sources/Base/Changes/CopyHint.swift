@@ -1,13 +1,14 @@
-/// The part of a hint that says how an operator copies tables again.
+/// The part of a hint to the operator that says how to refresh tables.
 package enum CopyHint {
-  /// The words for users of the daemon and of `cairn replicate`.
+  /// The words in a hint for all users, those of the daemon and those of `cairn replicate`.
   package static let either = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
-  /// Returns a hint for users of the daemon, who have no option `--existing`.
+  /// Returns `hint` for users of the daemon only, who have no option `--existing`. A command replaces the words
+  /// ``either``.
   ///
   ///     CopyHint.ofDaemon("copy again: \(CopyHint.either)", apply: "erp")  // "copy again: run 'cairn copy erp'"
   ///
-  /// - Parameter apply: The name of the apply to copy; nil: any apply of the trail.
+  /// - Parameter apply: The name of the apply to refresh; nil if the operator must choose an apply of the trail.
   package static func ofDaemon(_ hint: String, apply: String?) -> String {
     let command = apply.map { "run 'cairn copy \($0)'" } ?? "run 'cairn copy APPLY' with an apply of this trail"
     let parts = hint.split(separator: either, omittingEmptySubsequences: false)

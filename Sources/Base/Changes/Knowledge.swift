@@ -69,7 +69,8 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Stores the knowledge in the header, and raises the transaction's clock above that of every known transaction.
+  /// Stores the knowledge in the header. If the transaction's clock is not above that of every known transaction, it is
+  /// raised.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -159,7 +160,7 @@ package struct AppliedNote: Equatable, Sendable {
   /// note.
   ///
   /// - Parameters:
-  ///   - now: The time, µs since 1970.
+  ///   - now: The time, µs since 1970 UTC.
   ///   - skewMicrosecondsMax: The maximum time, in µs, by which the clock of another node may be ahead.
   package mutating func bound(now: Int64, skewMicrosecondsMax: Int64) {
     let (first, isBeyond) = now.addingReportingOverflow(skewMicrosecondsMax)

@@ -80,7 +80,8 @@ extension Sequence<String> {
   }
 }
 
-/// Writes several names into one text, and reads them back unchanged. The character U+001F separates the names.
+/// Writes several names into one text, and reads them back unchanged. The character U+001F separates the names. Inside
+/// a name, U+001F is written as U+0010 and `1`, and U+0010 as U+0010 and `0`.
 ///
 ///     NameList.text(["a", "b"])        // "a\u{1f}b"
 ///     NameList.names("a\u{10}1\u{1f}b")  // ["a\u{1f}", "b"]

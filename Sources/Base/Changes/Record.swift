@@ -50,8 +50,7 @@ package struct TransactionHeader: Equatable, Sendable {
   package var number: UInt64
   /// The time of the commit at the source, µs since 1970 UTC.
   package var commitTime: Int64
-  /// The hybrid logical time of the transaction, µs. Each transaction of a trail has a greater one than the transaction
-  /// before.
+  /// The hybrid logical time of the transaction, µs. It is greater than that of the trail's transaction before.
   package var clock: UInt64
   package var flags: Flags
   /// The position in the source from which capture continues after the transaction, in capture's own encoding.
@@ -135,7 +134,7 @@ public struct ChangeView {
   }
 }
 
-/// A record of a table's copy. Example: `Refresh(schemaID: 1, event: .end(rows: 98))`.
+/// A record of a table's refresh. Example: `Refresh(schemaID: 1, event: .end(rows: 98))`.
 package struct Refresh: Equatable, Sendable {
   package enum Phase: UInt8, Sendable {
     case start = 1
@@ -161,7 +160,7 @@ package struct Refresh: Equatable, Sendable {
     case unkeyed
     /// The row with this key, if it exists. The key has a value for each column of the table, nil outside of the key.
     case row([Value?])
-    /// Only the rows in the records after this one. The target keeps all other rows.
+    /// The rows in the records between this record and the next chunk or end. The target keeps all other rows.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -252,7 +251,7 @@ package enum Record {
     }
   }
 
-  /// Decodes the payload of a record. Returns nil if the kind is unknown but may be skipped. A schema takes at most
+  /// Decodes the payload of a record; nil if the kind is unknown but may be skipped. Throws if a schema takes more than
   /// `room` bytes.
   package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer, room: Int = .max) throws -> Record? {
     var r = ByteReader(payload)

@@ -5,7 +5,7 @@
 ///     digest.addWritten(image, of: .init(name: "item"))
 ///     digest.written   // 1
 package struct StatementDigest: Equatable, Sendable {
-  /// The number of rows that the statement inserted or updated, with rows that an update left unchanged.
+  /// The number of rows that the statement inserted or updated, including those whose values stayed the same.
   package private(set) var written: UInt64 = 0
   package private(set) var gone: UInt64 = 0
   package private(set) var low: UInt64 = 0

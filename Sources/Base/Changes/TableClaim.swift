@@ -4,7 +4,7 @@
 package struct TableClaim: Equatable, Sendable {
   private static let history = "history"
 
-  /// The claim of a suspended table that has no rows yet.
+  /// The claim of a suspended table to which apply has not written any rows yet.
   package static let none = TableClaim(text: "-")
 
   @ByBytes package private(set) var text: String

@@ -57,7 +57,8 @@ package struct TableDifference: Equatable, Sendable {
     }
   }
 
-  /// Whether a column has a name that another column had before. Columns then cannot be matched by name.
+  /// Whether a column of `after` has a name that another column has in `before`. Columns then cannot be matched by
+  /// name.
   package var reusesNames: Bool {
     let places = Self.places(before)
     return zip(after.columns, origins).contains { column, origin in

@@ -118,7 +118,7 @@ package struct TableSchema: Equatable, Sendable {
     package init(rawValue: UInt64) { self.rawValue = rawValue }
     package static let withoutRowid = Flags(rawValue: 1)
     package static let strict = Flags(rawValue: 2)
-    /// The flag of a table without a usable key. The whole row identifies a row.
+    /// The flag of a table without a usable key. The values of all columns together identify a row.
     package static let wholeRow = Flags(rawValue: 4)
     /// The flag of a table whose key may contain NULL. A row with NULL in the key is identified by all its values.
     package static let nullableKey = Flags(rawValue: 8)

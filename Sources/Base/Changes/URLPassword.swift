@@ -14,8 +14,8 @@ package enum URLPassword {
     }
   }
 
-  /// Returns the text with `…` in place of every password in a URI or in libpq's `key=value` form. When in doubt, the
-  /// text is hidden.
+  /// Returns the text with `…` in place of every password in a URI or in libpq's `key=value` form. Text that may be a
+  /// password is hidden too.
   ///
   ///     URLPassword.hidden(in: "postgresql://ann:a/b@c@db.example/shop")  // postgresql://ann:…@db.example/shop
   package static func hidden(in text: String) -> String {
@@ -32,7 +32,7 @@ package enum URLPassword {
 
   /// Returns the error in the user, password or port of a URI; nil if there is none.
   ///
-  /// The library libpq would take part of such a password as the host.
+  /// If a password contains an unescaped `@` or `/`, libpq would take a part of the password as the host name.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
     guard let start = end(of: "://", in: bytes) else { return nil }
@@ -54,7 +54,7 @@ package enum URLPassword {
     return host[(colon + 1)...].allSatisfy { (0x30...0x39).contains($0) }
   }
 
-  /// The range of bytes before the host that may be a password; nil if there is none.
+  /// Returns the range of bytes before the host that may be a password; nil if there is none.
   private static func secret(in bytes: [UInt8]) -> Range<Int>? {
     guard let start = end(of: "://", in: bytes) ?? userStart(in: bytes) else { return nil }
     var last = bytes.endIndex
@@ -77,7 +77,8 @@ package enum URLPassword {
     return first + 1..<hosts.endIndex
   }
 
-  /// Returns where the word with the last @ starts, in a URI without a scheme such as `ann:secret@db.example/shop`.
+  /// Returns the index at which the word with the last `@` begins, if the URI has no scheme:
+  /// `ann:secret@db.example/shop`. Nil without an `@`.
   private static func userStart(in bytes: [UInt8]) -> Int? {
     guard let at = bytes.lastIndex(of: UInt8(ascii: "@")), !bytes.starts(with: "sqlite:".utf8) else { return nil }
     return bytes[..<at].lastIndex { $0 <= 0x20 || $0 == UInt8(ascii: "'") }.map { $0 + 1 } ?? 0
@@ -133,7 +134,7 @@ package enum URLPassword {
     return first..<at
   }
 
-  /// Returns a URL without the values of unknown options, because one may be a misspelled `password`.
+  /// Returns a URL with `…` as the value of each unknown option, because one may be a misspelled `password`.
   private static func withoutUnknown(_ bytes: [UInt8]) -> [UInt8] {
     let (server, file) = (end(of: "://", in: bytes), end(of: "sqlite:", in: bytes))
     guard let start = server ?? file else { return bytes }

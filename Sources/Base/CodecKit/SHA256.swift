@@ -47,7 +47,8 @@ package final class SHA256 {
     return digest(copy)
   }
 
-  /// Returns SHA-256(before ‖ content): the chain hash after a block. The hasher must have no pending data.
+  /// Returns SHA-256(before ‖ content): the chain hash after a block. Call this only if no bytes were added since the
+  /// last reset.
   package func chain(before: ChainHash, content: UnsafeRawBufferPointer) -> ChainHash {
     update(before.bytes)
     update(content)

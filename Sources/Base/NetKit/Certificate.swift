@@ -78,7 +78,7 @@ package final class Certificate {
       commonName: commonName, fingerprint: fingerprint, serial: serial, notBefore: notBefore, notAfter: notAfter)
   }
 
-  /// Returns whether this certificate names `authority` as its issuer.
+  /// Returns whether this certificate names `authority` as its issuer. The signature is not verified.
   package func isIssued(by authority: Certificate) -> Bool {
     gnutls_x509_crt_check_issuer(handle, authority.handle) == 1
   }

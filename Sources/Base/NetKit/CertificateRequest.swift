@@ -28,7 +28,8 @@ package final class CertificateRequest {
     try GnuTLSError.check(gnutls_x509_crq_sign2(handle, key.handle, GNUTLS_DIG_SHA256, 0))
   }
 
-  /// Reads a request. Throws if its signature does not match its public key.
+  /// Reads a request from a text in PEM. Throws if the text is no request, or if its signature does not match its
+  /// public key.
   package convenience init(pem: String) throws {
     try self.init(empty: ())
     try Array(pem.utf8).asDatum { try GnuTLSError.check(gnutls_x509_crq_import(handle, $0, GNUTLS_X509_FMT_PEM)) }

@@ -29,8 +29,10 @@ struct ConnectionPatience: Equatable, Sendable {
     (self.phase, since, bodyBegun) = (phase, begun, begun)
   }
 
-  /// Returns whether the connection has exceeded a time limit and must be ended. `moved` counts the bytes sent and
-  /// received so far.
+  /// Returns whether the connection has exceeded the time limit of its phase and must be ended.
+  ///
+  /// - Parameter now: The time of a monotonic clock, in ms.
+  /// - Parameter moved: The number of bytes sent and received since the accept.
   mutating func isOver(now: Int64, moved: UInt64, _ limits: HTTPLimits) -> Bool {
     let seconds: Int
     switch phase {

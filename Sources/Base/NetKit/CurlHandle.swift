@@ -66,7 +66,7 @@ final class CurlHandle {
     return microseconds > 0
   }
 
-  /// The `errno` of the last failed attempt to connect.
+  /// The `errno` of the last failed attempt to connect; 0 if there is none.
   var systemCode: Int32 {
     var code = 0
     _ = cairn_curl_get_long(easy, CURLINFO_OS_ERRNO, &code)
@@ -120,7 +120,8 @@ final class CurlHandle {
 final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 
-  /// Creates the list. If two headers have the same name, the first is sent. An empty value suppresses a header.
+  /// Creates the list. If two headers have the same name, only the first is sent. An empty value stops libcurl from
+  /// sending a header of that name by itself.
   init(_ headers: [(String, String)], unless given: [String]) {
     var names: Set<String> = []
     for (name, value) in headers where names.insert(name.asciiLowercased).inserted {

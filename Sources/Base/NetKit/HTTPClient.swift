@@ -73,11 +73,11 @@ package final class HTTPClient {
     configure()
   }
 
-  /// Sends a request and waits for the whole answer. `target` is the escaped path and query. The body of a success goes
-  /// to `sink`, if there is one.
+  /// Sends a request and waits for the whole answer. `target` is the escaped path and query. If there is a `sink`, it
+  /// gets the body of an answer with a status 2xx.
   ///
-  /// - Throws: ``Stopped``; `peer-unreachable` and `peer-untrusted`, after which the caller may try again; the errors
-  ///   of `sink` and `source`.
+  /// - Throws: ``Stopped`` if the stop signal is set; `peer-unreachable` or `peer-untrusted`, both with the remedy to
+  ///   repeat the request; the errors of `sink` and `source`.
   package func perform(
     _ method: String, _ target: String, headers: [(String, String)] = [], body: UnsafeRawBufferPointer? = nil,
     source: (any HTTPBodySource)? = nil, into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil

@@ -29,7 +29,8 @@ final class HTTPConnection: Sendable {
     patience.withLock { $0.enter(phase, now: now) }
   }
 
-  /// Returns the verdict on the certificate that the client showed. `judge` is called once for each connection.
+  /// Returns the verdict on the certificate that the client showed. The first call gets it from `judge`; later calls
+  /// return the same verdict.
   func peer(_ judge: () -> PeerVerdict) -> PeerVerdict {
     verdict.withLock { known in
       let verdict = known ?? judge()

@@ -42,7 +42,8 @@ final class HTTPConnections: Sendable {
     return true
   }
 
-  /// Counts a connection for the name in its certificate. Returns false if that name has too many connections.
+  /// Counts a connection for the name in its certificate. Returns false, and does not count it, if the name has its
+  /// maximum number of connections.
   func admit(_ connection: HTTPConnection, _ name: String) -> Bool {
     state.withLock { state in
       let those = state.perPeer[name, default: []]

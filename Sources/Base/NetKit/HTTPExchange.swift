@@ -1,8 +1,8 @@
 import CHTTP
 import Glibc
 
-/// A request and its answer, between the calls of libmicrohttpd. An answer is queued only after the whole body has
-/// arrived; earlier, libmicrohttpd would close the connection.
+/// The state of one request and its answer between the calls that libmicrohttpd makes for them. The answer is queued
+/// after the whole body has arrived: after an earlier answer, libmicrohttpd would close the connection.
 final class HTTPExchange {
   private enum Stage {
     case head

@@ -2,7 +2,7 @@
 ///
 ///     let limits = HTTPLimits(connections: 32, idleSeconds: 10)
 package struct HTTPLimits: Sendable {
-  /// The seconds without a sign from the peer's kernel after which a connection counts as dead.
+  /// The seconds without an answer from the peer's kernel after which a connection counts as dead.
   static let linkSeconds = 10
 
   /// The maximum number of connections at a time. A further one gets the status 503.
@@ -14,10 +14,12 @@ package struct HTTPLimits: Sendable {
   package var perPeer: Int
   /// The seconds after which a connection is ended if it neither sends a request nor transfers bytes.
   package var idleSeconds: Int
-  /// The seconds from the accept to the end of the first request's head.
+  /// The maximum number of seconds from the accept to the end of the first request's head. A body from a client without
+  /// a valid certificate has the same limit.
   package var handshakeSeconds: Int
   package var headerBytes: Int
-  /// The number of bytes of a refused body that the server reads before it closes the connection.
+  /// The maximum number of bytes of a refused body that the server reads and ignores. If the body is larger, the server
+  /// closes the connection.
   package var unwantedBytes: UInt64
 
   package init(

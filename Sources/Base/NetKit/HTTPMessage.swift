@@ -71,7 +71,7 @@ package struct HTTPResponse {
   }
 }
 
-/// The decision of the handler after the head of a request has arrived.
+/// The handler's decision about a request whose head has arrived: to answer it, or to receive its body.
 package enum HTTPAction {
   case answer(HTTPResponse)
   case receive(any HTTPBodySink)
@@ -87,7 +87,7 @@ package protocol HTTPBodySink: AnyObject {
   func abandon()
 }
 
-/// A handler that answers requests, on the thread of the connection. A handler may wait.
+/// A handler that answers requests, on the thread of the connection. It may block that thread.
 package protocol HTTPHandler: Sendable {
   func begin(_ request: HTTPRequest) -> HTTPAction
   /// Returns whether a request in progress may continue; otherwise the connection ends. The listener calls this several

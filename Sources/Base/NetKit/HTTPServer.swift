@@ -43,8 +43,8 @@ package final class HTTPServer: Sendable {
 
   /// Creates a server, which accepts connections when the call returns.
   ///
-  /// - Throws: `usage` if the text is not an address; `io-failed` if it cannot be bound or no thread can be started.
-  ///   If the certificate and the key cannot be used: `conf-value`.
+  /// - Throws: `usage` if `host` is not an address; `io-failed` if the address cannot be bound or no thread can be
+  ///   started; `conf-value` if the certificate and the key cannot be used.
   package init(
     host: String, port: UInt16, tls: ServerTLS? = nil, limits: HTTPLimits = HTTPLimits(), handler: any HTTPHandler
   ) throws {

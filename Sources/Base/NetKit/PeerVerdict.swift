@@ -29,7 +29,8 @@ struct PeerVerdict: Sendable, Equatable {
     return PeerVerdict(peer: facts, problem: nil)
   }
 
-  /// Returns the verdict for the time `now`. The certificate may have expired or been revoked after the handshake.
+  /// Returns the verdict at the time `now`, in µs since 1970 UTC. The certificate may have expired or been revoked
+  /// after the handshake.
   func now(_ now: Int64, revoked: (PeerCertificate) -> Bool) -> PeerVerdict {
     guard let peer else { return self }
     if peer.notAfter < now { return PeerVerdict(peer: nil, problem: "\(Self.named(peer)) has expired") }

@@ -8,7 +8,7 @@ final class Transfer {
   private(set) var headers: [String: String] = [:]
   private(set) var body: [UInt8] = []
   private(set) var received = 0
-  /// The error that the sink of the answer or the source of the request's body threw.
+  /// The error that the sink of the answer or the source of the request's body threw; nil if there is none.
   private(set) var error: (any Error)?
   private let sink: ((UnsafeRawBufferPointer) throws -> Void)?
   private let bodyBytesMax: Int

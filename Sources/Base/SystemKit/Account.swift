@@ -68,8 +68,8 @@ package struct FileRights: OptionSet, Sendable {
     return (mode >> shift) & rawValue == rawValue
   }
 
-  /// Returns the file or folder on the way to `path` that denies the account these rights; nil if there is none. Access
-  /// control lists are ignored.
+  /// Returns the first file or folder on the way to `path` that denies the account these rights; nil if there is none.
+  /// A file with an access control list counts as one that grants them.
   package func obstacle(at path: String, for account: Account) -> String? {
     var folders: [String] = []
     var folder = Folder.parent(of: path)
@@ -103,8 +103,8 @@ extension Folder {
 }
 
 extension Account {
-  /// Runs `body` with the rights of a file's owner, if this process is root: seteuid(2). The process must have only one
-  /// thread.
+  /// Runs `body` with the rights of a file's owner: seteuid(2). If this process is not root, it keeps its own rights.
+  /// The process must have only one thread.
   package static func asOwner<T, E: Error>(of path: String, _ body: () throws(E) -> T) throws(E) -> T {
     var info = stat()
     guard geteuid() == 0, stat(path, &info) == 0, info.st_uid != 0 else { return try body() }

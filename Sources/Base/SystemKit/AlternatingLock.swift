@@ -1,7 +1,7 @@
 import Synchronization
 
-/// A lock for two parties, which get it in turn if both ask for it. No call waits. A party that does not ask again soon
-/// loses its turn.
+/// A lock for two parties, which get it in turn if both ask for it. No call waits. A refused party gets the next turn
+/// if it asks again within 100 ms.
 ///
 ///     let turns = AlternatingLock()
 ///     turns.tryLock(.reader)    // true

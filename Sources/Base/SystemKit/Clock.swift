@@ -1,6 +1,6 @@
 import Glibc
 
-/// A source of the time. A test can pass another one.
+/// A source of the time: the system's clock, or a function that a test passes.
 package struct Clock: Sendable {
   /// The time, µs since 1970 UTC.
   package var microseconds: @Sendable () -> Int64

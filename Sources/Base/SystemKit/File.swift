@@ -77,7 +77,8 @@ package final class File {
     }
   }
 
-  /// Fills `buffer` from `offset`: pread(2). Returns the number of bytes, which is smaller only at the end of the file.
+  /// Fills `buffer` from `offset`: pread(2). Returns the number of bytes read, which is less than the size of `buffer`
+  /// only at the end of the file.
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(FileError) -> Int {
     guard let base = buffer.baseAddress else { return 0 }
     var done = 0

@@ -80,7 +80,8 @@ package enum Folder {
     }
   }
 
-  /// Removes a folder and the files in it. A missing folder is no error.
+  /// Removes a folder with its files and empty subfolders. Throws for a subfolder that is not empty. A missing folder
+  /// is no error.
   package static func removeAll(_ path: String) throws(FileError) {
     guard isFolder(path) else { return }
     for name in try names(path) { try remove("\(path)/\(name)") }

@@ -10,8 +10,8 @@ package final class LocalListener {
   package let descriptor: Int32
   private let inode: UInt64
 
-  /// Begins to listen. Throws `EADDRINUSE` if another listener answers. The file has the mode 0660 and belongs to
-  /// `group`, if one is given.
+  /// Begins to listen. Throws `EADDRINUSE` if another process listens at this path. The file has the mode 0660 and
+  /// belongs to `group`, if one is given.
   package init(_ path: String, group: String?) throws(FileError) {
     self.path = path
     try Self.removeStale(path)
@@ -39,7 +39,8 @@ package final class LocalListener {
     Glibc.close(descriptor)
   }
 
-  /// Accepts the next client; nil if none is waiting. Reads and writes of the client fail after `seconds`.
+  /// Accepts the next client; nil if none is waiting. A read or write on its socket fails if it takes longer than
+  /// `seconds`.
   package func accept(seconds: Int) -> LocalSocket? {
     let peer = Glibc.accept(descriptor, nil, nil)
     if peer >= 0 { _ = fcntl(peer, F_SETFD, FD_CLOEXEC) }

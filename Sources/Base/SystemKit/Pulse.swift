@@ -16,7 +16,9 @@ package final class Pulse: Sendable {
     return key
   }()
 
-  /// - Parameter stop: The signal that asks the thread to end; nil: none.
+  /// Creates a pulse.
+  ///
+  /// - Parameter stop: The signal that asks the thread to end; nil if there is none.
   package init(stop: StopSignal? = nil) { self.stop = stop }
 
   package var value: UInt64 { count.load(ordering: .relaxed) }
@@ -31,8 +33,8 @@ package final class Pulse: Sendable {
     return try withExtendedLifetime(self) { try body() }
   }
 
-  /// Runs `body`, in which SQLite executes a statement. If the thread makes no progress meanwhile, the database is the
-  /// cause.
+  /// Runs `body`, in which SQLite executes a statement, and sets ``isInStatement`` meanwhile. The watchdog then reports
+  /// a thread without progress as waiting for SQLite.
   @inline(__always)
   package static func inStatement<T>(_ body: () -> T) -> T {
     guard let pointer = pthread_getspecific(key) else { return body() }
@@ -42,7 +44,7 @@ package final class Pulse: Sendable {
     return body()
   }
 
-  /// Whether the calling thread is asked to end. Code that waits without its own signal then waits no longer.
+  /// Whether the calling thread is asked to end. Code that waits without a stop signal of its own must then return.
   package static var isToEnd: Bool {
     guard let pulse = pthread_getspecific(key) else { return false }
     return Unmanaged<Pulse>.fromOpaque(pulse).takeUnretainedValue().stop?.isSet ?? false

@@ -32,7 +32,8 @@ package final class RateLimit: Sendable {
     if wait > 0 { _ = stop.wait(milliseconds: Int32(clamping: wait)) }
   }
 
-  /// Returns the number of rows of `rowBytes` to read at once: from `least` to `rows`, fewer if the limit is low.
+  /// Returns how many rows of `rowBytes` bytes to read at once: as many as the limit allows in 1/4 s. The result is at
+  /// least `least` and at most `rows`.
   package func rows(_ rows: Int, of rowBytes: Int, least: Int = 20) -> Int {
     guard let bytesPerSecond else { return rows }
     return max(least, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))

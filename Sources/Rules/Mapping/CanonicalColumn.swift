@@ -188,7 +188,8 @@ package struct CanonicalColumn: Sendable {
     return try made.get()
   }
 
-  /// Returns the source values that the target may hold as `value`, to find a row by its key.
+  /// Returns the values that a key column may have at the source if the target holds `value`, to find the source row.
+  /// Empty if there are none.
   package func sourceValues(_ value: Value) -> [Value] {
     switch way {
     case .same, .retyped: return [value]

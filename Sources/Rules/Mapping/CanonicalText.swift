@@ -117,7 +117,8 @@ private struct Moment {
     return sign == UInt8(ascii: "-") ? -seconds : seconds
   }
 
-  /// Moves the date and time to UTC. Returns false for years BC and years of more than four digits.
+  /// Converts the date and time to UTC by adding `seconds`. Returns false for years BC, and for years of more than four
+  /// digits.
   private mutating func move(by seconds: Int) -> Bool {
     guard !isBC, date.count == 10 else { return false }
     func pair(_ high: UInt8, _ low: UInt8) -> Int { Int(high) * 10 + Int(low) - 0x30 * 11 }

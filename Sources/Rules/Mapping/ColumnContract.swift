@@ -3,7 +3,7 @@ import Changes
 /// The contract of a column: whether its values arrive at the target unchanged, changed or not at all.
 ///
 ///     let id = TableSchema.Column(name: "id", declaredType: "INTEGER")
-///     ColumnContract(id, of: .sqlite, to: PostgresType("bigint")).verdict
+///     ColumnContract(id, of: .sqlite, to: PostgresType("bigint")).verdict   // .lossless
 package struct ColumnContract: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// The target holds every value unchanged, except misfits.
@@ -38,8 +38,8 @@ package struct ColumnContract: Equatable, Sendable {
   }
 
   /// Creates the contract of a column that is replicated to PostgreSQL.
-  /// - Parameter original: Whether an SQLite column is an unchanged copy of a PostgreSQL column. Ignored for a
-  ///   PostgreSQL source.
+  /// - Parameter original: Whether Cairn created the SQLite column from a PostgreSQL column, and it was not changed
+  ///   since. Ignored for a PostgreSQL source.
   package init(_ column: TableSchema.Column, of engine: Engine, to type: PostgresType, original: Bool = false) {
     let declared = column.declaredType.isEmpty ? "no type" : column.declaredType
     guard engine == .sqlite else {

@@ -82,7 +82,7 @@ struct DecimalText {
   /// Reads a `double precision` that PostgreSQL has printed; nil for NaN.
   static func double(_ bytes: UnsafeRawBufferPointer) -> Double? { number(bytes, strtod) }
 
-  /// Reads a `real` that PostgreSQL has printed.
+  /// Reads a `real` that PostgreSQL has printed; nil for NaN.
   static func single(_ bytes: UnsafeRawBufferPointer) -> Float? { number(bytes, strtof) }
 
   private static func number<T: BinaryFloatingPoint>(

@@ -1,7 +1,7 @@
-/// The treatment of rows that a target table holds before the first copy.
+/// The treatment of rows that a target table holds before the initial load.
 package enum ExistingRows: String, Sendable, CaseIterable {
   case keep
   case overwrite
-  /// The source's rows replace rows with the same key. All other rows stay.
+  /// The source's rows replace the target's rows with the same key. All other rows of the target stay.
   case merge
 }

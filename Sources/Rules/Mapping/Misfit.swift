@@ -6,13 +6,14 @@ package struct Misfit: Error, Equatable {
   package init(_ reason: String) { self.reason = reason }
 }
 
-/// The treatment of a misfit.
+/// The treatment of a misfit by apply.
 package enum MisfitPolicy: String, Sendable, CaseIterable {
   /// Apply stops with an error that names the value.
   case stop
-  /// The value becomes NULL.
+  /// The value becomes NULL. In a column that is NOT NULL or in the key, apply stops as with ``stop``.
   case null
-  /// The column becomes text, if Cairn created the table.
+  /// The column's type becomes text, if Cairn created the table and the column is not in the key. Otherwise apply stops
+  /// as with ``stop``.
   case widen
 }
 

@@ -38,7 +38,7 @@ extension PostgresAlteration {
     return lines
   }
 
-  /// Returns whether the target still has a column of `before` under its old name.
+  /// Returns whether the target still has the column with this index in `before`, under its old name.
   private func isThere(before index: Int) -> Bool {
     let name = before.columns[index].name
     guard has(name) else { return false }
@@ -133,7 +133,7 @@ extension PostgresAlteration {
     return lostIdentities() + grouped + identities
   }
 
-  /// Returns whether the target already has a new column.
+  /// Returns whether the target already has the column with this index in `after`, which the change adds.
   private func isAdded(_ index: Int) -> Bool {
     guard isKnown, has(after.columns[index].name) else { return false }
     // A dropped or renamed column has this name: then this may be the old column.
@@ -201,7 +201,7 @@ extension PostgresType {
     }
   }
 
-  /// Returns whether an assignment cast to the other type leaves the text of every value unchanged.
+  /// Returns whether an assignment cast from this type to the other one leaves the text of every value unchanged.
   func isHeld(by other: PostgresType) -> Bool {
     switch (kind, other.kind) {
     case (.int2, .int4), (.int2, .int8), (.int4, .int8), (.text, .text), (.varchar, .text), (.text, .varchar(nil)),

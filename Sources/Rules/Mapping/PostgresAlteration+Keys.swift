@@ -9,7 +9,7 @@ extension PostgresAlteration {
 
   private func renamedColumns(_ columns: [String]) -> [String] { columns.map { renamed[$0] ?? $0 } }
 
-  /// Returns the target's constraint for a constraint of the previous shape; nil if there is none.
+  /// Returns the target's constraint that corresponds to a constraint of the shape `before`; nil if there is none.
   private func found(_ constraint: PostgresScript.Constraint) -> Target.Constraint? {
     let there = target.constraints.filter { $0.kind == constraint.kind.target }
     if let name = constraint.name, let same = there.first(where: { $0.name.hasSameBytes(as: name) }) { return same }
@@ -135,13 +135,14 @@ extension PostgresAlteration {
     return one.terms == other.terms && one.isUnique == other.isUnique
   }
 
-  /// Returns whether the target has an unchanged index under its old or new name.
+  /// Returns whether the target has this index of the new shape under its name before the change, and only names in it
+  /// change.
   func isKept(_ object: TableSchema.Object) -> Bool {
     keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name.hasSameBytes(as: was.name) } }
   }
 
-  /// Returns whether the table had the index before the change. If the target lacks such an index, the change does not
-  /// create it.
+  /// Returns whether the source's table had the index before the change. The statements do not create such an index if
+  /// the target lacks it.
   func wasBefore(_ object: TableSchema.Object) -> Bool {
     isKnown && before.objects.contains { $0.name.hasSameBytes(as: object.name) && isSame($0, object) }
   }
@@ -167,8 +168,8 @@ extension PostgresAlteration {
     return script.text(script.tokens[..<open]) + " " + script.text(script.tokens[(close + 1)...])
   }
 
-  /// Returns whether the table had the foreign key before the change. If the target lacks such a key, the change does
-  /// not create it.
+  /// Returns whether the source's table had the foreign key before the change. The statements do not create such a key
+  /// if the target lacks it.
   func wasBefore(_ key: PostgresForeignKey) -> Bool {
     isKnown
       && PostgresForeignKey.all(of: before).contains {

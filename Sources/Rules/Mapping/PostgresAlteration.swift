@@ -71,7 +71,7 @@ package struct PostgresAlteration {
   ///
   /// - Parameter origins: For each column of `after`, its index in `before`, from the trail (``DDL/origins``).
   /// - Parameter target: The table at the target; nil if the target was not examined.
-  /// - Parameter types: The types of the target, if `target` is nil.
+  /// - Parameter types: The user-defined types at the target. They are used only if `target` is nil.
   package init(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil,
     types: [PostgresUserType] = []
@@ -153,7 +153,8 @@ package struct PostgresAlteration {
     return lines
   }
 
-  /// Returns the statements for types and sequences that new columns need. An existing sequence is altered.
+  /// Returns the statements that create the types and sequences which new columns need, or alter a sequence that the
+  /// source's table had before.
   private func preamble() -> [String] {
     let known = Set(old.preamble.map { Words($0) })
     let sequences = Dictionary(

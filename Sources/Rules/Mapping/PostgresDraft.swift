@@ -2,12 +2,13 @@ import Changes
 
 /// The PostgreSQL table that Cairn creates for an SQLite table.
 ///
-/// If the SQLite table is an unchanged copy of a PostgreSQL table (``TableSchema/original``), that table is created
-/// again. If some columns were changed, the others keep their original types.
+/// If Cairn created the SQLite table from a PostgreSQL table (``TableSchema/original``), and it was not changed, it
+/// becomes that table again. If some columns were changed, the others get their original types.
 struct PostgresDraft {
   private let source: TableSchema
   private let names: NamePolicy
-  /// Whether an unchanged copy of a PostgreSQL table becomes that table again (``TableSchema/original``).
+  /// Whether an SQLite table that Cairn created from a PostgreSQL table becomes that table again, if it was not changed
+  /// (``TableSchema/original``).
   private let restores: Bool
   /// The columns of the original PostgreSQL table, by name, except those whose declared type was changed in SQLite.
   private let originals: [NameKey: TableSchema.Column]
@@ -35,10 +36,10 @@ struct PostgresDraft {
         + indexes.filter(\.isUnique).flatMap { $0.terms.map(\.column) })
   }
 
-  /// Whether ``schema()`` returns the original PostgreSQL table, because the SQLite table is an unchanged copy.
+  /// Whether ``schema()`` returns the original PostgreSQL table, because the SQLite table made from it was not changed.
   var isOriginal: Bool { unchangedOriginal != nil }
 
-  /// Returns whether an SQLite column is an unchanged copy of a PostgreSQL column.
+  /// Returns whether Cairn created the SQLite column from a PostgreSQL column, and its type was not changed since.
   func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.sqliteKey] != nil }
 
   private var original: TableSchema? {
@@ -49,7 +50,7 @@ struct PostgresDraft {
     return original
   }
 
-  /// The original PostgreSQL table; nil if its copy in SQLite was changed.
+  /// The PostgreSQL table from which Cairn created the SQLite table; nil if the SQLite table was changed since.
   private var unchangedOriginal: TableSchema? {
     guard restores, let original, original.columns.count == source.columns.count, original.key == source.key,
       zip(original.columns, source.columns).allSatisfy({

@@ -43,7 +43,7 @@ package struct PostgresUserType: Equatable {
     case domain(Domain)
   }
 
-  /// The quoted schema and name.
+  /// The schema and the name of the type, each in double quotes: `"shop"."money"`.
   package var name: String
   package var kind: Kind
   package init(name: String, kind: Kind) { (self.name, self.kind) = (name, kind) }
@@ -53,7 +53,8 @@ package struct PostgresUserType: Equatable {
   /// Returns the user-defined types that the columns of a table use.
   package static func all(of schema: TableSchema) -> [PostgresUserType] { PostgresScript(schema).types }
 
-  /// Returns the type without the CHECKs of a domain that were added at the target.
+  /// Returns this type of the target, to compare it with `was` and `wanted`. CHECKs of a domain that neither of them
+  /// has are left out.
   package func compared(to was: PostgresUserType, _ wanted: PostgresUserType) -> PostgresUserType {
     guard case .domain(var domain) = kind, case .domain(let old) = was.kind, case .domain(let new) = wanted.kind else {
       return self
@@ -86,7 +87,8 @@ package struct PostgresUserType: Equatable {
     return lines.map { "ALTER TYPE \(name) \($0)" }
   }
 
-  /// Returns the index in `old` of each attribute of `new` that existed before.
+  /// Returns, for the first attributes of `new`, the index in `old` of the attribute that each was before. All
+  /// attributes of `new` after them are added ones.
   private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
     let (before, after) = (Set(old.map(\.name.nameKey)), Set(new.map(\.name.nameKey)))
     var survivors: [Int] = []

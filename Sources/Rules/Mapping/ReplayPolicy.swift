@@ -2,8 +2,8 @@
 package enum ReplayPolicy: String, Sendable, CaseIterable {
   /// Apply writes rows and executes no statement.
   case rows
-  /// Apply executes the statements that wrote many rows, if they are proven to be safe.
+  /// Apply executes a statement if it wrote at least 1,000 rows and is proven to be safe. Otherwise it writes rows.
   case auto
-  /// Apply executes all statements that are proven to be safe.
+  /// Apply executes each statement that is proven to be safe. For any other statement it writes rows.
   case statements
 }

@@ -51,7 +51,7 @@ struct SQLiteTableText {
     return definitions.first { IndexText.name($0.name).sqliteKey == folded }
   }
 
-  /// Returns the statement with more columns at the end.
+  /// Returns the statement with these definitions of columns added after its own columns.
   func adding(_ texts: [String]) -> String {
     String(decoding: bytes[..<end], as: UTF8.self) + texts.map { ", " + $0 }.joined()
       + String(decoding: bytes[end...], as: UTF8.self)

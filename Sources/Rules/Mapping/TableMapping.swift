@@ -32,7 +32,8 @@ package struct TableMapping: Sendable {
 
   /// Maps a table to the other engine.
   ///
-  /// - Parameter restores: Whether an unchanged copy of a PostgreSQL table becomes that table again.
+  /// - Parameter restores: Whether an SQLite table that Cairn created from a PostgreSQL table becomes that table again,
+  ///   if it was not changed.
   init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool, reach: TargetReach
   ) throws(CairnError) {
@@ -155,7 +156,7 @@ package struct TableMapping: Sendable {
       hint: "rename one of them, or leave one out with 'tables' (--tables)", context: ["table": other])
   }
 
-  /// Throws if two columns of a table would have the same name.
+  /// Throws `name-collision` if `key` gives the same name at the target to two columns of a table.
   static func checkColumns(_ table: TableSchema, _ key: (String) -> String) throws(CairnError) {
     var seen: [NameKey: String] = [:]
     for column in table.columns {

@@ -67,12 +67,13 @@ package struct TableRule: Equatable, Sendable {
   /// Whether the rule changes nothing.
   package var isTrivial: Bool { to == nil && filter == nil && columns == nil && delete == .apply && mode == .mirror }
 
-  /// Returns whether the rule is for a table of the source.
+  /// Returns whether the rule's ``from`` matches the name of a source table.
   package func matches(_ schema: TableSchema) -> Bool { schema.matches(from) }
 }
 
 extension [TableRule] {
-  /// Returns the rule for a table; nil if no rule changes it. An exact name has precedence over a pattern.
+  /// Returns the rule for a table; nil if no rule changes it. A rule with the exact name has precedence, then the first
+  /// rule whose pattern matches.
   package func rule(for schema: TableSchema) -> TableRule? {
     let found = first { !$0.isPattern && $0.matches(schema) } ?? first { $0.matches(schema) }
     return found.flatMap { $0.isTrivial ? nil : $0 }

@@ -27,7 +27,8 @@ enum TimeText {
     return cursor.time(digits: digits, allowsMidnight: true) && cursor.zone(zone) && cursor.isAtEnd
   }
 
-  /// Returns whether the text is a timestamp. A date alone means midnight.
+  /// Returns whether the text is a timestamp with at most `digits` digits of fractional seconds and an allowed zone. A
+  /// date alone means midnight.
   static func isTimestamp(_ bytes: UnsafeRawBufferPointer, digits: Int, zone: Zone) -> Bool {
     if isInfinity(bytes) { return true }
     var cursor = Cursor(bytes)

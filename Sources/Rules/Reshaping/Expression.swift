@@ -89,7 +89,8 @@ struct Expression {
     return !bytes[end...].contains(UInt8(ascii: "*"))
   }
 
-  /// Returns the column with exactly this name, or else with this name in another case.
+  /// Returns the index of the column with exactly this name, else of one whose name differs only in case; nil if there
+  /// is none.
   static func column(_ name: String, of schema: TableSchema) -> Int? {
     schema.columns.firstIndex { $0.name.hasSameBytes(as: name) }
       ?? schema.columns.firstIndex { $0.name.sqliteKey == name.sqliteKey }
@@ -161,7 +162,8 @@ struct Expression {
     return ""
   }
 
-  /// Returns the result type of the operators outside of all parentheses; nil if there are none.
+  /// Returns the result type of an expression by its operators outside of parentheses; nil if they do not determine it.
+  /// Empty for an expression with CASE.
   private static func operators(_ words: ArraySlice<Word>) -> String? {
     var depth = 0
     var isCondition = false

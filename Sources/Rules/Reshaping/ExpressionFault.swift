@@ -4,7 +4,7 @@ import SQLiteKit
 /// Finds errors in the text of an expression that do not depend on its table.
 package enum ExpressionFault {
   private static let noColumn = "no such column: "
-  /// The maximum number of different names in a tested expression.
+  /// The maximum number of different names in an expression that is tested. An expression with more gets no error here.
   private static let columnsMax = 1_900
 
   /// Returns the error of an expression; nil if the expression may be valid for some table.

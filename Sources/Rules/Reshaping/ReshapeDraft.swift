@@ -243,7 +243,8 @@ struct ReshapeDraft {
     }
   }
 
-  /// Keeps the original types of copied columns, if the source table came from the other engine.
+  /// Keeps the types that copied columns had in the other engine, if Cairn created the source table from a table of
+  /// that engine.
   private mutating func makeOriginal() {
     guard var original = source.original else { return }
     let was = original.columns

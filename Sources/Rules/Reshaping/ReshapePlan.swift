@@ -52,8 +52,8 @@ package struct ReshapePlan {
     fullIdentity = source.engine == .postgres ? draft.whyFullIdentity : nil
   }
 
-  /// Returns the shape of a table under a rule; nil if the rule is impossible. In `columns`, each entry is the index of
-  /// the copied source column, or nil.
+  /// Returns the shape of a table under a rule; nil if the rule is impossible. `columns` has the index of the source
+  /// column that each column copies; nil for other values.
   package static func shape(
     of source: TableSchema, under rule: TableRule?, to target: Engine
   ) -> (schema: TableSchema, columns: [Int?])? {
@@ -97,7 +97,7 @@ package enum HistoryColumn: String, CaseIterable, Sendable {
   case committedAt = "cairn_committed_at"
   case origin = "cairn_origin"
   case position = "cairn_position"
-  /// The names of the columns whose values the source did not provide.
+  /// The names of the columns whose values the source did not provide with the change.
   case unknown = "cairn_unknown"
 
   func column(of engine: Engine) -> TableSchema.Column {

@@ -23,7 +23,7 @@ package final class Reshaper {
 
   private var segment: UInt64 = 0
   private var entries: [UInt64: Entry] = [:]
-  /// The effect of the rules on tables of earlier segments, by the table's name at the source.
+  /// The plans of the rules for tables, kept from one segment to the next, by the table's name at the source.
   private var plans: [NameKey: ReshapePlan] = [:]
   /// The commit time of the current transaction, as a delete mark stores it.
   package private(set) var commitTime = ""
@@ -87,7 +87,7 @@ package final class Reshaper {
     return record
   }
 
-  /// Returns the second record, if the last conversion gave two records; otherwise nil.
+  /// Returns the second record, if the last call of `reshape` gave two; otherwise nil. A second call returns nil.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following
@@ -168,7 +168,8 @@ package final class Reshaper {
       treatment: table.removal == .applied ? [] : .tolerant)
   }
 
-  /// Returns the change for a row that was deleted at the source or left the filter: a delete, a mark, or none.
+  /// Returns the change for a row that was deleted at the source or left the filter: a delete or a mark. Nil if the
+  /// target keeps the row.
   private func removed(_ change: ChangeView, _ table: ShapedTable, isTolerant: Bool) throws -> ChangeView? {
     let isImplied = change.flags.contains(.implied)
     switch table.removal {

@@ -41,8 +41,8 @@ final class ShapedTable {
   /// Whether other trails may have rows in the target's table.
   var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
 
-  /// Returns the old value of a column. If PostgreSQL did not log the old row, the key is unchanged, and its new value
-  /// is returned.
+  /// Returns the old value of a column; nil if unknown. If PostgreSQL did not log the old row, the key did not change,
+  /// so a key column returns its new value.
   func old(_ column: Int, _ row: SourceRow) -> UnsafeRawBufferPointer? {
     row.old(column)
       ?? (row.before.isEmpty && key.contains(column) && row.givesAfter(column) ? row.after[column] : nil)
@@ -64,7 +64,7 @@ final class ShapedTable {
 
   /// Appends the image of the target's row.
   /// - Parameter removed: The bytes for the column that marks deleted rows.
-  /// - Returns: Whether the image has every column.
+  /// - Returns: Whether the image has a value for every column.
   /// - Throws: ``Missing`` if a column of a new row is unknown.
   func append(
     _ image: Image, of row: SourceRow, removed: [UInt8], to writer: inout ByteWriter,
@@ -132,7 +132,8 @@ final class ShapedTable {
     }
   }
 
-  /// Returns whether an update changes none of the target's columns.
+  /// Returns whether an update surely changes none of the target's columns. False if the source did not provide the old
+  /// row.
   func isUntouched(by row: SourceRow) -> Bool {
     guard !row.before.isEmpty else { return false }
     return plan.outputs.allSatisfy { output in

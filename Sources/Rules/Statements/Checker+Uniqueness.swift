@@ -23,7 +23,8 @@ extension Checker {
     }
   }
 
-  /// Returns whether the conditions fix all columns of a key of `source`, without columns of the tables in `unknown`.
+  /// Returns whether equality conditions set every column of some key of `source` to a value that does not depend on
+  /// the tables in `unknown`.
   private func binds(_ source: NamedSource, _ terms: [Expression], besides unknown: [NamedSource]) -> Bool {
     source.keys.contains { key in
       key.allSatisfy { column in
@@ -97,7 +98,7 @@ extension Checker {
     }
   }
 
-  /// Returns the sets of result columns that identify the rows of a query with GROUP BY.
+  /// Returns the sets of result columns that identify the rows of a query with GROUP BY; empty for any other query.
   func keys(of select: Select) -> [[Int]] {
     guard select.others.isEmpty, !select.first.groups.isEmpty else { return [] }
     var key: [Int] = []

@@ -27,8 +27,8 @@ extension Checker {
     }
   }
 
-  /// Throws if a query of the statement reads a column that the statement sets. The query would see some rows before
-  /// and some after the change.
+  /// Throws if a subquery of SET reads the table that the statement writes, because it could see rows before and after
+  /// the change. Also throws for a column that is unknown or set twice.
   private mutating func check(_ assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {
@@ -45,7 +45,8 @@ extension Checker {
     }
   }
 
-  /// Throws if the rows after the statement do not show which rows it changed. Their digest is all that is compared.
+  /// Throws if the assignments change a key, or rows of a table without a key. Only a digest of the rows after the
+  /// change is compared, so a change of other rows could stay unseen.
   private static func checkKey(of assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {
@@ -132,7 +133,7 @@ extension Checker {
     }
   }
 
-  /// Returns the columns to which an INSERT gives values.
+  /// Returns the indexes of the columns to which an INSERT gives values, in the statement's order.
   static func columns(of statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) -> [Int] {
     guard let named = statement.columns else { return Array(table.schema.columns.indices) }
     var columns: [Int] = []
@@ -145,7 +146,7 @@ extension Checker {
     return columns
   }
 
-  /// Returns the default value of a column; nil if it is not constant.
+  /// Returns the default value of a column: NULL without a DEFAULT clause, nil if the default is not constant.
   static func constantDefault(_ column: TableSchema.Column) -> Value? {
     guard let text = column.defaultText, !text.isEmpty else { return .null }
     guard let tokens = try? Tokenizer.tokens(text) else { return nil }

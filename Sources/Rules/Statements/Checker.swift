@@ -27,7 +27,7 @@ struct Checker {
   private var groupings: [Grouping] = []
   private var reads: Set<NameKey> = []
   private var sourceCount = 0
-  /// The expressions that were checked so far, if each column of a subquery is replaced by its expression.
+  /// The number of expressions checked so far in the statement. Each column of a subquery counts as its expression.
   private var weight = 0
   /// Whether a column name that several tables of a query have means the column of the first of these tables.
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
@@ -42,7 +42,8 @@ struct Checker {
 
   // MARK: Expressions
 
-  /// Checks an expression. Returns the storage class of its value, as far as known.
+  /// Checks an expression, and returns the storage class of its value, as far as known. Throws if the value may differ
+  /// at the target.
   @discardableResult mutating func check(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
     guard let grouping = groupings.last, grouping.isBare, grouping.groups?.contains(expression) ?? false else {
       return try value(expression)
@@ -53,7 +54,7 @@ struct Checker {
     return try value(expression)
   }
 
-  /// Runs `body` on an inner query level, whose expressions may name the columns of these tables.
+  /// Runs `body` on an inner query level, whose expressions may name the columns of `sources`.
   mutating func onLevel(_ sources: [NamedSource], _ body: (inout Checker) throws(Unreplayable) -> Void)
     throws(Unreplayable)
   {
@@ -150,7 +151,8 @@ struct Checker {
     return .init(name: "", storage: .integer)
   }
 
-  /// Returns the storage class that all expressions have in common.
+  /// Checks expressions, and returns the storage class that all of them have in common; none if they differ. NULL
+  /// literals do not count.
   private mutating func same(_ all: [Expression]) throws(Unreplayable) -> NamedColumn {
     var common: NamedColumn?
     for part in all where part != .literal(.null) {
@@ -289,7 +291,7 @@ struct Checker {
 
   // MARK: Queries
 
-  /// Checks a query. Returns the columns of its rows.
+  /// Checks a query, and returns the columns of its rows. Throws if the rows may differ at the target.
   @discardableResult mutating func check(_ select: Select) throws(Unreplayable) -> [NamedColumn] {
     let outer = names.common
     defer { names.common = outer }

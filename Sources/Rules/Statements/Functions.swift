@@ -6,7 +6,7 @@ import Changes
 enum Functions {
   enum Result {
     case storage(Storage?)
-    /// The value is one of the arguments after the first `besides` ones.
+    /// The value is one of the arguments after the first `besides`, which is 1 for `iif(x, a, b)`.
     case ofArguments(besides: Int)
   }
 
@@ -27,7 +27,7 @@ enum Functions {
 
   static let dates: Set<NameKey> = ["date", "time", "datetime", "julianday", "unixepoch", "strftime"]
 
-  /// Returns the reason why an unknown function is refused.
+  /// Returns the reason why a statement that calls this function is not executed at the target.
   static func reason(_ name: String) -> String {
     switch name {
     case "random", "randomblob": "\(name)() gives another value each time"

@@ -13,7 +13,8 @@ struct NamedColumn: Equatable, Sendable {
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
-  /// The number of expressions that an engine may put in place of the column; 0 for a column of a table.
+  /// For a column of a subquery: the number of expressions that an engine may put in its place. 0 for a column of a
+  /// table.
   var weight = 0
   @ByBytes var sql: String = ""
   var value: PostgresValue?
@@ -30,7 +31,7 @@ struct NamedSource: Equatable, Sendable {
 
 /// The names that are visible at one place of a statement.
 struct Names {
-  /// The tables of each enclosing query, with the innermost query last. A query in FROM is also a table.
+  /// The tables of each enclosing query, with the innermost query last. A subquery in a FROM clause counts as a table.
   var levels: [[NamedSource]] = []
   /// The tables that WITH defines, by lower-case name.
   var common: [NameKey: NamedSource] = [:]
@@ -41,7 +42,8 @@ struct Names {
 
   private static let rowids: Set<NameKey> = ["rowid", "_rowid_", "oid"]
 
-  /// Returns the query level, the table on that level, and the index of a named column.
+  /// Returns the index of the query level, of the table on that level, and of the column in it. Throws if no or several
+  /// columns have the name.
   func find(_ table: String?, _ name: String) throws(Unreplayable) -> (level: Int, source: Int, column: Int) {
     let (wanted, table) = (name.asciiLowercased, table?.asciiLowercased)
     for level in levels.indices.reversed() {

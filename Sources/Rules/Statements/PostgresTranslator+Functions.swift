@@ -61,7 +61,7 @@ extension PostgresTranslator {
     throw Unreplayable("\(call.name)() with these arguments may be another value in PostgreSQL")
   }
 
-  /// Translates substr() with constant numbers that count from the start of the text.
+  /// Translates substr() if its numbers are constant and its start is at least 1. Throws for any other call.
   private mutating func part(_ arguments: [Expression]) throws(Unreplayable) -> PostgresPiece {
     var numbers: [Int64] = []
     for argument in arguments.dropFirst() {
@@ -88,7 +88,8 @@ extension PostgresTranslator {
     return PostgresPiece("(CASE WHEN \(value.sql) IS NULL THEN 'null' ELSE '\(name)' END)", .text)
   }
 
-  /// Translates a call such as `date('now')`. The result is the time at which the source executed the statement.
+  /// Translates a call such as `date('now')` into the constant time at which the source executed the statement. Throws
+  /// for any argument except `now`.
   private func clock(_ call: Expression.Call) throws(Unreplayable) -> PostgresPiece {
     guard case .text(let bytes)? = try checker.constant(call.arguments[0]),
       String(decoding: bytes, as: UTF8.self).asciiLowercased == "now"

@@ -3,7 +3,7 @@ import Mapping
 
 // Queries.
 extension PostgresTranslator {
-  /// The columns of the written table that get a query's results.
+  /// The columns of the table of an INSERT that get the results of its query.
   struct Places {
     let table: StatementTable
     let columns: [Int]
@@ -11,7 +11,7 @@ extension PostgresTranslator {
 
   /// Translates a query. Returns the SQL and the types of its columns.
   ///
-  /// - Parameter places: The columns that get the results of an INSERT's query.
+  /// - Parameter places: The columns that get the results, if this is the query of an INSERT; nil for any other query.
   mutating func query(_ select: Select, as places: Places?) throws(Unreplayable) -> (
     sql: String, columns: [NamedColumn]
   ) {
@@ -100,7 +100,8 @@ extension PostgresTranslator {
     return all
   }
 
-  /// Returns a result of a query as SQL, in the form of its column in the written table.
+  /// Returns a result of a query as SQL. If `places` is given, the result has the form that its column of the written
+  /// table stores.
   private func place(_ piece: PostgresPiece, _ places: Places?, _ index: Int, isCompared: Bool)
     throws(Unreplayable) -> (sql: String, value: PostgresValue?)
   {
@@ -133,7 +134,8 @@ extension PostgresTranslator {
     return ("VALUES \(texts.joined(separator: ", "))", "", columns)
   }
 
-  /// Translates ORDER BY. SQLite sorts NULL before all other values.
+  /// Translates ORDER BY. As in SQLite, NULL counts as less than all other values, unless NULLS FIRST or NULLS LAST is
+  /// given.
   private mutating func order(_ terms: [Select.Term], _ core: Select.Core) throws(Unreplayable) -> String {
     guard !terms.isEmpty else { return "" }
     var parts: [String] = []
@@ -173,7 +175,7 @@ extension PostgresTranslator {
     return sql
   }
 
-  /// Translates the FROM clause of an UPDATE to a list of sources, with the conditions of their joins.
+  /// Translates the FROM clause of an UPDATE. Returns the list of tables, and the conditions of the joins apart.
   mutating func besides(_ sources: [Select.Source]) throws(Unreplayable) -> (sql: String, conditions: [String]) {
     guard !sources.contains(where: { $0.join == .left }) else { throw refused("LEFT JOIN in an UPDATE") }
     var (texts, conditions): ([String], [String]) = ([], [])

@@ -28,7 +28,8 @@ struct PostgresTranslator {
     return piece
   }
 
-  /// Some functions have their arguments twice in PostgreSQL, so that nested ones would grow without end.
+  /// Adds the length of a piece of SQL to the total, and throws above `producedBytesMax`. Some translations repeat
+  /// their arguments, so nested calls could grow exponentially.
   private mutating func count(_ sql: String) throws(Unreplayable) {
     producedBytes += sql.utf8.count
     guard producedBytes <= Self.producedBytesMax else { throw Self.tooLong }
@@ -103,7 +104,7 @@ struct PostgresTranslator {
     }
   }
 
-  /// Returns a condition or a boolean as SQLite's number 0 or 1.
+  /// Returns a condition or a boolean as SQLite's number 0 or 1. Any other piece is returned unchanged.
   func number(_ piece: PostgresPiece) -> PostgresPiece {
     piece.value == .logic ? PostgresPiece("(\(piece.sql))::int::bigint", .integer) : piece
   }
@@ -164,8 +165,7 @@ struct PostgresTranslator {
     }
   }
 
-  /// Returns the expression converted to text, for use with `
-  /// `.
+  /// Returns an expression as SQL of type text, for example for `||`. Throws unless its value is a text or an integer.
   mutating func text(_ expression: Expression) throws(Unreplayable) -> String {
     let value = number(try piece(expression))
     if value.isNull { return "NULL::text" }
@@ -256,7 +256,8 @@ struct PostgresTranslator {
 
   // MARK: Choices
 
-  /// Returns the alternative results of an expression, such as the branches of a CASE, converted to one type.
+  /// Returns the alternative results of an expression, such as the branches of a CASE, as SQL of one type. Throws if
+  /// their types differ.
   mutating func alike(_ all: [Expression]) throws(Unreplayable) -> (sql: [String], value: PostgresValue) {
     var pieces: [PostgresPiece] = []
     for part in all { pieces.append(number(try piece(part))) }

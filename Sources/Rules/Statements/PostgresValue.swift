@@ -62,13 +62,13 @@ struct PostgresPiece {
 
 /// The texts of a translated statement that are bound as parameters.
 final class BoundTexts {
-  /// Source: https://www.postgresql.org/docs/15/limits.html
+  /// The maximum number of parameters of a PostgreSQL statement. Source: https://www.postgresql.org/docs/15/limits.html
   static let max = 65_535
 
   private(set) var all: [String] = []
   private var numbers: [[UInt8]: Int] = [:]
 
-  /// Adds a text unless it is there. Returns its parameter, such as `$1`.
+  /// Returns the parameter of a text, such as `$1`. Adds a parameter if no earlier one has the same text.
   func sql(_ bytes: [UInt8]) throws(Unreplayable) -> String {
     if let number = numbers[bytes] { return "$\(number)" }
     guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else {

@@ -2,9 +2,11 @@ import Changes
 import Mapping
 
 extension Replayable {
-  /// Returns whether the target can execute a statement of SQLite again, and the statement for the target.
+  /// Decides whether the target can execute a statement of SQLite again. The result has the statement for the target,
+  /// or the reason why not.
   ///
-  /// - Parameter tables: Returns a table by its lower-case name; nil unless source and target have the same table.
+  /// - Parameter tables: Returns the table with a lower-case name; nil unless source and target have this table in the
+  ///   same form.
   package static func judge(
     _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
   ) -> Replayable {

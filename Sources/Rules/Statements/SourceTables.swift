@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// The tables of a source, as the trail describes them so far.
+/// The tables of a source, as the part of the trail that was read so far describes them.
 ///
 ///     var tables = SourceTables()
 ///     tables.begin()
@@ -13,9 +13,10 @@ package struct SourceTables {
 
   package init() {}
 
-  /// Adds the tables of a segment that were not added before. A table is removed if a rule changes it (`isAsItIs` is
-  /// false).
-  /// - Parameter schema: Returns the table with an id. The ids count from 1 without gaps.
+  /// Adds the tables that the segment describes and that earlier calls have not added. If a rule changes a table
+  /// (`isAsItIs` is false), the table is removed instead.
+  /// - Parameter schema: Returns the table with a schema id of the segment; nil if there is none. The ids count from 1
+  ///   without gaps.
   package mutating func note(segment: UInt64, _ schema: (UInt64) -> (table: TableSchema, isAsItIs: Bool)?) {
     if segment != self.segment { (self.segment, lastSchema) = (segment, 0) }
     while let found = schema(lastSchema + 1) {
@@ -24,13 +25,14 @@ package struct SourceTables {
     }
   }
 
-  /// Makes ``note(segment:_:)`` start again with the first table of a segment.
+  /// Makes the next call of ``note(segment:_:)`` start with the first table of its segment.
   package mutating func begin() { (segment, lastSchema) = (0, 0) }
 
   /// The table with this lower-case name; nil if there is none.
   package subscript(name: String) -> TableSchema? { schemas[name] }
 
-  /// Returns the table at the source, and as Cairn would create it in PostgreSQL; nil if there is no such table.
+  /// Returns the table at the source, with the PostgreSQL table that Cairn would create for it. Nil if the trail has
+  /// not described such a table.
   package func table(_ name: String) -> StatementTable? {
     guard let schema = schemas[name] else { return nil }
     guard let mapped = try? TableMapping(schema, to: .postgres).target else { return StatementTable(schema) }

@@ -5,23 +5,26 @@ import Changes
 ///     try StatementBounds.check(tokens)
 enum StatementBounds {
   private static let operatorsMax = 1000
-  /// Each may name a column, which is looked for in every table of the statement, and whose value may be 256 KiB.
+  /// The maximum number of names and words in a statement. Each may name a column, which is searched in every table of
+  /// the statement and may hold 256 KiB.
   private static let wordsMax = 1000
   private static let constants: Set<NameKey> = ["NULL", "TRUE", "FALSE"]
-  /// Each compares a value of 256 KiB with a pattern, and no engine stops within a row.
+  /// The maximum number of LIKE and GLOB operators in a statement. Each compares up to 256 KiB with a pattern, and no
+  /// engine can be interrupted within one row.
   private static let matchesMax = 16
-  /// The depth of an expression, as parsed.
+  /// The maximum depth of a parsed expression, in levels.
   private static let depthMax = 100
-  /// The expressions of a statement, if each column of a subquery is replaced by its expression, as engines do.
+  /// The maximum number of expressions in a statement. Each column of a subquery counts as its expression, because
+  /// engines put the expression in its place.
   static let weightMax = 100_000
-  /// The value of each is as long as its two operands together.
+  /// The maximum number of `||` operators in a statement. The value of each is as long as its two operands together.
   private static let concatenationsMax = 8
   private static let callsMax = 500
-  /// The tables in all FROM clauses.
+  /// The maximum number of tables in all FROM clauses of a statement.
   static let sourcesMax = 8
-  /// Bytes: the time of a match grows with the length of the pattern.
+  /// The maximum length of a pattern of LIKE or GLOB, in bytes. The time of a match grows with this length.
   private static let patternBytesMax = 256
-  /// Bytes of the second argument of `trim` and its like.
+  /// The maximum length of the characters to remove, the second argument of `trim`, `ltrim` and `rtrim`, in bytes.
   private static let trimmedBytesMax = 16
 
   static func check(_ tokens: [Token]) throws(Unreplayable) {
@@ -49,19 +52,20 @@ enum StatementBounds {
     }
   }
 
-  /// Throws for an expression that is too deep. A chain such as `1+1+1` makes a tree as deep as it is long.
+  /// Throws for an expression with more than `depthMax` levels. A chain such as `1+1+1` makes a tree as deep as it is
+  /// long.
   static func check(depth expression: Expression) throws(Unreplayable) {
     guard !expression.isDeeper(than: depthMax) else {
       throw Unreplayable("an expression has more than \(depthMax) levels")
     }
   }
 
-  /// Throws for a pattern that is not constant (nil), or too long.
+  /// Throws for a pattern that is not constant (nil), or is longer than `patternBytesMax`.
   static func check(pattern: Value?) throws(Unreplayable) {
     guard length(pattern) <= patternBytesMax else { throw Unreplayable("a pattern comes from a column, or is long") }
   }
 
-  /// Throws for characters to trim that are not constant (nil), or too many.
+  /// Throws for characters to trim that are not constant (nil), or are longer than `trimmedBytesMax`.
   static func check(trimmed: Value?) throws(Unreplayable) {
     guard length(trimmed) <= trimmedBytesMax else {
       throw Unreplayable("the characters to trim come from a column, or are many")

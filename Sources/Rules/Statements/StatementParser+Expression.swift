@@ -155,7 +155,7 @@ extension StatementParser {
     return try primary()
   }
 
-  /// Returns whether a token with the number 2^63 has neither point nor exponent.
+  /// Returns whether a number token with the value 2^63 is written as digits only, without a point or an exponent.
   private func isWholeInteger(_ index: Int) -> Bool { tokens[index].range.count == 19 }
 
   private mutating func primary() throws(Unreplayable) -> Expression {

@@ -69,7 +69,8 @@ struct StatementParser {
     }
   }
 
-  /// Words that are never read as a name. If a statement uses such a name, apply writes its rows instead.
+  /// Words that are never read as a name. If a statement uses one as a name, apply writes the changed rows instead of
+  /// executing the statement.
   static let reserved: Set<NameKey> = [
     "ABORT", "ADD", "ALL", "ALTER", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CHECK", "COLLATE", "COMMIT",
     "CONSTRAINT", "CREATE", "CROSS", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "DEFAULT", "DEFERRABLE",

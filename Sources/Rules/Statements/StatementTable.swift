@@ -30,7 +30,8 @@ package struct StatementTable: Sendable {
       .filter { $0.allSatisfy { schema.columns[$0].isBinary } }
   }
 
-  /// The only unique key of the table; nil if there are several, or a unique index.
+  /// The column indexes of the table's only unique key. Nil without a key, for a key that may contain NULL, or if
+  /// another unique key or index exists.
   var onlyKey: [Int]? {
     let isUnique = schema.objects.contains { object in
       SQLText.tokens(Array(object.text.utf8)).contains { $0.word == "UNIQUE" }
@@ -59,7 +60,7 @@ extension TableSchema.Column {
   var isBinary: Bool { ["", "BINARY"].contains(collation.asciiUppercased) }
 }
 
-/// Whether the target can execute a statement, instead of writing its rows.
+/// The decision whether apply executes a statement at the target, instead of writing the rows that it changed.
 package enum Replayable: Sendable {
   case yes(ReplayPlan)
   /// The target cannot execute the statement, for this reason.
@@ -71,10 +72,10 @@ package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
   /// The RETURNING clause to append to the statement in SQLite.
   @ByBytes package var returning: String = ""
-  /// The values to bind. For PostgreSQL, they are texts.
+  /// The values to bind to the statement's parameters. For PostgreSQL, all are texts.
   package var parameters: [Value]
   @ByBytes package var table: String
-  /// The tables that the statement may read; empty for PostgreSQL, whose text has only parsed names.
+  /// The tables that the statement may read. Empty for PostgreSQL, where the statement is generated from parsed names.
   @ByBytes package var reads: [String] = []
   /// Whether the statement deletes the rows that it returns.
   package var deletes: Bool

@@ -33,10 +33,10 @@ struct Token: Sendable {
 }
 
 extension Token {
-  /// Whether the token is TRUE or FALSE. After IS they test for any number but 0, or for 0.
+  /// Whether the token is TRUE or FALSE. In SQLite, `x IS TRUE` holds for any number except 0, and `x IS FALSE` for 0.
   var isTruth: Bool { if case .word(let word, _) = kind { ["TRUE", "FALSE"].contains(word) } else { false } }
 
-  /// Whether an expression may grow by this token without parentheses.
+  /// Whether the token can make an expression longer without parentheses, such as `+`, AND or CASE.
   var isOperator: Bool {
     switch kind {
     case .symbol(let symbol): !["(", ")", ",", ";", "."].contains(symbol)

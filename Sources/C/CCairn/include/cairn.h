@@ -59,7 +59,7 @@ typedef enum cairn_code {
   CAIRN_SCHEMA = 27,           /* a table is suspended until its schema changes; the hint has the change */
   CAIRN_TABLE = 28,            /* a table cannot be replicated both ways; for example, it has no key */
   CAIRN_WENT_BACK = 29,        /* a database was restored from a backup: a first copy is needed */
-  CAIRN_CLOCK = 30,            /* a clock was ahead: later commits wait until that time */
+  CAIRN_CLOCK = 30,            /* one clock is ahead: its commits are applied when the other one gets there */
   CAIRN_OTHER = 99
 } cairn_code;
 
@@ -213,9 +213,10 @@ typedef struct cairn_sync_options {
   const char *state;
   /* The replicated tables, separated by commas; NULL: all. */
   const char *tables;
-  /* Not 0: the first copy goes from the database to the peer. It has no effect once that copy has begun. */
+  /* Not 0: the first copy (initial load) goes from the database to the peer. The setting has no effect after the first
+     copy has begun. */
   int first_copy_up;
-  /* Not 0: the first copy may replace existing rows. */
+  /* Not 0: the first copy may replace existing rows. 0: it stops with CAIRN_ROWS_IN_THE_WAY if there are any. */
   int overwrites;
   /* Not 0: a transaction that a database refuses is quarantined, and all others continue. */
   int sets_refused_aside;
@@ -268,13 +269,14 @@ cairn_code cairn_sync_initialize(
 cairn_code cairn_sync_run(
     cairn_sync *sync, cairn_sync_watcher watcher, void *context, cairn_sync_outcome *outcome);
 
-/* Ends a running synchronisation after the transaction that it is writing. Any thread may call it. */
+/* Makes a running synchronisation end after the transaction that it is writing. Any thread may call it. */
 void cairn_sync_cancel(cairn_sync *sync);
 
 cairn_code cairn_sync_pending(cairn_sync *sync, cairn_pending *pending);
 
-/* Waits until the peer has a commit. Synchronises if no other thread does. `applied` becomes 0 if the time ran out,
-   else 1. Returns CAIRN_REFUSED if the peer has quarantined the commit. */
+/* Waits until the peer has the commit that `token` identifies, for at most `timeout_milliseconds`. Synchronises if no
+   other thread does. `applied` becomes 1 if the peer has the commit, and 0 if the time ran out. Returns CAIRN_REFUSED
+   if the peer has quarantined the commit. */
 cairn_code cairn_sync_wait(cairn_sync *sync, int64_t token, int64_t timeout_milliseconds, int *applied);
 
 void cairn_sync_close(cairn_sync *sync);

@@ -79,7 +79,7 @@ struct cairn_written_watch {
   void (*row)(void *context);
 };
 
-/// Begins to call `watch` for written rows; NULL ends that. `watch` must live until then.
+/// Makes SQLite call `watch` for each written row of its table, until a call with NULL. `watch` must live until then.
 void cairn_watch_written(sqlite3 *db, struct cairn_written_watch *watch);
 
 /// Returns a value of the row for which ``cairn_written_watch`` is called; NULL if SQLite does not report it. The value
@@ -122,7 +122,7 @@ void cairn_index_survive(void);
 int cairn_guard_open(const char *path, int flags, sqlite3 **db, struct cairn_guard **guard);
 
 /// Returns the reason why the layer refused the last call of the connection, and the path of the file; 0 if it did not.
-/// The next call returns 0, unless `-shm` was truncated.
+/// A second call returns 0, unless `-shm` was truncated.
 int cairn_guard_refusal(struct cairn_guard *guard, const char **path);
 
 /// Returns whether `-shm` was truncated while the connection used it. Everything read since then is invalid.

@@ -25,7 +25,7 @@ struct DDLParser {
   /// The ``weight`` of each generated column's expression, by column name.
   var weights: [NameKey: Int] = [:]
 
-  /// The sum of the ``weight`` of all parsed CHECKs.
+  /// The sum of the ``weight`` of all CHECKs parsed so far.
   var checkWeight = 0
 
   /// The objects of the target that the DDL may name.
@@ -34,7 +34,7 @@ struct DDLParser {
   static let depthMax = 200
   /// The maximum ``weight`` of an expression. Larger values could take gigabytes for one row.
   static let weightMax = 64
-  /// The maximum sum of the ``weight`` of all CHECKs. More would make each row slow to check.
+  /// The maximum sum of the ``weight`` of all CHECKs of a table. With a larger sum, each write of a row would be slow.
   static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
@@ -49,10 +49,11 @@ struct DDLParser {
     }
   }
 
-  /// Adds to ``weight`` again what was added since `start`, for a function that can double the size of a value.
+  /// Doubles the part of ``weight`` that was added since it was `start`, for a function that can double the size of a
+  /// value.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Adds to ``weight`` again what the last operand added, because a cast makes a second value.
+  /// Doubles the part of ``weight`` that the last operand added, because a cast makes a second value.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }

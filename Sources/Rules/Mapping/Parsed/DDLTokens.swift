@@ -75,7 +75,7 @@ struct DDLTokenizer {
   private var at = 0
   private var tokens: [DDLToken] = []
 
-  /// The maximum size of a text, in bytes.
+  /// The maximum size of a DDL text, in bytes.
   static let bytesMax = 1 << 20
 
   static func tokens(_ text: String, _ engine: Engine) throws(Unparsed) -> [DDLToken] {

@@ -29,7 +29,7 @@ enum KnownFunctions {
   /// Functions of PostgreSQL's grammar, which take no schema before their names.
   static let postgresSyntax = words("coalesce greatest least nullif row xmlconcat")
 
-  /// Functions of `pg_catalog` that table definitions may call. An earlier server may lack some of them.
+  /// Functions of `pg_catalog` that table definitions may call. A server of an older version may lack some of them.
   static var inPostgresCatalog: Set<NameKey> { postgres.subtracting(postgresSyntax) }
 
   /// The functions of PostgreSQL that table definitions may call.

@@ -14,7 +14,8 @@ struct PostgresDDL {
   private var parser: DDLParser
   private let table: TableSchema
   private let reach: TargetReach
-  /// The table's name in the script, which may be an earlier name.
+  /// The table's name in the script, which differs from the current name if the table was renamed; nil before CREATE
+  /// TABLE.
   private var named: (namespace: String, name: String)?
   private var generatedWeight = 0
   private var counts = ScriptCounts()
@@ -216,7 +217,8 @@ struct PostgresDDL {
     return "DO " + " BEGIN \(text); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }
 
-  /// Throws unless apply may write to tables of the schema in which the script creates a type or a sequence.
+  /// Throws unless the script may create a type or a sequence in this schema. It must be the table's own schema, or one
+  /// with tables that apply may write.
   private func checkPlace(of name: (namespace: String, name: String)) throws(Unparsed) {
     guard !reach.includes(schema: name.namespace, of: table) else { return }
     throw Unparsed(

@@ -18,7 +18,7 @@ struct ScriptCounts {
   static let typesMax = 64
   static let checksMax = 256
   static let labelsMax = 1024
-  /// The maximum number of notices that are reported in full.
+  /// The maximum number of notices that are reported in full. Objects for which there is no notice are only counted.
   static let noticesMax = 32
 
   private var counts: [Kind: Int] = [:]
