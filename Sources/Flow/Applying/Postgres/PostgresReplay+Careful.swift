@@ -78,8 +78,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the first update or delete that the trail has before the row on which it depends (see ``EarlyUpdates``).
-  /// `image` is that row.
+  /// If a deferred update or delete (``EarlyUpdates``) has the row `image` as its before image, applies it. The trail
+  /// had it before the row itself.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in

@@ -182,7 +182,8 @@ extension PostgresReplay {
   }
 }
 
-/// The error for a column whose type must become text. The catcher alters the column and applies the record again.
+/// The error for a column whose type must become text. Apply catches it, alters the column, and applies the record
+/// again.
 struct Widening: Error {
   let table: String
   let index: Int
