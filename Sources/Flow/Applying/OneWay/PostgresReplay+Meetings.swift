@@ -69,7 +69,8 @@ extension PostgresReplay {
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
-  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if other rows block the write.
+  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if rows with the same unique values
+  ///   must stay.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }

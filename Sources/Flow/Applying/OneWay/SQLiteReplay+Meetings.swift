@@ -38,7 +38,8 @@ extension SQLiteReplay {
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
-  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if other rows block the write.
+  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if rows with the same unique values
+  ///   must stay.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is identified by all its values.

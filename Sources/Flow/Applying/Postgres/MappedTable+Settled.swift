@@ -38,8 +38,8 @@ extension MappedTable {
     if try !update(row, key, connection) { try insert(row, connection) }
   }
 
-  /// Sets the columns that `row` gives in the row with this key. Returns false if there is no such row, or if `row`
-  /// gives no column that an UPDATE can set.
+  /// Updates the row with this key: sets the columns that have a value in `row`. Returns false if there is no such row,
+  /// or if an UPDATE can set none of these columns.
   func update(_ row: RowVersion.Row, _ key: [Value], _ connection: PostgresConnection) throws -> Bool {
     let settable = row.indices.filter { row[$0] != nil && !alwaysIdentity.contains($0) }
     guard !settable.isEmpty else { return false }
@@ -103,8 +103,8 @@ extension MappedTable {
     }
   }
 
-  /// Returns the foreign keys, the unique columns that they reference, and the tables whose rows the version window
-  /// lists.
+  /// Returns all foreign keys of the database, the unique columns (not primary keys) that they reference, and the
+  /// tables whose rows the version window lists.
   static func foreignKeys(_ connection: PostgresConnection) throws -> RowNames.Catalog {
     let rows = try connection.query(
       """

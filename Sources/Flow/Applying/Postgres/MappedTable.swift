@@ -25,8 +25,8 @@ final class MappedTable {
     /// A DELETE statement for just one of several rows that are equal in all columns.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
-    /// A DELETE statement for all rows that have the new row's values in one unique index, except the row that is being
-    /// written.
+    /// A DELETE statement for all rows that have the new row's values in the unique index `index`, except the row that
+    /// is being written. `sparing` says which key identifies that row: the old or the new one.
     case clear(index: Int, sparing: Sparing)
     case doubled(index: Int)
     case anyDoubled(index: Int)
@@ -74,7 +74,7 @@ final class MappedTable {
   /// column.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
   /// The check, repeated in each transaction of apply, that no untrusted role has replaced the table or changed its
-  /// code. Nil if no untrusted role can.
+  /// code. Nil if no untrusted role can do so.
   var watch: OwnersWatch?
   /// A cache: this table with the columns that only the target has.
   ///
@@ -138,8 +138,8 @@ final class MappedTable {
   lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
-  /// The positions in ``target`` of all unique indexes, except the key's index and indexes with a column that the trail
-  /// lacks.
+  /// The positions in the target's list of unique indexes, without the key's index and indexes with a column that the
+  /// trail lacks.
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
@@ -158,14 +158,14 @@ final class MappedTable {
     !goesBothWays && !isWholeRow
     && target.uniqueIndexes.indices.contains { positions(of: $0)?.contains { converters[$0].mayFold } ?? false }
 
-  /// Two-way: whether a row of the source may have a unique value, besides the key, of another row of the target. One
-  /// of both then becomes a waiting row.
+  /// Two-way: whether a row of the source may have a unique value, besides the key, that another row of the target has.
+  /// One of the two then becomes a waiting row.
   ///
   /// False with deferrable constraints, whose violations PostgreSQL does not report to apply.
   lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty
 
-  /// Returns the columns of the unique index with this number. Nil if the index has an expression, or a column that the
-  /// trail lacks.
+  /// Returns the columns of the unique index at this position in the target's list. Nil if the index has an expression,
+  /// or a column that the trail lacks.
   func positions(of index: Int) -> [Int]? {
     guard let names = target.uniqueIndexes[index].columns else { return nil }
     let found = names.compactMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }

@@ -30,7 +30,7 @@ struct OwnersCode: Equatable {
     @ByBytes var table: String
     @ByBytes var name: String
 
-    /// The entry of the setting `fire_triggers` that names this trigger.
+    /// The pattern of the setting `fire_triggers` that matches this trigger, such as `sales.orders.spy`.
     var pattern: String {
       ((namespace.hasSameBytes(as: "public") ? [] : [namespace]) + [table, name]).map { part in
         String(String.UnicodeScalarView(part.unicodeScalars.map { ".*!".unicodeScalars.contains($0) ? "?" : $0 }))
@@ -233,7 +233,7 @@ struct OwnersCode: Equatable {
     array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
 
-  /// The functions of `pg_catalog`, besides immutable ones, that cannot run other code.
+  /// The functions of `pg_catalog` that are not immutable, but cannot run code of other roles.
   private static let harmless = """
     array_to_string convert convert_from convert_to current_database current_schema current_schemas current_setting
     current_user enum_first enum_last enum_range format get_current_ts_config inet_client_addr inet_client_port

@@ -60,9 +60,10 @@ extension PostgresApply {
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns true if it was applied or stays in quarantine.
+  /// Tries to apply a quarantined transaction.
   ///
-  /// - Returns: False if the caller must call `wait`, if it was set, and then try again.
+  /// - Returns: True if the transaction was applied or stays in quarantine. False if the caller must call `wait`, if it
+  ///   is set, and try again.
   private func attempt(
     _ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal,
     _ wait: inout (() throws -> Void)?

@@ -23,7 +23,7 @@ package final class PostgresApply {
   private static let awayMillisecondsMax: Int64 = 60_000
   private static let lockedMillisecondsMax: Int64 = 5000
 
-  /// The `lock_timeout` of two-way apply in ms: at first, and at most after timeouts have doubled it.
+  /// The `lock_timeout` of two-way apply in ms, at first and at most: each lock timeout doubles it.
   ///
   /// Both are below `deadlock_timeout` (1 s), so in a deadlock PostgreSQL never cancels an application's transaction.
   private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
@@ -67,10 +67,10 @@ package final class PostgresApply {
     do { return try PostgresApplySession.prove(uri) } catch let error as PostgresError { throw error.asCairnError }
   }
 
-  /// Connects and opens the trail.
+  /// Connects to the target and opens the trail.
   ///
   /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the checkpoint is from another trail, or the
-  ///   next segment is purged.
+  ///   first segment to read is purged.
   package init(
     uri: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()

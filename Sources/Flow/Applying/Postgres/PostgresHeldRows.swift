@@ -1,7 +1,7 @@
 import Changes
 
-/// Rows of a transaction that the target refuses, because another row has the same unique value until later in the
-/// transaction.
+/// Rows of a transaction that the target refuses for now, because another row has the same unique value until a later
+/// change of the transaction.
 ///
 /// The rows are kept here and inserted when apply has reached the end of the transaction. The source checked the
 /// constraint only there, but the target checks each statement.

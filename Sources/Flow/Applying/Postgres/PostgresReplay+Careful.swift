@@ -36,7 +36,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Inserts a table's held rows (``PostgresHeldRows``) before a schema change of the table, as far as possible.
+  /// Inserts a table's held rows (``PostgresHeldRows``) before a schema change of the table, except rows whose unique
+  /// values other rows have.
   ///
   /// - Returns: The table's name in apply's state, if it still has rows that are held or must be checked; otherwise
   ///   nil.
@@ -62,8 +63,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts the held rows of a table that is to be suspended. Throws ``SchemaStop`` with the first of these rows if
-  /// two rows still have the same unique value.
+  /// Inserts the held rows of a table that is to be suspended. If two rows still have the same unique value, throws
+  /// ``SchemaStop`` with the position of the first held row.
   func leaveOpenRows(_ key: String, _ error: CairnError) throws {
     try held.settle(key, putBack)
     if let position = held.start(of: key) { throw SchemaStop(key: key, position: position, error: error) }

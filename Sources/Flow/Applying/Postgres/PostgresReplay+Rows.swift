@@ -52,8 +52,8 @@ extension PostgresReplay {
 
   /// Throws the error of the table's rule, which cannot be carried out for the present change.
   ///
-  /// If a catch-up finds a later refresh of the table, it does not throw: it skips the table's changes until that
-  /// refresh.
+  /// Does not throw in a catch-up if the trail has a refresh of the table after this change. Apply then skips the
+  /// table's changes until that refresh.
   private func refuse(_ table: MappedTable) throws {
     guard let error = reader.refusal else { return }
     guard scope.isCatchUp, try isCopiedLater(table.given) else { throw error }

@@ -66,8 +66,8 @@ extension PostgresReplay {
     try forget(old)
   }
 
-  /// Alters a table of the catch-up to the schema with which a later refresh begins. Apply skips the table's records
-  /// before that refresh.
+  /// Alters a table of the catch-up to the schema of `copy`, a refresh later in the trail. Apply skips the table's
+  /// records before that refresh.
   func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
     try sink.settle()
     do {

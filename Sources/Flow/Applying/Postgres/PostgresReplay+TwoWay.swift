@@ -12,7 +12,7 @@ extension PostgresReplay {
   private static let keysMax = 1000
 
   /// Notes the last transaction before the first one that a suspended table lacks or that is in quarantine. Conflict
-  /// handling treats all later ones as unknown to this node.
+  /// handling treats the transactions after it as unknown to this node.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }
@@ -164,8 +164,8 @@ extension PostgresReplay {
     try desk.check(committed: rowsCommitted(desk))
   }
 
-  /// Adds the new transactions of this database's own trail to the version window, and returns the rows that
-  /// applications wrote in them.
+  /// Adds the transactions of this database's own trail that it does not have yet to the version window. Returns the
+  /// rows that applications wrote in them.
   private func rowsCommitted(_ desk: Desk) throws -> Set<RowName> {
     var committed: Set<RowName> = []
     try desk.shared.window.catchUp(
@@ -231,8 +231,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Deletes old entries of the conflict log in the group's transaction, if the group logged conflicts and the last
-  /// deletion was an hour ago.
+  /// In the group's transaction, deletes conflicts older than 30 days from the conflict log. Does so at most once an
+  /// hour, and only if the group logged conflicts.
   func pruneConflicts() throws {
     guard conflicts > 0, let before = pruning.due(clock) else { return }
     try sink.settle()

@@ -40,8 +40,8 @@ final class PostgresReplay {
   /// The errors of the records that the target refuses, by the record's position in the trail. The record's table is
   /// suspended there.
   let refusals: [Position: CairnError]
-  /// The later refreshes with which the tables of a catch-up continue, by the positions at which the tables are
-  /// suspended.
+  /// The refreshes, later in the trail, with which tables of a catch-up continue, by the positions at which the tables
+  /// are suspended.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
@@ -55,8 +55,8 @@ final class PostgresReplay {
   private var ahead: Record?
   /// The suspended tables that a catch-up applies, or that any other replay skips.
   private(set) var waiting: [PostgresTargetState.Waiting]
-  /// The tables of a catch-up that this group suspends again, or that continue with a later refresh, by their names in
-  /// apply's state.
+  /// The tables of a catch-up that this group suspends again, or that continue with a refresh later in the trail. The
+  /// keys are their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
   /// In a catch-up: the last transaction that is applied to every suspended table outside of the catch-up; nil if there
@@ -115,8 +115,8 @@ final class PostgresReplay {
   /// Reads apply's state, and opens the trail.
   ///
   /// - Parameter catchUp: The suspended tables to apply; nil: all others.
-  /// - Throws: ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of another trail, or the next segment
-  ///   is purged.
+  /// - Throws: ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of another trail, or the first segment
+  ///   to read is purged.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<NameKey>,
@@ -507,8 +507,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the table of the present record if the target has refused the record, or continues the table with a later
-  /// refresh. Otherwise does nothing.
+  /// Suspends the table of the present record if the target has refused the record, or continues the table with a
+  /// refresh later in the trail. Otherwise does nothing.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -534,7 +534,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Skips the records of a table up to a later refresh of the table.
+  /// Skips the records of a table up to `copy`, a refresh of the table later in the trail.
   func halt(_ key: String, called name: String, at copy: LaterCopy) {
     halted[key] = Halt(
       place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
@@ -618,7 +618,7 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Returns whether waiting rows may be written to a table: not if that would run code of an untrusted role.
+  /// Returns whether waiting rows may be written to a table; false if that would run code of an untrusted role.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
@@ -756,7 +756,7 @@ final class PostgresReplay {
       to: .postgres)
   }
 
-  /// Returns whether a later refresh in the trail corrects a row of the table that is missing or different at the
+  /// Returns whether a refresh after the present record corrects a row of the table that is missing or different at the
   /// target.
   func excuses(_ table: MappedTable) throws -> Bool {
     try LaterShape.excuses(
@@ -773,7 +773,7 @@ final class PostgresReplay {
 
   /// Returns which rows of a table belong to the trail. Throws if some of them also belong to another trail.
   ///
-  /// If the trail was already applied to these rows, and `isCopied` is false, only reports this.
+  /// If the trail was already applied to these rows, and `isCopied` is false, only reports that to the operator.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {

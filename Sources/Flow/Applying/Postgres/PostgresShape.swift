@@ -2,7 +2,8 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Makes schema changes at a PostgreSQL target. Indexes and foreign keys follow after the rows are copied.
+/// Makes schema changes at a PostgreSQL target. Indexes and foreign keys are created later, when the tables have their
+/// rows.
 ///
 /// Throws `schema-stopped` for changes that the operator must decide or that the server refuses.
 struct PostgresShape {

@@ -5,7 +5,7 @@ import PostgresKit
 /// Cairn's own tables in a PostgreSQL target, in the schema `cairn`. They are written in the transaction that applies
 /// the changes.
 ///
-/// `cairn.pending` has the indexes and foreign keys that are created after the rows are copied.
+/// `cairn.pending` has the indexes and foreign keys that apply creates when their tables have their rows.
 ///
 /// ```
 /// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
@@ -36,7 +36,7 @@ package struct PostgresTargetState {
     var claim: TableClaim?
   }
 
-  /// An index or foreign key that is created after the rows of its tables are copied.
+  /// An index or foreign key that apply creates when its tables have their rows.
   struct Pending {
     enum Kind: String {
       case index

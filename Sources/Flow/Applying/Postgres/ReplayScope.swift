@@ -10,7 +10,7 @@ struct ReplayScope {
   }
 
   let isCatchUp: Bool
-  /// The suspended tables' names in apply's state, by their names at the present place in the trail.
+  /// The suspended tables' names in apply's state, by their names at the present position in the trail.
   private(set) var places: [NameKey: String] = [:]
   /// The catch-up's tables whose first record to apply is not reached yet, by their names in apply's state.
   private var coming: [NameKey: Coming] = [:]

@@ -22,7 +22,7 @@ final class RowBatch {
 
   let table: MappedTable
   private(set) var entries: [Entry] = []
-  /// The statement forms of the entries. The first one is the form of inserts.
+  /// The forms of the statements for ``entries``. The first one is the form of inserts.
   private(set) var shapes = [Shape(kind: .insert)]
   private var shapeNumbers: [Shape: Int] = [:]
   private var lastShape = 0

@@ -20,7 +20,8 @@ struct StatementDiffers: Error {
 ///
 /// Checks that such a statement has the same effect as at the source.
 final class StatementDesk {
-  /// The minimum number of rows for which a statement is executed again. Fewer rows can be written just as fast.
+  /// The minimum number of changed rows for which apply executes a statement of the source. Fewer rows can be written
+  /// about as fast.
   static let rowsMin: UInt64 = 1000
   private static let differingMax = 1000
   /// The maximum disk space that one statement may take, in bytes.
@@ -215,9 +216,10 @@ final class StatementDesk {
 
   // MARK: Tables
 
-  /// Returns the source's schema of a table at the present place of the trail, by lower-case name.
+  /// Returns the source's schema of a table at the present position of the trail. Nil if there is no such table, or if
+  /// a rule changes it.
   ///
-  /// Nil if there is no such table, or if a rule changes it.
+  /// - Parameter name: The table's name in lower case.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
       reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }

@@ -1,4 +1,4 @@
-/// Limits the time for which apply executes statements of the source again. `now` is monotonic time in ms.
+/// Limits the time for which apply executes statements of the source at the target. `now` is monotonic time in ms.
 ///
 /// After a statement that took too long, no statement is executed for nine times as long. The same holds after
 /// statements that together took a second more than writing their rows would take.
