@@ -318,7 +318,7 @@ package final class PostgresApply {
     return true
   }
 
-  /// If that is due, creates or drops the triggers that refuse writes of applications. Uses its own transaction,
+  /// If tables may need it, creates or drops the triggers that refuse writes of applications. Uses its own transaction,
   /// because it waits for locks.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }

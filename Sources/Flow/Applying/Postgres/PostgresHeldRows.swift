@@ -9,7 +9,7 @@ struct PostgresHeldRows {
   struct Row {
     var table: MappedTable
     var values: [String?]
-    /// The position of the record since which the row is held.
+    /// The position of the record that made apply hold the row.
     let position: Position
     /// The error to throw if the row still cannot be inserted at the end of its transaction.
     let error: CairnError
@@ -57,7 +57,7 @@ struct PostgresHeldRows {
 
   func hasRows(of key: String) -> Bool { rows.contains { $0.table.stateKey.hasSameBytes(as: key) } }
 
-  /// Returns the position of the first record since which a row of the table is held; nil if no row of the table is
+  /// Returns the position of the earliest record that made apply hold a row of the table. Nil if no row of the table is
   /// held.
   ///
   /// - Parameter key: The table's name in apply's state.

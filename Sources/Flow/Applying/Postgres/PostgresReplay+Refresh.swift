@@ -128,8 +128,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the WHERE clause that selects this trail's rows of a table, with its parameter values. Empty if all rows
-  /// belong to the trail.
+  /// Returns the WHERE clause that selects this trail's rows of a table, with its parameter values. The clause is empty
+  /// if all rows belong to the trail.
   private func share(_ table: MappedTable) -> (condition: String, values: [String?]) {
     var terms: [String] = []
     var values: [String?] = []

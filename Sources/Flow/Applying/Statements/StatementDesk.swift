@@ -26,7 +26,7 @@ final class StatementDesk {
   private static let differingMax = 1000
   /// The maximum disk space that one statement may take, in bytes.
   static let diskBytesMax: Int64 = 1 << 30
-  /// The number of failures at the target after which no statement is executed for ``pauseMilliseconds``.
+  /// The number of failures of executed statements after which no statement is executed for ``pauseMilliseconds``.
   private static let failuresMax = 16
   private static let pauseMilliseconds: Int64 = 60_000
 
@@ -95,8 +95,8 @@ final class StatementDesk {
     state = .offered(executed, position)
   }
 
-  /// Returns the statement that was offered last, with its position, when its first change comes. Nil if there is none,
-  /// and for the second call.
+  /// Returns the statement that was offered last, with its position, when its first change comes. A second call returns
+  /// nil, as does a call without an offered statement.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
     state = .none
@@ -205,7 +205,7 @@ final class StatementDesk {
   }
 
   /// Forgets refused statements before `position`, and reports the group's counts. Called after the commit of a group
-  /// that ends there.
+  /// that ends at `position`.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }
