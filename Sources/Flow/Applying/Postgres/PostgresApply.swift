@@ -318,8 +318,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// If tables may need it, creates or drops the triggers that refuse writes of applications. Uses its own transaction,
-  /// because it waits for locks.
+  /// If apply must (`guardsAreDue`), creates or drops the triggers that refuse writes of applications. Uses its own
+  /// transaction, because it waits for locks.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)

@@ -11,8 +11,8 @@ extension PostgresShape {
     let after: TableSchema
     let isRefreshed: Bool
     var isSourceAlone = false
-    /// Two-way: whether this database takes the other database's default, if both have added the column with different
-    /// defaults.
+    /// Two-way: whether this database gives up its default for the other database's default, for a column that both
+    /// have added.
     var yieldsDefaults = false
     var goesBothWays = false
     var name: String { source.after.fullName }
