@@ -21,7 +21,8 @@ package struct ConflictLog {
 
   package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
 
-  /// Creates the log's table, or adds the columns that an older version of Cairn did not create.
+  /// Creates the log's table, or adds the columns that an older version of Cairn did not create. Runs in the caller's
+  /// transaction.
   package func install() throws {
     try state.lockForInstall()
     guard try isInstalled() else {
@@ -37,8 +38,8 @@ package struct ConflictLog {
     """
   }
 
-  /// Logs a conflict in the open transaction and returns its number. Sometimes also deletes conflicts older than 30
-  /// days.
+  /// Logs a conflict in the caller's transaction and returns its number. For every 64th conflict, also deletes
+  /// conflicts older than 30 days.
   @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
     let id = try state.first(Self.appendText(state), ConflictColumns.texts(record)).flatMap { Int64($0) }
     if let id, ConflictRetention.isDue(at: id) { _ = try prune(before: record.at - ConflictRetention.microseconds) }
@@ -109,8 +110,8 @@ final class ConflictPruning: Sendable {
   private static let pauseMilliseconds: Int64 = 3_600_000
   private let next = Mutex<Int64>(0)
 
-  /// Returns the time before which conflicts must be deleted now, µs since 1970 UTC. Nil if the last deletion was less
-  /// than an hour ago.
+  /// Returns the time, in µs since 1970 UTC, before which conflicts must be deleted now. Nil if the last deletion was
+  /// less than an hour ago.
   func due(_ clock: Clock) -> Int64? {
     let now = Clock.monotonicMilliseconds
     let isDue = next.withLock { next in
@@ -130,7 +131,7 @@ enum ConflictColumns {
   ]
   static var list: String { names.joined(separator: ", ") }
 
-  /// Reads a conflict from a row of the log; nil if a newer version of Cairn wrote the row.
+  /// Reads a conflict from a row of the log; nil if this version of Cairn cannot read the row.
   static func record(id: Int64, _ text: (Int) -> String?) -> ConflictRecord? {
     func number(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.flatMap(NumberBounds.number) }
     func clock(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.flatMap(NumberBounds.clock) }
@@ -172,6 +173,7 @@ enum ConflictColumns {
 extension ConflictRecord {
   /// Returns the version of the row that an overturn writes; nil: the overturn deletes the row.
   ///
+  /// - Parameter winner: The version to write; nil: the version that lost.
   /// - Throws: `usage` if no winner is given and no version lost, because the conflict was merged.
   func row(of winner: Winner?) throws -> ConflictRow? {
     switch winner ?? loser {

@@ -99,7 +99,8 @@ struct Decisions {
       > 0
   }
 
-  /// Writes the rows of all open decisions, each in its own transaction, with triggers enabled.
+  /// Writes the rows of all open decisions, each in its own transaction, with triggers enabled. Stops at a row that is
+  /// locked, and skips a row that the database refuses.
   ///
   /// - Parameter scope: The tables that the apply may write. This is checked because other roles may have forged
   ///   decisions.

@@ -19,8 +19,8 @@ protocol StateDatabase {
   func identity(isNeverUsedAgain: Bool) -> String
   func hasTable(_ name: String) throws -> Bool
   func columns(of name: String) throws -> [String]
-  /// Takes the lock that lets only one apply at a time create Cairn's tables. The lock is held until the transaction
-  /// ends.
+  /// Takes the lock that lets only one apply at a time create Cairn's tables. The lock is held until the caller's
+  /// transaction ends.
   func lockForInstall() throws
 
   func rows(_ sql: String, _ values: [String?]) throws -> [[String?]]
@@ -48,6 +48,9 @@ extension StateDatabase {
   var rowKey: String { hasSchemas ? "schema_name, table_name, key" : "table_name, key" }
 
   /// Creates a table of Cairn in which a column `id` numbers the rows.
+  ///
+  /// - Parameter isNeverUsedAgain: Whether the number of a deleted row is never given to another row.
+  /// - Parameter numbers: The columns that hold integers; all others hold texts.
   func create(_ name: String, isNeverUsedAgain: Bool, _ columns: [String], numbers: [String]) throws {
     let list = columns.map { definition($0, numbers) }.joined(separator: ", ")
     try run("CREATE TABLE \(table(name))(id \(identity(isNeverUsedAgain: isNeverUsedAgain)), \(list))")

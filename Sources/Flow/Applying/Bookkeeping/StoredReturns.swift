@@ -11,8 +11,8 @@ struct StoredReturns {
     var row: ContestedRow?
     /// The last transaction of each trail that this node had applied when the row came back.
     var known: [TrailID: UInt64]
-    /// The number of a transaction in this database's own trail; nil: not known yet. Up to it, the trail has every
-    /// write from before the row came back.
+    /// The number of a transaction in this database's own trail; nil: not known yet. Up to it, that trail has every
+    /// write that was committed before the row came back.
     var own: UInt64?
   }
 

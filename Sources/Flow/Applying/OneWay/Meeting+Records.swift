@@ -4,7 +4,7 @@ import Versions
 
 // The entry of a meeting in the conflict log, and the statements that carry a meeting out.
 extension Meeting.Step {
-  /// Returns the entry about this step for the conflict log; nil if the target's row did not differ from the source's.
+  /// Returns the conflict log's entry about this step; nil if the step is no conflict (``kind`` is nil).
   func record(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord? {
@@ -15,7 +15,7 @@ extension Meeting.Step {
     }
   }
 
-  /// Returns the row that apply writes, together with its table; nil if apply deletes the row.
+  /// Returns the row that apply writes in this step, together with its table; nil if the step writes no row.
   func contested(_ table: TableSchema) -> ContestedRow? {
     settled.map { row in
       let names = table.columns.map(\.name)
@@ -27,7 +27,8 @@ extension Meeting.Step {
 }
 
 extension ContestedRow {
-  /// Returns the log entry about a deleted target row that had a unique value of a source row.
+  /// Returns the log entry about this target row, which apply deletes because it has a unique value of the source's row
+  /// `row`.
   func displaced(
     by row: ContestedRow, _ place: VersionPlace, of trail: TrailName, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord {
@@ -38,7 +39,7 @@ extension ContestedRow {
   }
 }
 
-/// Access to the rows of a target table in the open transaction.
+/// Access to the rows of a target table in apply's open transaction.
 protocol MeetingPlace {
   /// Whether the table also holds rows of other trails. If so, apply deletes no row to free its unique values.
   var isShared: Bool { get }
@@ -51,7 +52,7 @@ protocol MeetingPlace {
 extension Meeting {
   /// Writes the source's rows, and logs the target's rows that they replace.
   ///
-  /// - Returns: False, with nothing written, if rows with the same unique values must not be deleted.
+  /// - Returns: False, with nothing written, if target rows with the same unique values must not be deleted.
   func settle(
     at site: some MeetingPlace, _ table: TableSchema, _ writes: LocalWrites, _ place: VersionPlace, of trail: TrailName,
     now: Int64

@@ -10,14 +10,15 @@ struct Meeting: Equatable {
   /// The change of one row, identified by its key.
   struct Step: Equatable {
     var key: [Value]
-    /// The kind of the conflict; nil: the target's row equals the source's, so nothing is logged.
+    /// The kind of the conflict; nil: no conflict, as the target's row equals the source's row before or after the
+    /// change.
     var kind: Conflict.Kind?
     /// The row at the target before the change; nil: the row does not exist there.
     var local: [Value]?
     var incoming: Row?
     var before: Row?
     var settled: Row?
-    /// Whether nothing is written, because the target lacks the row and the trail lacks some of its columns.
+    /// Whether this step writes nothing, because the target lacks the row and the trail lacks some of its columns.
     var isPassedOver: Bool { settled == nil && local == nil && incoming != nil }
   }
 

@@ -4,15 +4,16 @@ import PostgresKit
 /// Triggers that refuse writes of applications to a table of a PostgreSQL target.
 ///
 /// They do not fire if `session_replication_role` is `replica`, as in apply's session. A table has them as long as one
-/// of its trails needs them.
+/// trail that is applied to it requires them (`local_writes = "refuse"`).
 struct PostgresGuards {
   let connection: PostgresConnection
   init(_ connection: PostgresConnection) { self.connection = connection }
 
-  /// The longest wait for a table's lock, in ms. Other sessions then wait for apply.
+  /// The longest wait for a table's lock, in ms. Meanwhile, other sessions that need the table wait for apply.
   private static let lockMilliseconds = 2000
 
-  /// Creates and drops triggers, so that exactly the given tables of the trail refuse writes. Uses its own transaction.
+  /// Creates and drops triggers, so that exactly the trail's tables for which `isGuarded` returns true refuse writes of
+  /// applications. Uses its own transaction.
   ///
   /// - Parameter isGuarded: Returns whether a table, by schema and name, must refuse writes of applications.
   /// - Throws: A lock timeout; the call must then be repeated.
@@ -29,8 +30,8 @@ struct PostgresGuards {
     }
   }
 
-  /// Creates and drops triggers, so that exactly the tables with `guarded` in `cairn.table_state` refuse writes. Runs
-  /// in the open transaction.
+  /// Creates and drops triggers, so that exactly the tables with `guarded` in `cairn.table_state` refuse writes of
+  /// applications. Runs in the caller's transaction.
   func reconcile() throws {
     let wanted = try tables(
       """

@@ -25,8 +25,10 @@ extension PostgresReplay {
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Runs `body`, which applies a change of a row. If that fails because the target's row differs, and the policy for
+  /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, and the policy for
   /// local writes allows it, the source's row wins.
+  ///
+  /// - Throws: The error of `body` otherwise.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
@@ -67,7 +69,8 @@ extension PostgresReplay {
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
-  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if other rows block the write.
+  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if rows with the same unique values
+  ///   must stay.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -88,8 +91,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Writes a row that could not be inserted before, in place of the rows that prevent the insert. Returns false if
-  /// that is not possible.
+  /// Writes a held row, which the target refused earlier in the transaction, and deletes the target's rows that have
+  /// its unique values. Returns false if that is not possible.
   func meet(held row: PostgresHeldRows.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
     after.assign(row.values)
@@ -98,10 +101,12 @@ extension PostgresReplay {
 
   // MARK: Rows that have not come
 
-  /// Resolves, at the end of a transaction, its changes of rows that the target lacks. The source's row wins.
+  /// Resolves the transaction's changes of rows that the target lacks. Called at the end of the transaction; the
+  /// source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Resolves earlier updates of a row that the target lacks, if this change takes the key of that row.
+  /// If a change gives its row a key that deferred updates (``EarlyUpdates``) gave to another row, resolves these
+  /// updates first. The target lacks that other row.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -113,7 +118,8 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// Resolves earlier updates of a row in the same transaction, if the target lacks the row.
+  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks. They come before `change` in the
+  /// same transaction.
   ///
   /// - Parameter key: The row's key after these updates.
   /// - Returns: False if there is no such update.
@@ -152,8 +158,10 @@ extension PostgresReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves a change of a row that the target lacks. Nil if the policy for local writes
-  /// resolves no such changes.
+  /// Returns a closure that resolves the present change, of a row that the target lacks. The closure returns false if
+  /// that is not possible.
+  ///
+  /// - Returns: Nil if the policy for local writes resolves no such changes.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

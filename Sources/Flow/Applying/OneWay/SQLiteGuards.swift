@@ -3,7 +3,7 @@ import SQLiteKit
 
 /// Triggers that refuse writes of applications to a table of an SQLite target. They do not fire on apply's connection.
 ///
-/// A table has them as long as one of its trails needs them.
+/// A table has them as long as one trail that is applied to it requires them (`local_writes = "refuse"`).
 package struct SQLiteGuards {
   let database: Database
   package init(_ database: Database) { self.database = database }
@@ -22,8 +22,8 @@ package struct SQLiteGuards {
       """
   }
 
-  /// Creates and drops triggers, so that exactly the tables with `guarded` in `cairn_table` refuse writes. Runs in the
-  /// open transaction.
+  /// Creates and drops triggers, so that exactly the tables with `guarded` in `cairn_table` refuse writes of
+  /// applications. Runs in the caller's transaction.
   func reconcile() throws {
     let tables = try database.query(
       """

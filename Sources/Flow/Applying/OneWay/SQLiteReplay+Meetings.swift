@@ -25,8 +25,10 @@ extension SQLiteReplay {
     return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
-  /// Runs `body`, which applies a change of a row. If that fails because the target's row differs, and the policy for
+  /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, and the policy for
   /// local writes allows it, the source's row wins.
+  ///
+  /// - Throws: The error of `body` otherwise.
   func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
       let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))
@@ -36,7 +38,8 @@ extension SQLiteReplay {
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
-  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if other rows block the write.
+  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if rows with the same unique values
+  ///   must stay.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is identified by all its values.
@@ -55,10 +58,12 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Resolves, at the end of a transaction, its changes of rows that the target lacks. The source's row wins.
+  /// Resolves the transaction's changes of rows that the target lacks. Called at the end of the transaction; the
+  /// source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Resolves earlier updates of a row that the target lacks, if this change takes the key of that row.
+  /// If a change gives its row a key that deferred updates (``EarlyUpdates``) gave to another row, resolves these
+  /// updates first. The target lacks that other row.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -67,7 +72,8 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Resolves earlier updates of a row in the same transaction, if the target lacks the row.
+  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks. They come before the present
+  /// change in the same transaction.
   ///
   /// - Parameter row: The row after these updates.
   /// - Returns: False if there is no such update.
@@ -93,8 +99,10 @@ extension SQLiteReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves a change of a row that the target lacks. Nil if the policy for local writes
-  /// resolves no such changes.
+  /// Returns a closure that resolves the present change, of a row that the target lacks. The closure returns false if
+  /// that is not possible.
+  ///
+  /// - Returns: Nil if the policy for local writes resolves no such changes.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))

@@ -1,11 +1,14 @@
 import Changes
 
-/// The keys of the rows that changes wrote to a table while the table is being copied. Keys have the source's values.
+/// The keys of the rows that changes have written to a table since its present refresh began. A key consists of the
+/// source's values, as in the trail.
 struct EarlyRows {
-  /// The maximum number of keys for one table. If there are more, all are dropped, and the list is incomplete.
+  /// The maximum number of keys listed for one table. If a table exceeds it, all its keys are dropped, and
+  /// ``isComplete(_:)`` returns false.
   private static let keysMax = 100_000
   private var keys: [NameKey: Set<[UInt8]>] = [:]
-  /// The tables whose lists of keys are complete, because their copy was seen from its beginning.
+  /// The tables whose lists of keys are complete: apply has read the table's refresh from its beginning, and dropped no
+  /// key.
   private var known: Set<NameKey> = []
 
   mutating func begin(_ table: String) {
@@ -27,6 +30,6 @@ struct EarlyRows {
 
   func contains(_ key: [UInt8], of table: String) -> Bool { keys[table.nameKey]?.contains(key) ?? false }
 
-  /// Returns whether ``EarlyRows`` has all keys that changes wrote to a table since its copy began.
+  /// Returns whether ``EarlyRows`` has all keys that changes wrote to a table since its present refresh began.
   func isComplete(_ table: String) -> Bool { known.contains(table.nameKey) }
 }

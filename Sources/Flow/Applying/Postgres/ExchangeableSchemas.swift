@@ -27,7 +27,7 @@ package struct ExchangeableSchemas {
     ).map { ($0[0] ?? "", $0[1] ?? "") }
   }
 
-  /// Returns the statement, for operators, that the schema's owner can exchange a table while apply writes.
+  /// Returns the sentence that warns operators about a schema: its owner can exchange a table while apply writes.
   package static func fact(_ schema: Schema) -> String {
     "role \(schema.owner) owns schema \(schema.name) and may create others: it can exchange a table while apply writes"
   }

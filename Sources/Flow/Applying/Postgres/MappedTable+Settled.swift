@@ -13,20 +13,23 @@ extension MappedTable {
 
   private var texts: String { columns.map { "\($0.name.quotedName)::text" }.joined(separator: ",") }
 
-  /// Returns the row with this key, and locks it until the transaction ends; nil if there is none.
+  /// Returns the target's row with this key as texts, and locks the row until the caller's transaction ends. Nil if
+  /// there is no such row.
   func row(_ key: [Value], _ connection: PostgresConnection) throws -> [String?]? {
     try connection.query(
       "SELECT \(texts) FROM \(target.rowsName)\(keyed(from: 1)) FOR UPDATE", key.map(\.postgresInput)
     ).first
   }
 
-  /// The SELECT of all rows, with NULL in all columns except the key. A WHERE clause can be appended.
+  /// The text of a SELECT that returns every row, with NULL in all columns except the key. A WHERE clause can be
+  /// appended.
   var keysText: String {
     let texts = columns.indices.map { key.contains($0) ? "\(columns[$0].name.quotedName)::text" : "NULL" }
     return "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)"
   }
 
-  /// Writes the row with this key; deletes it if `row` is nil. Columns that are nil keep their values.
+  /// Updates the row with this key, or inserts it if the table has none; deletes it if `row` is nil. Columns whose
+  /// value is nil are not set.
   func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
     guard let row else {
       try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", key.map(\.postgresInput))
@@ -35,7 +38,8 @@ extension MappedTable {
     if try !update(row, key, connection) { try insert(row, connection) }
   }
 
-  /// Updates the row with this key. Returns false if there is no such row, or if no column is given.
+  /// Updates the row with this key: sets the columns that have a value in `row`. Returns false if there is no such row,
+  /// or if an UPDATE can set none of these columns.
   func update(_ row: RowVersion.Row, _ key: [Value], _ connection: PostgresConnection) throws -> Bool {
     let settable = row.indices.filter { row[$0] != nil && !alwaysIdentity.contains($0) }
     guard !settable.isEmpty else { return false }
@@ -57,7 +61,7 @@ extension MappedTable {
 
   private func mark(_ place: Int, _ index: Int) -> String { "$\(place + 1)::\(columns[index].castType)" }
 
-  /// Locks the rows with these keys until the transaction ends, with one statement.
+  /// Locks the target's rows with these keys until the caller's transaction ends, with one SELECT FOR UPDATE.
   func lock(_ keys: some Collection<[Value]>, _ connection: PostgresConnection) throws {
     guard !keys.isEmpty, !key.isEmpty else { return }
     var values: [String?] = []
@@ -99,8 +103,8 @@ extension MappedTable {
     }
   }
 
-  /// Returns the foreign keys, the unique columns that they reference, and the tables whose rows the version window
-  /// lists.
+  /// Returns all foreign keys of the database, the unique columns (not primary keys) that they reference, and the
+  /// tables whose rows the version window lists.
   static func foreignKeys(_ connection: PostgresConnection) throws -> RowNames.Catalog {
     let rows = try connection.query(
       """

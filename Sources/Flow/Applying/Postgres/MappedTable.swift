@@ -25,8 +25,8 @@ final class MappedTable {
     /// A DELETE statement for just one of several rows that are equal in all columns.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
-    /// A DELETE statement for all rows that have the new row's values in one unique index, except the row that is being
-    /// written.
+    /// A DELETE statement for all rows that have the new row's values in the unique index `index`, except the row that
+    /// is being written. `sparing` says which key identifies that row: the old or the new one.
     case clear(index: Int, sparing: Sparing)
     case doubled(index: Int)
     case anyDoubled(index: Int)
@@ -37,12 +37,12 @@ final class MappedTable {
 
   enum Sparing: Hashable { case old, new }
 
-  /// The table's definition as the trail has it.
+  /// The table's definition as the trail has it, with all columns.
   let given: TableSchema
   /// For each column of ``source``, its index in the row images of the trail.
   let positions: [Int]
   let stateKey: String
-  /// The source's table with the columns that apply writes.
+  /// The definition of the source's table, reduced to the columns that apply writes.
   let source: TableSchema
   let mapped: TableSchema
   let target: PostgresTargetTable
@@ -54,13 +54,13 @@ final class MappedTable {
   let key: [Int]
   /// The target's unique index over the key columns; nil if there is none.
   let keyIndex: PostgresTargetTable.UniqueIndex?
-  /// The positions in ``target`` of deferrable unique indexes. PostgreSQL checks these by triggers, which do not fire
-  /// in apply's session.
+  /// The positions of the deferrable indexes in the list of unique indexes of ``target``. PostgreSQL checks these
+  /// indexes by triggers, which do not fire in apply's session.
   let uncheckedIndexes: [Int]
   let alwaysIdentity: ColumnMask
-  /// The columns whose type became text because a value did not fit.
+  /// The columns whose type apply has changed to text at the target, because a value of the source did not fit.
   let widened: ColumnMask
-  /// The quoted names of the columns whose values are saved while a chunk replaces rows.
+  /// The quoted names of the target-only columns whose values are saved while a chunk of a refresh replaces rows.
   var asideColumns: [String] = []
   /// Whether rows were written since the sequences of the table's identity columns were last advanced.
   var hasNewKeys = true
@@ -70,10 +70,11 @@ final class MappedTable {
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
   var referrers: [Reference]?
-  /// A cache for ``PostgresForm``: the last schema, with the index and the conversion of each target column.
+  /// A cache for ``PostgresForm``: the last schema that it converted, with the index and the conversion of each target
+  /// column.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
-  /// The check in each transaction that no other role has changed code that runs when the table is written. Nil if no
-  /// other role can.
+  /// The check, repeated in each transaction of apply, that no untrusted role has replaced the table or changed its
+  /// code. Nil if no untrusted role can do so.
   var watch: OwnersWatch?
   /// A cache: this table with the columns that only the target has.
   ///
@@ -123,22 +124,22 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the target's table already has: keep them, overwrite them, or merge the source's rows
-  /// into them.
+  /// The policy for a source row whose key the target's table already has: keep the target's row, overwrite it, or
+  /// merge the source's row into it.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
-  /// The changes of rows that are collected, to be sent together.
+  /// The collected changes of this table's rows, which apply sends to the server together.
   lazy var batch = RowBatch(self)
-  /// Whether updates and deletes may be collected in ``batch``. False if a type's cast from text differs from parsing
-  /// input.
+  /// Whether updates and deletes may be collected in ``batch``. False, for example, without a key, or if casting a text
+  /// to a column's type differs from reading it as input.
   lazy var isBatched =
     !isWholeRow && alwaysIdentity.isEmpty && !columns.isEmpty
     && !columns.contains { ["\"char\"", "regclass", "xml"].contains($0.castType) }
   lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
-  /// The positions in ``target`` of all unique indexes, except the key's index and indexes with a column that the trail
-  /// lacks.
+  /// The positions in the target's list of unique indexes, without the key's index and indexes with a column that the
+  /// trail lacks.
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
@@ -152,17 +153,19 @@ final class MappedTable {
   lazy var mayCollide =
     target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 
-  /// One-way: whether a unique index of the target may treat two values of the source as equal.
+  /// One-way: whether a unique index of the target may treat two different values of the source as equal.
   lazy var mayFold =
     !goesBothWays && !isWholeRow
     && target.uniqueIndexes.indices.contains { positions(of: $0)?.contains { converters[$0].mayFold } ?? false }
 
-  /// Two-way: whether two rows may have the same unique value besides the key, so that one becomes a waiting row.
+  /// Two-way: whether a row of the source may have a unique value, besides the key, that another row of the target has.
+  /// One of the two then becomes a waiting row.
   ///
   /// False with deferrable constraints, whose violations PostgreSQL does not report to apply.
   lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty
 
-  /// Returns the columns of a unique index. Nil if it has an expression, or a column that the trail lacks.
+  /// Returns the columns of the unique index at this position in the target's list. Nil if the index has an expression,
+  /// or a column that the trail lacks.
   func positions(of index: Int) -> [Int]? {
     guard let names = target.uniqueIndexes[index].columns else { return nil }
     let found = names.compactMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }

@@ -30,7 +30,7 @@ struct OwnersCode: Equatable {
     @ByBytes var table: String
     @ByBytes var name: String
 
-    /// The entry of the setting `fire_triggers` that names this trigger.
+    /// The pattern of the setting `fire_triggers` that matches this trigger, such as `sales.orders.spy`.
     var pattern: String {
       ((namespace.hasSameBytes(as: "public") ? [] : [namespace]) + [table, name]).map { part in
         String(String.UnicodeScalarView(part.unicodeScalars.map { ".*!".unicodeScalars.contains($0) ? "?" : $0 }))
@@ -60,7 +60,7 @@ struct OwnersCode: Equatable {
   /// Whether a write to the table runs functions in another language than C. Such functions may read views.
   var runsFunctions = false
   var hasForeignParts = false
-  /// A hash over the versions of the catalog rows that define the code.
+  /// A hash over the versions of the catalog rows that define the code which runs when the table is written.
   @ByBytes var fingerprint: String
 
   /// Finds the code of untrusted roles that runs when a table is written.
@@ -94,7 +94,7 @@ struct OwnersCode: Equatable {
   /// Locks the tables that foreign key actions change when `table` is written, if untrusted roles may add triggers
   /// there.
   ///
-  /// The lock lasts until the transaction ends.
+  /// The lock lasts until the caller's transaction ends.
   ///
   /// - Throws: `owners-code` for a table that the role of the session may not lock.
   static func lockReferencing(_ table: String, _ connection: PostgresConnection) throws {
@@ -121,7 +121,8 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// Returns the LOCK statements that keep other roles from changing the code of the table until the transaction ends.
+  /// Returns the LOCK statements that keep other roles from changing the table's code until the transaction that runs
+  /// the statements ends.
   ///
   /// Transactions that lock the same partitioned table run one after the other.
   func locks(_ table: String) -> [String] {
@@ -134,7 +135,8 @@ struct OwnersCode: Equatable {
     var owner: UInt32
   }
 
-  /// Returns all triggers of the database that are not internal. Empty if ``findings`` has no trigger.
+  /// Returns the names of all triggers in the database that are not internal, with the owners of their tables. Empty if
+  /// ``findings`` has no trigger.
   func triggerOwners(_ connection: PostgresConnection) throws -> [TriggerOwner] {
     guard findings.contains(where: { $0.trigger != nil }) else { return [] }
     return try connection.query(
@@ -231,7 +233,7 @@ struct OwnersCode: Equatable {
     array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
 
-  /// The functions of `pg_catalog`, besides immutable ones, that cannot run other code.
+  /// The functions of `pg_catalog` that are not immutable, but cannot run code of other roles.
   private static let harmless = """
     array_to_string convert convert_from convert_to current_database current_schema current_schemas current_setting
     current_user enum_first enum_last enum_range format get_current_ts_config inet_client_addr inet_client_port
@@ -434,7 +436,8 @@ final class OwnersWatch {
 
   func isDue(in group: UInt64) -> Bool { self.group != group }
 
-  /// Queues the locks and the check of the code, without waiting for an answer. Called before the first row of a group.
+  /// Queues the locks and the check of the code, without waiting for the server's answer. Called before a group writes
+  /// its first row to the table.
   func look(in group: UInt64, _ sink: PostgresSink) throws {
     self.group = group
     for lock in locks { try sink.queue(lock) }
@@ -442,6 +445,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues the check that the name still means the checked table. Called before the commit.
+  /// Queues the check that the name still means the checked table. Called before the commit of a group.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

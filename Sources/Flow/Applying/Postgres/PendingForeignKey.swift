@@ -2,13 +2,13 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// A foreign key that apply creates after the rows of both tables have been copied.
+/// A foreign key that apply creates when both tables have their rows.
 ///
 /// `cairn.pending` stores its parts, not SQL. A role that can write that table could otherwise make apply run any SQL.
 ///
 /// ```
 /// {"columns": ["item"], "references": ["id"], "on_update": "", "on_delete": "CASCADE", "delete_columns": [],
-///  "timing": 0, "full": false}
+///   "timing": 0, "full": false}
 /// ```
 struct PendingForeignKey: Equatable {
   static let actions: Set<NameKey> = ["", "NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]

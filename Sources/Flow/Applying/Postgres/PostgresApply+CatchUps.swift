@@ -5,8 +5,8 @@ import Trails
 
 // Suspended tables: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension PostgresApply {
-  /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of one catch-up are
-  /// suspended at the same place.
+  /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of one catch-up have
+  /// the same checkpoint.
   struct CatchUp {
     /// The time in ms for which a catch-up runs before apply continues with the other tables.
     static let sliceMilliseconds: Int64 = 500
@@ -15,19 +15,21 @@ extension PostgresApply {
     /// The conflict handling of two-way tables; nil if the tables are one-way.
     let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
-    /// The errors of the records that the target refuses, by the place of the record in the trail.
+    /// The errors of the records that the target refuses, by the record's position in the trail.
     var refusals: [Position: CairnError] = [:]
-    /// The copies, later in the trail, from which tables of the catch-up continue.
+    /// The refreshes from which tables of the catch-up continue. Each is later in the trail than the record that
+    /// suspended its table.
     ///
-    /// The keys are the places of the records that suspended the tables.
+    /// The keys are the positions of these records.
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
-    /// Whether the catch-up must wait for capture, because an application has written the same rows.
+    /// Whether the catch-up must wait for capture, because an application has written rows of the group that was rolled
+    /// back.
     var isOvertaken = false
   }
 
-  /// The time and delay of the next attempt to continue a suspended table.
+  /// The time of the next attempt to continue a suspended table, and the delay until the attempt after that one.
   struct Attempt {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
@@ -54,7 +56,8 @@ extension PostgresApply {
 
   // MARK: Beginning to wait
 
-  /// Suspends a table after a record was refused. The group is rolled back and applied again without that table.
+  /// Suspends a table after the target refused a record of the table. The group is rolled back, and applied again
+  /// without the table's records from the refused one on.
   func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
     replay.abandon()
     self.replay = nil
@@ -68,7 +71,8 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs the catch-up in progress, or else those that are due. Returns whether anything was committed.
+  /// Runs the catch-up in progress. If there is none, runs each catch-up whose next attempt is due, until one has
+  /// committed. Returns whether anything was committed.
   ///
   /// - Parameter isLast: Whether to run catch-ups that are not due, too.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
@@ -129,7 +133,8 @@ extension PostgresApply {
     }
   }
 
-  /// Applies the next transactions of a catch-up. Returns whether anything was committed.
+  /// Applies the next transactions of a catch-up, for about ``CatchUp/sliceMilliseconds``. Returns whether anything was
+  /// committed.
   private func advanceOrSettle(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = catchUp.desk else { return try advance(&catchUp, main, stop) }
     let isMoved = try desk.shared.inTurn(stop) {
@@ -264,7 +269,8 @@ extension PostgresApply {
     return true
   }
 
-  /// Notes that a group of `count` transactions was rolled back because applications wrote the same rows.
+  /// Notes that a catch-up's group of `count` transactions was rolled back, because applications wrote some of its
+  /// rows.
   private func overtake(_ catchUp: inout CatchUp, _ count: UInt64) {
     guard let desk = catchUp.desk else { return }
     catchUp.share.shrink(count)
@@ -272,8 +278,8 @@ extension PostgresApply {
     catchUp.isOvertaken = true
   }
 
-  /// Returns a copy, later in the trail, with which a suspended table can continue. Nil if there is none, or if it was
-  /// already tried.
+  /// Returns a refresh, later in the trail than the refused record, with which a suspended table can continue. Nil if
+  /// there is none, or if one was already tried for that record.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {

@@ -4,7 +4,8 @@ import SystemKit
 
 // Transactions in quarantine, and how they are retried.
 extension PostgresReplay {
-  /// Returns whether the transaction must go into quarantine. If so, adds it to the quarantine log.
+  /// Returns whether the transaction must go into quarantine. If so, adds it to the quarantine log in the group's
+  /// transaction; in a catch-up, the log already has it.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf, retried == nil else { return false }
     guard !scope.isCatchUp else { return shelf.contains(header.number) }
@@ -27,10 +28,10 @@ extension PostgresApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// Carries out one request about quarantine, or retries a quarantined transaction. Returns false if there was nothing
-  /// to do.
+  /// Carries out one request of the operator about a quarantined transaction, or retries such a transaction. Returns
+  /// false if there was nothing to do.
   ///
-  /// Does nothing while a table is suspended.
+  /// Does nothing and returns false while a table is suspended.
   func settleQuarantine(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, replay.waiting.isEmpty, now >= nextLook else { return false }
@@ -59,7 +60,10 @@ extension PostgresApply {
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if it must be tried again after a call of `wait`.
+  /// Tries to apply a quarantined transaction.
+  ///
+  /// - Returns: True if the transaction was applied or stays in quarantine. False if the caller must call `wait`, if it
+  ///   is set, and try again.
   private func attempt(
     _ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal,
     _ wait: inout (() throws -> Void)?

@@ -19,11 +19,11 @@ package final class PostgresApply {
 
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
-  /// The longest wait for an unreachable server while draining, in ms.
+  /// After `drain` was set: the time in ms for which the server may be unreachable before apply ends with an error.
   private static let awayMillisecondsMax: Int64 = 60_000
   private static let lockedMillisecondsMax: Int64 = 5000
 
-  /// The `lock_timeout` of two-way apply in ms: the first value and the highest.
+  /// The `lock_timeout` of two-way apply in ms, at first and at most: each lock timeout doubles it.
   ///
   /// Both are below `deadlock_timeout` (1 s), so in a deadlock PostgreSQL never cancels an application's transaction.
   private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
@@ -39,12 +39,11 @@ package final class PostgresApply {
   /// The catch-up in progress; nil if there is none.
   var catchUp: CatchUp?
   var attempts: [NameKey: Attempt] = [:]
-  /// The statements that apply has already run before the transactions that need them, such as additions of enum
-  /// labels.
+  /// The statements that apply has committed before the transactions that need them, such as additions of enum labels.
   var madeAhead: Set<NameKey> = []
-  /// The errors of the records at which tables must be suspended, by the place of the record in the trail.
+  /// The errors of the records at which tables must be suspended, by the record's position in the trail.
   var refusals: [Position: CairnError] = [:]
-  /// The last transaction whose statements apply sends one by one, after a failure; 0: none.
+  /// The last transaction that apply sends one statement at a time, because a group with it has failed; 0: none.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
@@ -68,10 +67,10 @@ package final class PostgresApply {
     do { return try PostgresApplySession.prove(uri) } catch let error as PostgresError { throw error.asCairnError }
   }
 
-  /// Connects and opens the trail.
+  /// Connects to the target and opens the trail.
   ///
   /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the checkpoint is from another trail, or the
-  ///   next segment is purged.
+  ///   first segment to read is purged.
   package init(
     uri: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -172,7 +171,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Queries the server every few seconds while there is nothing to apply.
+  /// Queries the server every 4 s while there is nothing to apply, to notice a lost connection.
   ///
   /// - Throws: ``PostgresError`` if the connection is lost.
   private func lookAtServer(_ connection: PostgresConnection) throws {
@@ -274,7 +273,7 @@ package final class PostgresApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Rolls back the group, which releases its locks. Then waits until capture has read the commits of applications.
+  /// Rolls back the open group, which releases its locks. Then waits for capture to read commits of applications.
   func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
     forget()
     progress.update { $0.isWaitingForCapture = true }
@@ -319,8 +318,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// Creates or drops the triggers that refuse writes of applications. Uses its own transaction, because it waits for
-  /// locks.
+  /// If apply must (`guardsAreDue`), creates or drops the triggers that refuse writes of applications. Uses its own
+  /// transaction, because it waits for locks.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
@@ -333,7 +332,7 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// Runs statements before the group that needs them, each in its own transaction.
+  /// Runs and commits statements before the group that needs them, each in its own transaction.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
       do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}
@@ -341,7 +340,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Deletes the segments of the trail that no reader needs.
+  /// Deletes the segments of the trail that no reader needs, if the options let this apply purge the trail.
   func purge() throws {
     guard let replay else { return }
     let places = replay.waiting.map(\.table.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }

@@ -54,7 +54,8 @@ enum PostgresApplySession {
     }
   }
 
-  /// Sets the session up for apply: no triggers, no foreign key checks, durable commits, no statement timeouts.
+  /// Sets the session up for apply: ordinary triggers and foreign key checks are off, commits are durable, and
+  /// statements have no timeout.
   ///
   /// The planner settings exclude plans that read a whole table, as a prepared statement keeps its plan.
   private static func adopt(_ connection: PostgresConnection) throws {
@@ -79,7 +80,7 @@ enum PostgresApplySession {
       """)
   }
 
-  /// Waits until this is the only session that applies the trail.
+  /// Waits at most 5 s until no earlier session of this role applies the trail; then throws `database-busy`.
   ///
   /// The server session of a killed `cairn` may still commit what it received.
   private static func claim(_ connection: PostgresConnection, _ trail: TrailName) throws {
@@ -114,7 +115,8 @@ enum PostgresApplySession {
       remedy: .retry)
   }
 
-  /// Sets up a replication origin if the role may. The write-ahead log then marks apply's rows as replicated.
+  /// Sets up a replication origin for the session, so that the write-ahead log marks apply's rows as replicated. Does
+  /// nothing if the role may not.
   private static func setUpOrigin(_ connection: PostgresConnection, _ origin: String, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
     var isTidied = false
@@ -144,7 +146,8 @@ enum PostgresApplySession {
     }
   }
 
-  /// Drops the replication origins of databases that no longer exist, because the server limits their number.
+  /// Drops Cairn's replication origins of databases that no longer exist, because the server limits the number of
+  /// origins.
   private static func dropOrphans(_ connection: PostgresConnection) throws {
     let rows = try connection.query(
       """

@@ -32,7 +32,8 @@ struct PostgresCandidates: CandidateStore {
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
   }
 
-  /// Returns whether a table has a unique index besides its key, so that there may be waiting rows.
+  /// Returns whether any table of the database has a unique index besides its primary key. Otherwise there cannot be
+  /// waiting rows.
   func mayCome() throws -> Bool {
     try connection.first(
       """

@@ -1,14 +1,15 @@
 import Changes
 
-/// Rows that cannot be written until another row with the same unique value changes later in the transaction.
+/// Rows of a transaction that the target refuses for now, because another row has the same unique value until a later
+/// change of the transaction.
 ///
-/// The rows are kept here and inserted at the end of the transaction. The source checked the constraint there, but the
-/// target checks at once.
+/// The rows are kept here and inserted when apply has reached the end of the transaction. The source checked the
+/// constraint only there, but the target checks each statement.
 struct PostgresHeldRows {
   struct Row {
     var table: MappedTable
     var values: [String?]
-    /// The record from which on the row is held.
+    /// The position of the record that made apply hold the row.
     let position: Position
     /// The error to throw if the row still cannot be inserted at the end of its transaction.
     let error: CairnError
@@ -56,7 +57,10 @@ struct PostgresHeldRows {
 
   func hasRows(of key: String) -> Bool { rows.contains { $0.table.stateKey.hasSameBytes(as: key) } }
 
-  /// The first record from which on a row of the table is held; nil if none is.
+  /// Returns the position of the earliest record that made apply hold a row of the table. Nil if no row of the table is
+  /// held.
+  ///
+  /// - Parameter key: The table's name in apply's state.
   func start(of key: String) -> Position? {
     rows.filter { $0.table.stateKey.hasSameBytes(as: key) }.map(\.position).min()
   }
@@ -67,7 +71,9 @@ struct PostgresHeldRows {
     bytes = rows.reduce(0) { $0 + $1.bytes }
   }
 
-  /// Assigns the listed rows of a table to its new form, after the table or one of its columns was renamed.
+  /// Assigns the held rows of a table to `table`: the same table after a rename of the table or of a column.
+  ///
+  /// - Parameter key: The table's former name in apply's state.
   mutating func move(from key: String, to table: MappedTable) throws {
     for index in rows.indices where rows[index].table.stateKey.hasSameBytes(as: key) {
       guard rows[index].values.count == table.columns.count else { throw rows[index].error }
@@ -75,7 +81,8 @@ struct PostgresHeldRows {
     }
   }
 
-  /// Writes those rows of a table that can be written now, and keeps the others.
+  /// Passes each held row of a table to `write`, and removes the rows for which `write` returns true. The other rows
+  /// stay held.
   mutating func settle(_ key: String, _ write: (Row) throws -> Bool) throws {
     guard hasRows(of: key) else { return }
     var left: [Row] = []

@@ -6,8 +6,8 @@ import PostgresKit
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  /// Deletes a row whose update collides with another row's unique value. The updated row is inserted when the
-  /// transaction ends.
+  /// Deletes a row from the target if its update would collide with another row's unique value. The updated row is
+  /// inserted at the end of the transaction in the trail.
   func hold(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
@@ -21,8 +21,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts a row that could not be written earlier in the transaction. Returns false if another row still has one of
-  /// its unique values.
+  /// Inserts a row that was held, as the target refused it earlier in the transaction. Returns false if another row
+  /// still has one of its unique values.
   private func putBack(_ row: PostgresHeldRows.Row) throws -> Bool {
     before.removeAll()
     after.assign(row.values)
@@ -36,7 +36,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Inserts a table's held rows (``PostgresHeldRows``) before a schema change of the table, as far as possible.
+  /// Inserts a table's held rows (``PostgresHeldRows``) before a schema change of the table, except rows whose unique
+  /// values other rows have.
   ///
   /// - Returns: The table's name in apply's state, if it still has rows that are held or must be checked; otherwise
   ///   nil.
@@ -48,8 +49,8 @@ extension PostgresReplay {
     return held.hasRows(of: key) || unchecked.hasRows(of: key) ? key : nil
   }
 
-  /// Assigns the rows that are held, or are still to be checked, to their table as it is after a schema change. Forgets
-  /// the rows if the table was dropped.
+  /// Assigns a table's rows that are held, or are still to be checked, to the table with its new schema. Forgets the
+  /// rows if the schema change dropped the table.
   func followRows(of key: String, after ddl: DDL) throws {
     guard ddl.after != 0 else {
       held.forget(key)
@@ -62,7 +63,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Throws ``SchemaStop`` for the first row of a table that is suspended while two of its rows have one unique value.
+  /// Inserts the held rows of a table that is to be suspended. If two rows still have the same unique value, throws
+  /// ``SchemaStop`` with the position of the first held row.
   func leaveOpenRows(_ key: String, _ error: CairnError) throws {
     try held.settle(key, putBack)
     if let position = held.start(of: key) { throw SchemaStop(key: key, position: position, error: error) }
@@ -77,7 +79,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the first update or delete that came in the trail before this row did (see ``EarlyUpdates``).
+  /// If a deferred update or delete (``EarlyUpdates``) has the row `image` as its before image, applies it. The trail
+  /// had it before the row itself.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
@@ -116,8 +119,8 @@ extension PostgresReplay {
 
   // MARK: Deferrable constraints
 
-  /// Throws `row-exists` if two rows violate a deferrable unique constraint. PostgreSQL does not check it in apply's
-  /// session.
+  /// Throws `row-exists` if a row that the group wrote violates a deferrable unique constraint. PostgreSQL does not
+  /// check such constraints in apply's session.
   func checkUncheckedRows() throws {
     defer { unchecked.removeAll() }
     try checkUnique(unchecked.rows, unchecked.tables)
@@ -170,7 +173,8 @@ extension PostgresReplay {
     return parts.joined(separator: ", ") + (table.key.isEmpty ? ", …" : "")
   }
 
-  /// Returns the first `count` columns of a row as texts for messages; "?" for unknown values.
+  /// Returns the first `count` columns of a row as texts for messages, such as `id=5`; a value that is not known is
+  /// "?".
   func describeColumns(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int) -> [String] {
     (0..<min(count, row.count, table.columns.count)).map { index in
       let value = row.gives(index) ? row.string(index).map { Value.text($0).shown } ?? "NULL" : "?"

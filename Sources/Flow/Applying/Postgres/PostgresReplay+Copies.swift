@@ -2,9 +2,10 @@ import Changes
 
 // Copied rows whose unique values other rows have.
 extension PostgresReplay {
-  /// Writes ``after``, a copied row. If another row has the same unique value, one of the two becomes a waiting row.
+  /// Writes the row in ``after``, which a refresh brought. If another row has the same unique value, one of the two
+  /// becomes a waiting row.
   ///
-  /// - Parameter isInPlace: Whether the copied row replaces the row with its key.
+  /// - Parameter isInPlace: Whether the row replaces the target's row with its key.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
       where error.code == .rowExists
@@ -15,7 +16,9 @@ extension PostgresReplay {
     }
   }
 
-  /// Writes the copied rows that came before the present record, then runs a body for this record.
+  /// Sends the refresh rows that were collected before the present record, then runs `body`, which applies this record.
+  ///
+  /// - Parameter id: The id of the schema of the record's table.
   func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
     try statements?.checkIdle()
     try endChunk()

@@ -67,11 +67,11 @@ extension PostgresReplay {
     }
   }
 
-  /// Deletes the rows that a table holds when a copy begins, if the copy cannot replace them range by range.
+  /// Called when a refresh begins: deletes the rows that the table holds, if chunks cannot replace them range by range.
   ///
   /// Ranges need the same order of keys at both databases, and an index at the target.
   ///
-  /// - Returns: Whether the table is empty now.
+  /// - Returns: Whether the table is now empty, and chunks need not delete rows.
   private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
     if method == .rows { return false }
     if try !holdsRows(table) { return existing == .overwrite }
@@ -110,7 +110,7 @@ extension PostgresReplay {
 
   /// Deletes this trail's rows of a key range; all of its rows if `range` is nil. A rule can keep or mark them instead.
   ///
-  /// Two-way: keeps a changed row if the copy's author did not know the change.
+  /// Two-way: keeps a row that has changed here if the author of the refresh did not know the change.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
@@ -128,7 +128,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the SQL condition that selects this trail's rows of a table, with its parameter values.
+  /// Returns the WHERE clause that selects this trail's rows of a table, with its parameter values. The clause is empty
+  /// if all rows belong to the trail.
   private func share(_ table: MappedTable) -> (condition: String, values: [String?]) {
     var terms: [String] = []
     var values: [String?] = []
@@ -145,7 +146,8 @@ extension PostgresReplay {
     return (terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))", values)
   }
 
-  /// Restores the saved values of columns that only the target has. Called after the rows of a chunk.
+  /// Called after the rows of a chunk: completes their COPY, and restores the saved values of columns that only the
+  /// target has.
   func endChunk() throws {
     try endPiece()
     guard let table = aside else { return }
@@ -229,10 +231,10 @@ extension PostgresReplay {
     if piece.count > Self.pieceBytesMax { try endPiece() }
   }
 
-  /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows again, one
-  /// by one.
+  /// Ends a COPY of rows and reads the server's answer. If one of the rows collides with another row, undoes the COPY
+  /// and writes its rows one by one.
   ///
-  /// - Throws: `row-exists` if the two rows may both be from the same copy.
+  /// - Throws: `row-exists` if the two rows may both be from the present refresh.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil
@@ -259,7 +261,8 @@ extension PostgresReplay {
 
   // MARK: After the rows
 
-  /// Creates a table's indexes after its rows were copied, and the foreign keys whose two tables have their rows.
+  /// Called at the end of a table's refresh: creates the table's indexes, and the foreign keys whose two tables have
+  /// their rows.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
@@ -272,7 +275,7 @@ extension PostgresReplay {
 extension MappedTable {
   var removal: TableTreatment.Removal { source.treatment?.removal ?? .applied }
 
-  /// The key columns by which chunks are ordered. Columns with one constant value are left out.
+  /// The key columns by which the chunks of a refresh are ordered. Columns with one constant value are left out.
   var rangeKey: [Int] {
     let ordering = source.rangeKey
     return key.filter(ordering.contains)

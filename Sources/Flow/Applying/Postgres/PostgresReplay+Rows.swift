@@ -50,9 +50,10 @@ extension PostgresReplay {
     }
   }
 
-  /// Throws if the table's rule cannot be carried out for the present change.
+  /// Throws the error of the table's rule, which cannot be carried out for the present change.
   ///
-  /// A catch-up does not throw if the trail has a later copy of the table.
+  /// Does not throw in a catch-up if the trail has a refresh of the table after this change. Apply then skips the
+  /// table's changes until that refresh.
   private func refuse(_ table: MappedTable) throws {
     guard let error = reader.refusal else { return }
     guard scope.isCatchUp, try isCopiedLater(table.given) else { throw error }
@@ -64,7 +65,10 @@ extension PostgresReplay {
 
   // MARK: Statements
 
-  /// Sends a statement. Returns the number of changed rows if apply waits for the answer; otherwise `count`.
+  /// Sends a statement, or collects the change in the table's batch. Only a careful replay waits for the answer.
+  ///
+  /// - Returns: The number of changed rows if apply has waited for the answer; otherwise `count`, or 1 if `count` is
+  ///   nil.
   @discardableResult func write(_ table: MappedTable, _ shape: MappedTable.Shape, expecting count: Int64?) throws
     -> Int64
   {
@@ -127,7 +131,7 @@ extension PostgresReplay {
     unchecked.note(table, after, at: reader.position)
   }
 
-  /// Inserts the row, and replaces all rows that have its key or unique values.
+  /// Inserts the row in ``after``, and replaces all rows of the target that have its key or one of its unique values.
   func insertInPlace(_ table: MappedTable) throws {
     for index in table.otherIndexes where !table.isContested && !isExact(table) {
       try writeLeniently(table, .clear(index: index, sparing: .new))
@@ -230,7 +234,8 @@ extension PostgresReplay {
     return isReplaced ? .replace(set: set, checks: checks) : .update(set: set, checks: checks)
   }
 
-  /// Returns the columns that an update sets: those whose new value in the trail is not the former value.
+  /// Returns the columns that an update sets: those whose new value in the trail differs from the former one. If none
+  /// differs, returns one column, so that the update still needs the row.
   func changed(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where after.gives(column) {
@@ -249,7 +254,8 @@ extension PostgresReplay {
     return mask
   }
 
-  /// Updates the row if the target has it. Otherwise inserts it if all of its values are known.
+  /// Updates the row if the target has it. Otherwise inserts the row if the trail gives all of its values, and does
+  /// nothing if it does not.
   func updateLeniently(_ table: MappedTable) throws {
     let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
     if isTwin(table) {

@@ -4,7 +4,8 @@ import PostgresKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension PostgresReplay {
-  /// Alters the target table as a changed rule says, at the first record of the table.
+  /// Alters the target table as a changed rule of the conf requires, at the table's first record since apply began.
+  /// Does nothing if no rule of the table has changed.
   func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     do {
@@ -49,7 +50,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Alters the target table as its changed rule says, before a schema change of the table.
+  /// Alters the target table as its changed rule requires, before a schema change of the table. Does nothing if that is
+  /// done.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given),
       scope.key(try schema(ddl.before).sourceKey) != nil
@@ -64,8 +66,8 @@ extension PostgresReplay {
     try forget(old)
   }
 
-  /// Alters a table of the catch-up to the schema with which a later copy begins. Apply skips the table's records
-  /// before that copy.
+  /// Alters a table of the catch-up to the schema of `copy`, a refresh later in the trail. Apply skips the table's
+  /// records before that refresh.
   func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
     try sink.settle()
     do {
@@ -106,7 +108,8 @@ extension PostgresReplay {
     halt(key, called: name, at: copy)
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table.
+  /// Returns whether a changed rule sends a table's rows to another target table, and the options require that table to
+  /// be empty.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -115,7 +118,8 @@ extension PostgresReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins, to report it after the commit. A changed rule of the table is now in effect.
+  /// Notes that a refresh of a table begins, to report it after the commit. A changed rule of the table is in effect
+  /// from here on.
   func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number

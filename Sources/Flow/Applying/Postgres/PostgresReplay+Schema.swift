@@ -4,8 +4,8 @@ import PostgresKit
 
 // Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// The longest time that a schema change waits for the lock of its table, in ms. Sessions that use the table then
-  /// wait for apply.
+  /// The longest time that a schema change waits for the lock of its table, in ms. Meanwhile, other sessions that need
+  /// the table wait for apply.
   var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
@@ -90,8 +90,10 @@ extension PostgresReplay {
       context: ["table": table.fullName])
   }
 
-  /// Follows a table's rename, creation or drop. Returns the old and the new name; nil if this replay does not apply
-  /// the table.
+  /// Renames a table in the list of tables that this replay applies, if a schema change renames it.
+  ///
+  /// - Returns: The table's old and new name in apply's state, which are equal for a create or drop. Nil if this replay
+  ///   does not apply the table.
   private func follow(
     _ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?
   ) throws -> (old: String, new: String)? {
@@ -118,10 +120,12 @@ extension PostgresReplay {
     return mapping.target
   }
 
-  /// Returns whether apply skipped the record that created the table. A copy then brings the rows.
+  /// Returns whether apply began after the record that created the table, and so does not know the table. A refresh
+  /// then brings the rows.
   private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
 
-  /// Creates a table at its first record, if apply skipped the record that created it. A copy then brings the rows.
+  /// Creates a table at its first record, if apply began after the record that created it. A refresh then brings the
+  /// rows.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
     if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }

@@ -5,14 +5,15 @@ import PostgresKit
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether the table has only rows of its present copy, and the target may treat different values as equal.
+  /// Returns whether the table was empty when its present refresh began, and the target may treat different values of
+  /// the source as equal.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether ``isFilled(_:)`` is true and no row of the present chunk was copied before.
+  /// Returns whether ``isFilled(_:)`` is true and the present chunk has no row of an earlier chunk.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
   private func sourceKey(_ image: ImageView, _ table: MappedTable) throws -> [UInt8] {
@@ -24,7 +25,7 @@ extension PostgresReplay {
 
   // MARK: Rows of the copy
 
-  /// Writes the rows of one COPY statement again, one by one, after a collision.
+  /// Writes the rows of one COPY statement again, one by one, after one of them had a unique value of another row.
   func writePieceAgain(_ table: MappedTable) throws {
     try connection.execute("SAVEPOINT cairn_piece")
     do {
@@ -90,7 +91,8 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates a row while its table is copied. Does nothing if the target lacks the row, as the copy brings it.
+  /// Updates a row while its table is refreshed. If the target lacks the row, only an update of the key writes it;
+  /// otherwise the refresh brings it.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)

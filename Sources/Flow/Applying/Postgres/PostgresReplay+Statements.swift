@@ -6,8 +6,8 @@ import SystemKit
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension PostgresReplay {
-  /// Returns whether to skip a change, because apply executes the statement that made it. Executes the statement at its
-  /// first change.
+  /// Returns whether to skip a change, because apply executes the source's statement that made it. Executes the
+  /// statement at its first change.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -71,7 +71,8 @@ extension PostgresReplay {
     return judged
   }
 
-  /// Returns the table's names and columns at both databases. Nil unless both have the same rows and columns.
+  /// Returns the table's names and columns at both databases. Nil unless source and target have the same rows and
+  /// columns of it.
   private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
     guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -87,7 +88,8 @@ extension PostgresReplay {
         columns: table.columns.map { (name: $0.name, type: $0.type) }))
   }
 
-  /// Executes a statement within a savepoint, and returns the digest of the rows that it wrote.
+  /// Executes a statement of the source within a savepoint, and returns the digest of the rows that it wrote at the
+  /// target.
   ///
   /// The rows are read one by one, so that memory is bounded. `milliseconds` is the time limit.
   private func execute(

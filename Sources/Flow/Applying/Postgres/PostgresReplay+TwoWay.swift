@@ -8,10 +8,11 @@ import Versions
 // Two-way: rows that applications have written at the target too.
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
-  /// The maximum number of rows or keys that are in memory at a time.
+  /// The number of rows that apply locks with one statement, or fetches from a cursor at a time.
   private static let keysMax = 1000
 
-  /// Notes which transactions suspended tables lack. This node then treats them as not yet known.
+  /// Notes the last transaction before the first one that a suspended table lacks or that is in quarantine. Conflict
+  /// handling treats the transactions after it as unknown to this node.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }
@@ -23,17 +24,18 @@ extension PostgresReplay {
     desk.inform(watchesRows: true)
   }
 
-  /// Checks, before the commit of a group, whether applications have committed changes of its rows.
+  /// Checks, before the commit of a group, whether applications have committed changes of the group's rows.
   ///
-  /// - Throws: ``LocalAhead`` if an application has written one of the rows, or if capture does not answer in time.
+  /// - Throws: ``LocalAhead`` if an application has written one of these rows, or if capture does not answer in time.
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
     if let committed = try rowsPassed(desk, stop) { try desk.check(committed: committed) }
     if let number = desk.shared.noteCaptured() { try attempt { try storedReturns.close(by: number) } }
   }
 
-  /// Locks all rows of a transaction before its first change, and reads which of them applications have changed.
+  /// Locks all rows of a transaction of the trail before its first change. Throws ``LocalAhead`` if an application has
+  /// changed one of the group's rows.
   ///
-  /// Used after applications repeatedly wrote the rows before apply's commit.
+  /// Used after groups were rolled back repeatedly because applications wrote the same rows.
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
     var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]
@@ -88,7 +90,8 @@ extension PostgresReplay {
     return table.isWholeRow ? nil : table
   }
 
-  /// Throws `schema-stopped` if another table has the former name of a table that was renamed here.
+  /// Throws `schema-stopped` if this database has given a table another name, and a second table now has the former
+  /// name.
   func checkFormerName(_ move: ColumnsNow.Move, of schema: TableSchema) throws {
     let former = "\(move.former.namespace.quotedName).\(move.former.name.quotedName)"
     let found = try connection.first(
@@ -96,9 +99,9 @@ extension PostgresReplay {
     if found != nil { throw move.taken(schema, at: connection.place) }
   }
 
-  /// Replaces a table's former name by its present one in a schema change.
+  /// Replaces, in a schema change from the trail, a table's former name by the name that the table has here now.
   ///
-  /// - Returns: False if the change is the same rename, which is already made here.
+  /// - Returns: False if the change is the same rename, so that nothing is left to do; true otherwise.
   func nameAsNow(_ made: inout ShapeChange, _ move: ColumnsNow.Move, _ desk: Desk, _ key: String) throws -> Bool {
     guard let before = made.before, let after = made.after, var known = tables[key] else { return true }
     let place = TableMapping.targetPlace(of: after, in: .postgres, names: options.names)
@@ -115,8 +118,11 @@ extension PostgresReplay {
     return true
   }
 
-  /// Waits until capture has read all commits of applications, and returns the rows that they wrote. Nil if there was
-  /// no such commit.
+  /// Waits until capture has read all commits that applications have made, and returns the rows that they wrote since
+  /// the last call.
+  ///
+  /// - Returns: Nil if no application has committed since the last call.
+  /// - Throws: ``LocalAhead`` if capture does not answer in time.
   private func rowsPassed(_ desk: Desk, _ stop: StopSignal) throws -> Set<RowName>? {
     guard case .stream(let capture) = desk.shared.local else { return nil }
     try sink.settle()
@@ -133,7 +139,8 @@ extension PostgresReplay {
     return committed
   }
 
-  /// Notes, before the commit of a group that changes no rows, that the transaction is apply's own.
+  /// Notes, before the commit of a group that changes no rows, that the transaction is apply's own. Apply then need not
+  /// wait for capture to read it.
   func noteQuiet(_ desk: Desk) throws {
     guard case .stream = desk.shared.local else { return }
     try sink.settle()
@@ -149,15 +156,16 @@ extension PostgresReplay {
     return row?[0].flatMap { ServerMoment($0) }
   }
 
-  /// Throws ``LocalAhead`` if a group was rolled back because applications wrote the same rows. Does nothing if apply
-  /// had locked the rows first.
+  /// Called after a group was rolled back: throws ``LocalAhead`` if applications have written rows of the group. Does
+  /// nothing if apply had locked these rows before it changed them.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
     guard !desk.hasLocked, case .stream(let capture) = desk.shared.local else { return }
     guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }
     try desk.check(committed: rowsCommitted(desk))
   }
 
-  /// Reads the new part of this database's own trail, and returns the rows that applications have written.
+  /// Adds the transactions of this database's own trail that it does not have yet to the version window. Returns the
+  /// rows that applications wrote in them.
   private func rowsCommitted(_ desk: Desk) throws -> Set<RowName> {
     var committed: Set<RowName> = []
     try desk.shared.window.catchUp(
@@ -169,19 +177,20 @@ extension PostgresReplay {
     return committed
   }
 
-  /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
+  /// Returns whether a change may be in conflict, and is resolved at the end of its transaction instead of written now.
   func defers(_ change: ChangeView, _ table: MappedTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     return try resolver.defers(change, schema, table)
   }
 
-  /// Returns whether a copied row is skipped because the target's own version of the row must stay.
+  /// Returns whether a row of a refresh is skipped, because the target's own version of the row must stay.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: MappedTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Deletes rows that a copy replaces, except rows whose changes here were unknown to the copy's author.
+  /// Deletes rows that a refresh replaces, except rows that have changed here if the author of the refresh did not know
+  /// the change.
   func removeKnown(
     _ rows: (condition: String, values: [String?]), _ table: MappedTable, _ resolver: RowResolver<PostgresReplay>
   ) throws {
@@ -198,7 +207,7 @@ extension PostgresReplay {
     try connection.execute("CLOSE cairn_known")
   }
 
-  /// Writes waiting rows to their tables if their unique values are free. Uses its own transaction.
+  /// Writes waiting rows to their tables if their unique values have become free. Uses its own transaction.
   func lookAtCandidates(_ stop: StopSignal) throws {
     guard let desk, let resolver, desk.shared.mayHaveCandidates else { return }
     try sink.settle()
@@ -222,7 +231,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Deletes old entries of the conflict log if that is due.
+  /// In the group's transaction, deletes conflicts older than 30 days from the conflict log. Does so at most once an
+  /// hour, and only if the group logged conflicts.
   func pruneConflicts() throws {
     guard conflicts > 0, let before = pruning.due(clock) else { return }
     try sink.settle()

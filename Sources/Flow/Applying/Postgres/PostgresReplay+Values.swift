@@ -65,8 +65,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether a column's type may become text. A key column may not, as existing rows keep PostgreSQL's text
-  /// form.
+  /// Returns whether a column's type may be changed to text. A key column may not, as existing rows would keep
+  /// PostgreSQL's text form.
   private func canWiden(_ index: Int, _ table: MappedTable) -> Bool {
     table.state.isCreated && table.columns[index].type.kind != .text && !table.isWholeRow && !table.key.contains(index)
   }
@@ -143,7 +143,7 @@ extension PostgresReplay {
 
   /// Applies the misfit policies to the values of the new row that the server refuses.
   ///
-  /// - Returns: False if the server refuses none.
+  /// - Returns: False if the server refuses no value.
   /// - Throws: An error that names the value, if the policy is to stop.
   func mendRefusedValues(_ table: MappedTable) throws -> Bool {
     var values = after.strings
@@ -182,7 +182,8 @@ extension PostgresReplay {
   }
 }
 
-/// The error for a column whose type must become text. The catcher alters the column and applies the record again.
+/// The error for a column whose type must become text. Apply catches it, alters the column, and applies the record
+/// again.
 struct Widening: Error {
   let table: String
   let index: Int

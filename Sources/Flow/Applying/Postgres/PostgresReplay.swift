@@ -33,31 +33,34 @@ final class PostgresReplay {
   /// The choice of statements that apply executes instead of writing rows; nil: only rows are written.
   let statements: StatementDesk?
   let pruning: ConflictPruning
-  /// Whether the transaction is skipped: it is in quarantine, or its origin is the target itself.
+  /// Whether the present transaction is skipped: it is in quarantine, or its origin is the target itself.
   private var isAside = false
   private(set) var limit = UInt64.max
 
-  /// The errors of the records that the target refuses, by the place of the record in the trail. The record's table is
+  /// The errors of the records that the target refuses, by the record's position in the trail. The record's table is
   /// suspended there.
   let refusals: [Position: CairnError]
-  /// The later copies with which the tables of a catch-up continue, by the places where they are suspended.
+  /// The refreshes, later in the trail, with which tables of a catch-up continue, by the positions at which the tables
+  /// are suspended.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
   private(set) var number: UInt64
   private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   private var passed: UInt64
-  /// The last transaction that the target had applied when this replay began.
+  /// The last transaction that the target had applied when this replay began; 0 in a catch-up.
   private let wholeNumber: UInt64
   private(set) var applied: UInt64
   var tables: [NameKey: PostgresTargetState.Table]
   private var ahead: Record?
   /// The suspended tables that a catch-up applies, or that any other replay skips.
   private(set) var waiting: [PostgresTargetState.Waiting]
-  /// The tables of a catch-up that are suspended again in this group, by their names in apply's state.
+  /// The tables of a catch-up that this group suspends again, or that continue with a refresh later in the trail. The
+  /// keys are their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
-  /// The last transaction that was applied to all other tables; nil: no other table is suspended.
+  /// In a catch-up: the last transaction that is applied to every suspended table outside of the catch-up; nil if there
+  /// is no such table.
   private let heldElsewhere: UInt64?
   /// The statements that were committed before the transactions that need them (see ``Ahead``).
   let madeAhead: Set<NameKey>
@@ -65,12 +68,14 @@ final class PostgresReplay {
   /// The objects of the server that table definitions from the trail may use.
   var reach: ServerReach
   let own: OwnStatements
-  /// The group's first transaction that was sent to the target; nil: none yet.
+  /// The transaction number with which apply has begun the group's transaction at the target (see
+  /// ``begin(_:as:hasRows:)``); nil: not begun yet.
   private(set) var head: UInt64?
   private var groupNumber: UInt64 = 0
   /// The checks of this group's tables whose code an untrusted role may change.
   private var watched: [OwnersWatch] = []
-  /// Whether waiting rows may be written to a table in this group, by table.
+  /// Whether waiting rows may be written to a table in this group, by the table's qualified name. A table is missing
+  /// until it was checked.
   var judgeable: [NameKey: Bool] = [:]
   var transaction: UInt64?
   private var segment: UInt64 = 0
@@ -87,30 +92,31 @@ final class PostgresReplay {
   var unchecked = UncheckedRows()
   var sequences = SequenceUpkeep()
   var copying: MappedTable?
-  /// The table whose target-only columns are saved while a chunk replaces its rows.
+  /// The table whose target-only columns are saved while a chunk replaces its rows; nil if there is none.
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for existing rows when a copy began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a refresh began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
-  /// The transactions in which copies began since the last commit, by ``TableSchema/plainName``.
+  /// The transactions in which refreshes began since apply's last commit, by ``TableSchema/plainName``.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
   var conflicts = 0
-  /// Whether apply itself makes the schema change. False if an operator has already made it.
+  /// Whether apply itself has made the present schema change. False if the target's table already had it, for example
+  /// because an operator made it.
   var isShapeMade = false
   private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0
-  /// The rows that COPY has sent since the last answer, to send them again one by one after an error.
+  /// The rows that COPY has sent since the server's last answer, to send them again one by one after an error.
   var piece = ByteWriter(capacity: 1 << 16)
   var pieceTable: MappedTable?
 
   /// Reads apply's state, and opens the trail.
   ///
   /// - Parameter catchUp: The suspended tables to apply; nil: all others.
-  /// - Throws: ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of another trail, or the next segment
-  ///   is purged.
+  /// - Throws: ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of another trail, or the first segment
+  ///   to read is purged.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<NameKey>,
@@ -268,7 +274,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Begins a group with its applied note, by which capture recognizes apply's transaction.
+  /// Begins the target's transaction for a group, and writes the group's applied note into it. By the note, capture
+  /// recognizes apply's transaction.
   ///
   /// - Parameter number: The transaction in the note; 0 if the group has no changes. Without the 0, two databases would
   ///   exchange notes for ever.
@@ -302,12 +309,12 @@ final class PostgresReplay {
       trail: name.description, id: reader.id, number: known, clock: last.clock, position: reader.position)
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if none is
-  /// missing.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if the target
+  /// lacks none.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
   /// The last transaction before the first one that is in quarantine, or that suspended tables outside of ``waiting``
-  /// lack. Nil if none is missing.
+  /// lack. Nil if there is no such transaction.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
@@ -388,7 +395,8 @@ final class PostgresReplay {
     copiesBegun.removeAll()
   }
 
-  /// Moves the checkpoint and commits in one round trip. Throws `checkpoint-moved` if the checkpoint is not at `from`.
+  /// Moves the trail's checkpoint and commits in one round trip. Throws `checkpoint-moved` if the stored checkpoint is
+  /// not `from`.
   private func moveAndCommit(from: Checkpoint, to: Checkpoint) throws {
     let values = PostgresTargetState.values(name, from: from, to: to, number: number, now: clock.microseconds())
     do { try sink.run([(own.move, values), (own.commit, [])]) } catch let fault as PostgresSink.Fault
@@ -396,7 +404,7 @@ final class PostgresReplay {
     { throw state.moved(name) }
   }
 
-  /// Moves the checkpoints of the catch-up's tables. If `isDone`, ends their suspension.
+  /// Moves the checkpoints of the catch-up's tables to `reached`. If `isDone`, ends their suspension.
   private func moveCatchUp(to reached: Checkpoint, isDone: Bool) throws {
     for (key, halt) in halted {
       guard let index = waiting.firstIndex(where: { $0.source.nameKey == key }) else { continue }
@@ -481,7 +489,7 @@ final class PostgresReplay {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
 
-  /// Runs a body for a record of a table. Throws ``SchemaStop`` if the table must be suspended at this record.
+  /// Runs a body that applies a record of a table. Throws ``SchemaStop`` if the table must be suspended at this record.
   func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
     if refusals[reader.position] != nil || overtaken[reader.position] != nil {
       try endChunk()
@@ -499,7 +507,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the table of a refused record, or continues the table with a later copy.
+  /// Suspends the table of the present record if the target has refused the record, or continues the table with a
+  /// refresh later in the trail. Otherwise does nothing.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -525,7 +534,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Skips the records of a table up to a later copy of the table.
+  /// Skips the records of a table up to `copy`, a refresh of the table later in the trail.
   func halt(_ key: String, called name: String, at copy: LaterCopy) {
     halted[key] = Halt(
       place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
@@ -569,7 +578,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Queues the check that a table's code is unchanged: once per group, before the first row.
+  /// Queues the check that a table's code is unchanged: once per group, before the group's first row of the table.
   func look(_ watch: OwnersWatch) throws {
     guard head != nil, watch.isDue(in: groupNumber) else { return }
     try endPiece()
@@ -584,7 +593,8 @@ final class PostgresReplay {
     for watch in watched where known.contains(ObjectIdentifier(watch)) { try watch.prove(sink) }
   }
 
-  /// Throws `owners-code` if code of an untrusted role would run when the table is written.
+  /// Throws `owners-code` if code of an untrusted role would run when the table is written. If such a role could change
+  /// the code later, sets ``MappedTable/watch``.
   ///
   /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
@@ -608,7 +618,7 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Returns whether waiting rows may be written to a table: not if that would run code of an untrusted role.
+  /// Returns whether waiting rows may be written to a table; false if that would run code of an untrusted role.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
@@ -746,7 +756,8 @@ final class PostgresReplay {
       to: .postgres)
   }
 
-  /// Returns whether a later copy in the trail corrects a missing or different row of the table.
+  /// Returns whether a refresh after the present record corrects a row of the table that is missing or different at the
+  /// target.
   func excuses(_ table: MappedTable) throws -> Bool {
     try LaterShape.excuses(
       table.given, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
@@ -761,6 +772,8 @@ final class PostgresReplay {
   }
 
   /// Returns which rows of a table belong to the trail. Throws if some of them also belong to another trail.
+  ///
+  /// If the trail was already applied to these rows, and `isCopied` is false, only reports that to the operator.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {
@@ -812,7 +825,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Stores a new name that the source gave a suspended table. The target's table is renamed later.
+  /// Stores a new name that the source gave a suspended table. The target's table is renamed when the table continues.
   func renameWaiting(_ old: String, to new: String, name: String) throws {
     try sink.settle()
     if waiting.contains(where: { $0.source.hasSameBytes(as: new) }) {

@@ -4,7 +4,7 @@ import PostgresKit
 
 // Indexes and foreign keys that are created after the rows of their tables are copied.
 extension PostgresShape {
-  /// Creates the indexes of a table that had to wait until its rows were copied.
+  /// Creates a table's indexes that were put off until the table has its rows, and removes them from `cairn.pending`.
   ///
   /// `cairn.pending` stores only their names; the trail has their definitions.
   func makeIndexes(_ table: PostgresTargetState.Table, of mapped: TableSchema, _ sink: PostgresSink) throws {
@@ -25,7 +25,7 @@ extension PostgresShape {
     }
   }
 
-  /// Creates the foreign keys whose two tables have their rows.
+  /// Creates the foreign keys in `cairn.pending` whose two tables have their rows and are not suspended.
   ///
   /// A foreign key that some rows violate stays NOT VALID, so it is checked only for new writes.
   ///
@@ -101,7 +101,8 @@ extension PostgresShape {
     try state.remove(pending)
   }
 
-  /// Drops the foreign keys that reference this table, and stores them in `cairn.pending`.
+  /// Drops the foreign keys that reference this table, and stores them in `cairn.pending`. The table can then be
+  /// dropped, or get other keys.
   ///
   /// Only foreign keys of tables that Cairn created are dropped.
   func setReferencesAside(_ table: PostgresTargetState.Table) throws {

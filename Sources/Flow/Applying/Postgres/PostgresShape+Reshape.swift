@@ -11,7 +11,8 @@ extension PostgresShape {
     let after: TableSchema
     let isRefreshed: Bool
     var isSourceAlone = false
-    /// Whether this database takes the other one's default for a column that both have added (two-way).
+    /// Two-way: whether this database gives up its default for the other database's default, for a column that both
+    /// have added.
     var yieldsDefaults = false
     var goesBothWays = false
     var name: String { source.after.fullName }
@@ -21,6 +22,8 @@ extension PostgresShape {
   }
 
   /// Makes a schema change at the target as far as the policy allows. Returns the new state of the table.
+  ///
+  /// - Throws: `schema-stopped` if the operator must make the change, or if the server refuses it.
   func make(
     _ change: Change, _ known: PostgresTargetState.Table, _ policy: DDLPolicy, _ right: SchemaRight,
     _ sink: PostgresSink
@@ -85,7 +88,7 @@ extension PostgresShape {
     return moved
   }
 
-  /// Returns whether the change is not yet made: the table and its columns have their former names.
+  /// Returns whether the change is still to be made: the target's table and its columns have their former names.
   func isOpen(_ change: Change, _ known: PostgresTargetState.Table) throws -> Bool {
     func has(_ schema: TableSchema) -> Bool {
       known.schema.hasSameBytes(as: schema.namespace) && known.name.hasSameBytes(as: schema.name)
@@ -100,7 +103,8 @@ extension PostgresShape {
 
   // MARK: By the operator
 
-  /// Returns what the operator still has to change so that the target's table fits; nil: nothing.
+  /// Returns, for messages, a change that the operator still has to make so that the target's table fits. Nil if there
+  /// is none.
   private func whatIsMissing(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     guard let table = try read(known) else { return "there is no such table" }
     do { _ = try checked(change.source.after, change.after, strictly(known)) } catch let error as CairnError
@@ -139,8 +143,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Throws `schema-stopped` if the target already has a column named like a new one, with a type that cannot hold the
-  /// new column's values.
+  /// Throws `schema-stopped` if the source adds a column, and the target already has one of that name whose type cannot
+  /// hold the values.
   private func checkOwnTypes(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ refusal: SchemaRefusal
   ) throws {
@@ -161,7 +165,8 @@ extension PostgresShape {
     }
   }
 
-  /// Throws `schema-stopped` if an operator has already added a column that the source adds, with wrong values.
+  /// Throws `schema-stopped` if an operator has already added a column that the source adds, and its values are not the
+  /// source's.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(
@@ -260,7 +265,7 @@ extension PostgresShape {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Updates the indexes and foreign keys in `cairn.pending` after a rename or other change of their table.
+  /// Updates a table's indexes and foreign keys in `cairn.pending` after a rename or other change of the table.
   private func movePending(
     _ known: PostgresTargetState.Table, _ moved: PostgresTargetState.Table, _ change: Change
   ) throws {

@@ -4,8 +4,8 @@ import PostgresKit
 
 // User-defined types of a table's columns, which other tables may use too.
 extension PostgresShape {
-  /// Returns the user-defined types that a schema change may alter. A catch-up leaves out types that are already
-  /// altered.
+  /// Returns the user-defined types of a table before and after a schema change, as they are at the target. A catch-up
+  /// leaves out types that are already altered.
   func types(of change: Change) throws -> [PostgresUserType] {
     let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
     let there = try Set((before + after).map(\.name.nameKey)).sorted().compactMap {
@@ -34,7 +34,7 @@ extension PostgresShape {
 
   /// Alters composite types as a new table needs them, if they still have the attributes of an earlier table.
   ///
-  /// Throws if another table uses such a type.
+  /// - Throws: `schema-stopped` if another table uses such a type.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
     for wanted in PostgresUserType.all(of: mapped) {
       guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),
@@ -131,7 +131,8 @@ extension PostgresShape {
     """
   }
 
-  /// Returns a composite type whose attributes at the source differ from the target's; nil if there is none.
+  /// Returns the name of a composite type that a schema change alters and whose attributes at the target are different;
+  /// nil if there is none.
   func unfitType(_ change: Change) throws -> String? {
     for wanted in PostgresUserType.all(of: change.after) where !PostgresUserType.all(of: change.before).contains(wanted)
     {
@@ -144,7 +145,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Returns a type that the schema change alters and that the operator must alter at the target. Nil if there is none.
+  /// Returns the name of a type that the schema change alters and that the operator must still alter at the target. Nil
+  /// if there is none.
   func unchangedType(_ change: Change) throws -> String? {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {

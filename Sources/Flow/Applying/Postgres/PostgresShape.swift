@@ -2,7 +2,8 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Makes schema changes at a PostgreSQL target. Indexes and foreign keys follow after the rows are copied.
+/// Makes schema changes at a PostgreSQL target. Indexes and foreign keys are created later, when the tables have their
+/// rows.
 ///
 /// Throws `schema-stopped` for changes that the operator must decide or that the server refuses.
 struct PostgresShape {
@@ -10,7 +11,7 @@ struct PostgresShape {
   let state: PostgresTargetState
   let progress: ApplyProgress
   let tables: [NameKey: PostgresTargetState.Table]
-  /// The suspended tables, by ``TableSchema/sourceKey``. Foreign keys to these tables wait.
+  /// The suspended tables, by ``TableSchema/sourceKey``. Foreign keys of these tables, and to them, are not created.
   let waiting: Set<NameKey>
   let isCatchUp: Bool
   var scope = TargetScope()
@@ -23,7 +24,9 @@ struct PostgresShape {
 
   /// Creates a table without its indexes and foreign keys. If the table already exists, checks that it fits the source.
   ///
-  /// - Returns: False if the table already exists, or if the policy is `ignore`.
+  /// - Returns: True if the table was created; false if it already exists, or if the policy is `ignore`.
+  /// - Throws: `schema-stopped` if an existing table does not fit, the policy is `stop`, or the server refuses the
+  ///   table.
   func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
     let known = PostgresTargetState.Table(schema: mapped.namespace, name: mapped.name)
     var refusal = SchemaRefusal(
@@ -60,7 +63,7 @@ struct PostgresShape {
     return true
   }
 
-  /// Adds a new table to Cairn's publications in a database that is captured too.
+  /// If the target is captured too, adds a new table to the publications of its captures.
   ///
   /// Skips a table without a primary key: PostgreSQL would refuse its updates.
   private func publish(_ table: TableSchema) throws {
@@ -108,7 +111,7 @@ struct PostgresShape {
 
   // MARK: What is there
 
-  /// Reads the target's table and checks that it can hold the source's rows and has its keys.
+  /// Reads the target's table and checks that it can hold the source's rows and has the source's key.
   ///
   /// - Throws: `schema-stopped` if the table fails the check.
   func checked(
@@ -162,8 +165,8 @@ struct PostgresShape {
     return table
   }
 
-  /// Returns the source's columns that the target's table has; nil if there is no such table. Used for the policy
-  /// `ignore`.
+  /// Returns the indexes of the source's columns that the target's table has; nil if there is no such table. Used for
+  /// the policy `ignore`.
   func columnsThere(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws -> [Int]? {
     guard let table = try read(known) else {
       progress.note("table \(mapped.fullName) is left out: the target lacks it, and 'ddl' is ignore")

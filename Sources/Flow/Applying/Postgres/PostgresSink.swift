@@ -16,9 +16,9 @@ final class PostgresSink {
   private static let statementsMax = 500
   private static let bytesMax = 1 << 20
   private static let batchBytesMax = 2 << 20
-  /// The maximum number of rows of one statement with arrays.
+  /// The maximum number of rows of one statement that gets its values as arrays.
   private static let arrayRowsMax = 2000
-  /// The minimum number of similar rows for which one statement with arrays is used.
+  /// The minimum number of changes of the same form for which one statement with arrays is used.
   private static let manyMin = 16
   private static let copyMin = 48
   /// The number of inserts at which a batch that has only inserts is sent.
@@ -52,7 +52,7 @@ final class PostgresSink {
 
   // MARK: Rows
 
-  /// Queues a statement that must change `count` rows; nil: any number.
+  /// Sends the table's collected changes, and queues a statement that must change `count` rows; nil: any number.
   func queue(
     _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
     expecting count: Int64?
@@ -112,7 +112,7 @@ final class PostgresSink {
 
   // MARK: Batches
 
-  /// Sends all batches. Inserts come last, as a COPY can start only after all earlier answers.
+  /// Sends all batches. Inserts come last, as a COPY can start only after the answers to all earlier statements.
   private func sendBatches() throws {
     try endCopy()
     let batches = self.batches
@@ -361,7 +361,8 @@ final class PostgresSink {
     return try attempt { try connection.query(statement.sql, statement.strings(before, after)) }
   }
 
-  /// Runs `body` in a savepoint. A server error undoes only what `body` did.
+  /// Reads the answers to all queued statements, and runs `body` in a savepoint. A server error undoes only what `body`
+  /// did, and is thrown.
   func attempt<T>(_ body: () throws -> T) throws -> T {
     try settle()
     try connection.execute("SAVEPOINT cairn_one")
@@ -375,7 +376,7 @@ final class PostgresSink {
     }
   }
 
-  /// Rolls back all work in progress. Afterwards, this sink cannot be used.
+  /// Rolls back the open transaction, with everything that was sent or collected. Afterwards, this sink cannot be used.
   func abandon() {
     guard connection.isUsable else { return }
     if copying != nil { _ = try? connection.endCopy(giveUp: "given up") }

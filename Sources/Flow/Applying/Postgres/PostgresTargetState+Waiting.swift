@@ -15,7 +15,8 @@ extension PostgresTargetState {
     @ByBytes var source: String
     /// The table's name in the trail at the table's own, earlier checkpoint.
     @ByBytes var place: String
-    /// The record at which the table is suspended. Nil if nothing of the record's transaction is applied to the table.
+    /// The position of the first record that was not applied to the table. Nil: the first record after the table's
+    /// checkpoint.
     var from: Position?
     var table: WaitingTable
   }
@@ -114,7 +115,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins.
+  /// Ends the suspension of tables. Apply then skips each table's changes until a refresh of the table begins.
   package func replace(_ held: [HeldTable]) throws {
     guard let trail else { return }
     let all = try waiting(of: trail)
@@ -130,7 +131,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Stores a new name that the source gave a suspended table. The target's table is renamed later.
+  /// Stores a new name that the source gave a suspended table. The target's table is renamed when the table continues.
   func rename(_ waiting: Waiting, to new: String, name: String) throws {
     try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])
     try connection.run(

@@ -5,7 +5,7 @@ import PostgresKit
 /// Cairn's own tables in a PostgreSQL target, in the schema `cairn`. They are written in the transaction that applies
 /// the changes.
 ///
-/// `cairn.pending` has the indexes and foreign keys that are created after the rows are copied.
+/// `cairn.pending` has the indexes and foreign keys that apply creates when their tables have their rows.
 ///
 /// ```
 /// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
@@ -23,12 +23,12 @@ package struct PostgresTargetState {
     /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
     var isLoaded = false
-    /// The method of the copy of this table that is in progress; nil: none.
+    /// The method of the table's refresh that is in progress; nil: none.
     var refreshing: Refresh.Method?
-    /// Whether a copy of the table was requested and has not begun. Until then, apply skips changes that the copy will
-    /// have.
+    /// Whether a refresh of the table was requested and has not begun at the target. Until then, apply skips changes
+    /// that the refresh will contain.
     var isAwaited = false
-    /// Whether the table was empty when the copy began, so that no chunk replaces rows.
+    /// Whether the table was empty when its present refresh began, so that no chunk replaces rows.
     var isEmptied = false
     var existing: ExistingRows = .overwrite
     var isGuarded = false
@@ -36,7 +36,7 @@ package struct PostgresTargetState {
     var claim: TableClaim?
   }
 
-  /// An index or foreign key that is created after the rows of its tables are copied.
+  /// An index or foreign key that apply creates when its tables have their rows.
   struct Pending {
     enum Kind: String {
       case index
@@ -60,7 +60,8 @@ package struct PostgresTargetState {
     (self.connection, self.trail) = (connection, trail)
   }
 
-  /// Locks apply's state until the transaction ends, because several apply workers may write to a database at once.
+  /// Locks apply's state until the caller's transaction ends, because several apply workers may write to a database at
+  /// once.
   func lock() throws {
     guard try isInstalled() else { return }
     try connection.execute("LOCK TABLE cairn.checkpoint IN SHARE UPDATE EXCLUSIVE MODE")
@@ -177,7 +178,7 @@ package struct PostgresTargetState {
     }
   }
 
-  /// Writes the first checkpoint of a trail.
+  /// Writes the first checkpoint of a trail, in the caller's transaction.
   ///
   /// - Throws: `checkpoint-moved` if the trail already has a checkpoint.
   func begin(_ trail: TrailName, at place: Checkpoint, number: UInt64, now: Int64) throws {
@@ -219,7 +220,8 @@ package struct PostgresTargetState {
     try QuarantineLog(connection).forget(trail)
   }
 
-  /// Makes apply skip the changes of every table of the trail until the table's next copy begins.
+  /// Makes apply skip the changes of every table of the trail until a refresh of the table begins. Empties the trail's
+  /// quarantine log.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     // The copies include the effect of transactions in quarantine.
@@ -351,8 +353,8 @@ package struct PostgresTargetState {
 
   // MARK: Detach
 
-  /// Returns the prefix of the names of this database's replication origins. Other databases of the server have other
-  /// prefixes.
+  /// Returns the prefix of the names of this database's replication origins, such as `cairn_16384_`. Other databases of
+  /// the server have other prefixes.
   func originPrefix() throws -> String {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }
@@ -370,7 +372,7 @@ package struct PostgresTargetState {
 }
 
 extension TableSchema {
-  /// The name under which apply's state lists a table of the source.
+  /// The name under which apply's state lists a table of the source, such as `public.orders`.
   var sourceKey: String {
     switch engine {
     case .sqlite: fullName.asciiLowercased

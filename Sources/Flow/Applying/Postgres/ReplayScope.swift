@@ -1,6 +1,6 @@
 import Changes
 
-/// The tables that one reader of a trail applies, while their names change along the trail.
+/// The tables that one reader of a trail applies. It follows renames of the tables along the trail.
 ///
 /// The main reader applies all tables except suspended ones; a catch-up applies only suspended tables.
 struct ReplayScope {
@@ -10,7 +10,7 @@ struct ReplayScope {
   }
 
   let isCatchUp: Bool
-  /// The suspended tables' names in apply's state, by their names at the present place in the trail.
+  /// The suspended tables' names in apply's state, by their names at the present position in the trail.
   private(set) var places: [NameKey: String] = [:]
   /// The catch-up's tables whose first record to apply is not reached yet, by their names in apply's state.
   private var coming: [NameKey: Coming] = [:]
@@ -34,7 +34,8 @@ struct ReplayScope {
 
   // MARK: Tables that begin and end
 
-  /// Returns whether this record of a catch-up is the first one to apply for any suspended table.
+  /// Returns whether this record of a catch-up is the first one to apply to one of its tables. The catch-up applies the
+  /// table from here on.
   mutating func reach(_ position: Position) -> Bool {
     guard !coming.isEmpty else { return false }
     let begun = coming.filter { $0.value.from <= position }
@@ -60,7 +61,8 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the present name of a catch-up's table in the trail. `from` is the first record to apply, if it is ahead.
+  /// Returns the present name of a catch-up's table in the trail. `from` is the first record to apply to the table; nil
+  /// if it was already reached.
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Converts the rows that a statement returned in PostgreSQL into the form of a trail of an SQLite source.
+/// Converts the rows that a statement in PostgreSQL returned into images, as the trail of an SQLite source has them.
 final class ReturnedRows {
   private enum Form {
     case stored(SQLiteValue)

@@ -22,7 +22,7 @@ final class RowBatch {
 
   let table: MappedTable
   private(set) var entries: [Entry] = []
-  /// The statement forms of the entries. The first one is the form of inserts.
+  /// The forms of the statements for ``entries``. The first one is the form of inserts.
   private(set) var shapes = [Shape(kind: .insert)]
   private var shapeNumbers: [Shape: Int] = [:]
   private var lastShape = 0
@@ -159,8 +159,8 @@ final class RowBatch {
     }
   }
 
-  /// Returns the number of the entry's row that has a value for the key column. Both rows of an entry have the same
-  /// key.
+  /// Returns the number of the entry's row, before or after the change, that has a value for the key column. Both rows
+  /// of an entry have the same key.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }
@@ -192,7 +192,7 @@ struct RowStore: ~Copyable {
     return count - 1
   }
 
-  /// Adds a row and returns its number. Missing columns are taken from the row with the number `old`.
+  /// Adds a row and returns its number. Columns that `row` lacks are taken from the row with the number `old`.
   mutating func append(_ row: borrowing RowText, over old: Int) -> Int {
     for column in 0..<columnCount {
       if !row.gives(column) {

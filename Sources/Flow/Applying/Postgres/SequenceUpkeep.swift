@@ -3,7 +3,8 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Advances the target's sequences past the numbers in rows, so that an application never gets a number twice.
+/// Advances the target's sequences past the numbers in replicated rows, so that an application never gets such a number
+/// again.
 ///
 /// A sequence moves only forward, and only to a value that it would itself generate.
 struct SequenceUpkeep {
@@ -25,7 +26,8 @@ struct SequenceUpkeep {
     identities[table.target.qualifiedName] = table
   }
 
-  /// Advances the sequences whose values are in the trail, before the commit. A rollback does not take this back.
+  /// Advances the sequences whose values were in the group's records. Called before the group's commit; a rollback does
+  /// not undo it.
   mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
     guard !carried.isEmpty else { return }
     for (name, sequence) in carried.sorted(by: { $0.key < $1.key }).map({ ($0.key.text, $0.value) })

@@ -1,6 +1,7 @@
 import Changes
 
-/// Rows that apply wrote to tables with deferrable unique constraints. Apply checks the rows before the commit.
+/// Rows that the present group wrote to tables with deferrable unique constraints. Apply checks the rows before the
+/// group's commit.
 ///
 /// PostgreSQL checks such constraints by triggers, which do not fire in apply's session.
 struct UncheckedRows {
@@ -47,7 +48,7 @@ struct UncheckedRows {
       || tables.contains { $0.stateKey.hasSameBytes(as: key) }
   }
 
-  /// The record with which the first of the table's listed rows was written; nil if none is listed.
+  /// The position of the record that wrote the first of the table's rows to check; nil if there is no such row.
   func start(of key: String) -> Position? { starts.first { $0.key.hasSameBytes(as: key) }?.position }
 
   mutating func forget(_ key: String) {

@@ -13,10 +13,11 @@ package struct Footprint: Equatable, Sendable {
   /// The tables in which the transaction may touch any row, so that single rows are not listed.
   var wholeTables: Set<NameKey> = []
   package var changeCount = 0
-  /// Whether the transaction has only changes of rows: no schema change and no part of a copy.
+  /// Whether the transaction has only changes of rows: no schema change and no part of a refresh.
   var isOfRows = true
 
-  /// Returns whether a transaction must come after an earlier one. Two references to the same row are no dependency.
+  /// Returns whether this transaction must be applied after the transaction of `earlier`. Two foreign keys that
+  /// reference the same row are no dependency.
   func depends(on earlier: Footprint) -> Bool {
     !rows.isDisjoint(with: earlier.rows) || !parents.isDisjoint(with: earlier.rows)
       || !rows.isDisjoint(with: earlier.parents) || !wholeTables.isDisjoint(with: earlier.tables)
@@ -35,7 +36,7 @@ package struct Footprint: Equatable, Sendable {
     wholeTables.formUnion(other.wholeTables)
   }
 
-  /// Replaces single rows by their tables if there are too many.
+  /// If the footprint lists more than ``rowsMax`` rows, replaces them by their tables.
   mutating func widen() {
     guard rows.count + parents.count > Self.rowsMax else { return }
     wholeTables.formUnion(tables)

@@ -3,14 +3,15 @@ import Mapping
 
 /// A unique index that may treat different values as equal: it has an expression, a WHERE or a collation.
 ///
-/// Only the database knows which rows are equal in the index, so this type treats more rows as equal.
+/// Only the database knows which rows are equal in the index. This type may treat rows as equal that the database
+/// distinguishes.
 struct LooseUnique: Equatable {
   /// The differences between texts that an index ignores.
   struct Fold: OptionSet {
     let rawValue: UInt8
     static let letterCase = Fold(rawValue: 1)
     static let blanksAtEnd = Fold(rawValue: 2)
-    /// Differences between letters outside of ASCII. They count as ignored.
+    /// Differences between letters outside of ASCII, such as ä and Ä. All these letters are left out of the comparison.
     static let otherLetters = Fold(rawValue: 4)
   }
 
@@ -61,7 +62,8 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// Parses a term of an index: returns its column and the ignored text differences. Nil if the term is an expression.
+  /// Parses a term of an index: returns its column and the differences between texts that it ignores (nil: not known).
+  /// Nil if the term is an expression.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -81,7 +83,8 @@ struct LooseUnique: Equatable {
     return (column, fold(collation: name(rest[1])))
   }
 
-  /// Returns the columns that an index's statement names; all columns if the table may have generated ones.
+  /// Returns the columns that an index's statement names. For PostgreSQL, or if the table may have generated columns,
+  /// returns all columns.
   private static func concerned(_ text: String, _ schema: TableSchema) -> Set<Int> {
     let isComputed = SQLText.tokens(Array(schema.createText.utf8)).contains { $0.word == "AS" }
     let all = Set(schema.columns.indices)
@@ -132,7 +135,8 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns all collations that the CREATE TABLE statement names. A key in it may have its own collations.
+  /// Returns all collations that the table's CREATE TABLE statement names, as a key in the statement may have its own.
+  /// Empty for PostgreSQL.
   private static func collations(in schema: TableSchema) -> [String] {
     guard schema.engine == .sqlite else { return [] }
     let bytes = Array(schema.createText.utf8)

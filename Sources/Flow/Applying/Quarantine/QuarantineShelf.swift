@@ -26,7 +26,8 @@ final class QuarantineShelf {
 
   var count: Int { quarantine.transactions.count }
 
-  /// Returns whether the transaction that failed with an error goes into quarantine. If so, stores the error.
+  /// Returns whether the transaction that failed with an error goes into quarantine. If so, stores the error until
+  /// apply comes to the transaction again.
   func takes(_ error: CairnError, of number: UInt64) -> Bool {
     guard puts, Self.isOfRows(error), failed[number] == nil else { return false }
     failed[number] = error
@@ -40,7 +41,7 @@ final class QuarantineShelf {
 
   /// Returns the quarantine entry for the transaction that begins after `border`; nil if apply applies it.
   ///
-  /// - Throws: The error of the transaction, if it cannot go into quarantine.
+  /// - Throws: The error of the transaction, if it cannot go into quarantine because it has more than changes of rows.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64
@@ -66,7 +67,7 @@ final class QuarantineShelf {
     return one
   }
 
-  /// Adds a transaction in memory. If the target's transaction is rolled back afterwards, call ``load(_:of:)``.
+  /// Adds a transaction in memory. If the commit that stores it in the quarantine log fails, call ``load(_:of:)``.
   func add(_ one: QuarantinedTransaction) { quarantine.add(one) }
 
   func contains(_ number: UInt64) -> Bool { quarantine.contains(number) }

@@ -12,7 +12,7 @@ package struct QuarantinedTransaction: Sendable {
   package var id: Int64 = 0
   package var trail: TrailName
   package var number: UInt64
-  /// The place in the trail where the transaction begins.
+  /// The position in the trail at which the transaction begins.
   package var position: Position
   package var border: Checkpoint
   package var at: Int64
@@ -56,7 +56,8 @@ struct Quarantine {
     for one in transactions { footprint.include(one.footprint) }
   }
 
-  /// Selects the transactions of one trail from the log. Ignores those of an earlier trail with the same name.
+  /// Selects the transactions of one trail from the entries of the quarantine log. Ignores entries of an earlier trail
+  /// with the same name.
   init(_ all: [QuarantinedTransaction], of trail: TrailName, _ id: TrailID) {
     self.init(all.filter { $0.trail == trail && $0.border.trail == id })
   }
@@ -98,7 +99,8 @@ struct Quarantine {
     return nil
   }
 
-  /// The earliest place in the trail that a quarantined transaction still needs; nil if there is none.
+  /// The earliest position in the trail from which a quarantined transaction must still be read; nil if none is in
+  /// quarantine.
   var needs: Position? { transactions.map(\.border.position).min() }
 
   /// The last transaction before the first one in quarantine; nil if none is in quarantine.

@@ -13,8 +13,10 @@ final class RowsPassed: @unchecked Sendable {
     (self.reader, self.statements) = (reader, statements)
   }
 
-  /// Calls `execute` while another thread skips the statement's changes. Returns the result, and the next record if it
-  /// was read.
+  /// Calls `execute` while another thread skips the statement's changes. Returns the result, and the first record after
+  /// these changes.
+  ///
+  /// The record is nil if the thread did not reach it. The caller then skips the changes that remain.
   static func passing<T>(
     _ reader: ApplyReader, _ statements: StatementDesk, while execute: () throws -> T
   ) throws -> (T, next: Record?) {

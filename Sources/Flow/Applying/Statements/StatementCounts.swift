@@ -1,4 +1,5 @@
-/// The number of the source's statements that were executed again at the target, and the reasons why others were not.
+/// The number of the source's statements that apply executed at the target, and the reasons why it wrote the rows of
+/// the other statements instead.
 package struct StatementCounts: Equatable, Sendable {
   private static let reasonsMax = 50
   private static let otherReasons = "other reasons"
@@ -35,7 +36,7 @@ package struct StatementCounts: Equatable, Sendable {
       "\(head); for the rest the rows were applied: \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
   }
 
-  /// The reasons why statements were not executed again, the most frequent first.
+  /// The reasons why apply wrote rows instead of executing statements, the most frequent first.
   package var ordered: [(reason: String, count: UInt64)] {
     reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { (reason: $0.key, count: $0.value) }
   }

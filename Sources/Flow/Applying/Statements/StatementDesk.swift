@@ -20,12 +20,13 @@ struct StatementDiffers: Error {
 ///
 /// Checks that such a statement has the same effect as at the source.
 final class StatementDesk {
-  /// The minimum number of rows for which a statement is executed again. Fewer rows can be written just as fast.
+  /// The minimum number of changed rows for which apply executes a statement of the source. Fewer rows can be written
+  /// about as fast.
   static let rowsMin: UInt64 = 1000
   private static let differingMax = 1000
-  /// The part of the free disk space that one statement may take.
+  /// The maximum disk space that one statement may take, in bytes.
   static let diskBytesMax: Int64 = 1 << 30
-  /// The number of statements that may fail at the target before none is executed for ``pauseMilliseconds``.
+  /// The number of failures of executed statements after which no statement is executed for ``pauseMilliseconds``.
   private static let failuresMax = 16
   private static let pauseMilliseconds: Int64 = 60_000
 
@@ -50,7 +51,7 @@ final class StatementDesk {
   private var passed: UInt64 = 0
   private var passedSchema: UInt64 = 0
   private var isRunning = false
-  /// The statements that are not executed again, by their places in the trail, with the reasons.
+  /// The statements that are not executed at the target, by their positions in the trail, with the reasons.
   private var refused: [Position: String] = [:]
   /// The statements that the target refused or whose effects differed, by the hashes of their texts, with the reasons.
   private var differing: [UInt64: String] = [:]
@@ -74,7 +75,8 @@ final class StatementDesk {
     tables.begin()
   }
 
-  /// Receives a statement from the trail, and decides whether it may be executed.
+  /// Receives a statement from the trail. Decides whether apply may execute it at the target, and counts the reason if
+  /// not.
   func offer(_ statement: StatementView, at position: Position) throws {
     try checkIdle()
     forget()
@@ -93,7 +95,8 @@ final class StatementDesk {
     state = .offered(executed, position)
   }
 
-  /// Removes and returns the offered statement, at its first change; nil if there is none.
+  /// Returns the statement that was offered last, with its position, when its first change comes. A second call returns
+  /// nil, as does a call without an offered statement.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
     state = .none
@@ -115,13 +118,17 @@ final class StatementDesk {
 
   func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
 
-  /// Notes the time at which the execution of a statement began, whether it succeeded (`digest`) or not (nil).
+  /// Notes that the execution of a statement has ended.
+  ///
+  /// - Parameter begun: The monotonic time in ms at which the execution began.
+  /// - Parameter digest: The digest of the rows that it wrote; nil if it failed.
   func took(since begun: Int64, _ digest: StatementDigest?) {
     let now = Clock.monotonicMilliseconds
     time.took(now - begun, rows: digest.map { $0.written + $0.gone } ?? 0, now: now)
   }
 
-  /// Notes that a statement exceeded its limits after `spent` ms, so that its rows are written instead.
+  /// Notes that a statement was stopped after `spent` ms, at its limit of time or disk space, so that its rows are
+  /// written instead.
   func ranOut(_ statement: ExecutedStatement, after spent: Int64) {
     time.ranOut(after: spent, now: Clock.monotonicMilliseconds)
     differing[Self.hash(statement.text)] = Self.tooLong
@@ -151,7 +158,7 @@ final class StatementDesk {
     if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
-  /// Ends the last statement, and compares its effects at source and target.
+  /// Ends the present statement of the trail. If apply has executed it, compares its effects at source and target.
   ///
   /// - Throws: ``StatementDiffers`` if the effects differ.
   func end(_ end: StatementEnd) throws {
@@ -186,7 +193,7 @@ final class StatementDesk {
     failed(differs.text, differs.reason)
   }
 
-  /// Notes that a statement failed at the target. It is not executed again in this run.
+  /// Notes that a statement failed at the target. Statements with the same text are then not executed in this run.
   func failed(_ text: String, _ reason: String) {
     if differing.count >= Self.differingMax { differing.removeAll() }
     failures += 1
@@ -197,8 +204,8 @@ final class StatementDesk {
     differing[Self.hash(text)] = reason
   }
 
-  /// Forgets statements before `position`, and reports the group's counts. Called after the commit of a group that ends
-  /// there.
+  /// Forgets refused statements before `position`, and reports the group's counts. Called after the commit of a group
+  /// that ends at `position`.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }
@@ -209,9 +216,10 @@ final class StatementDesk {
 
   // MARK: Tables
 
-  /// Returns the source's schema of a table at the present place of the trail, by lower-case name.
+  /// Returns the source's schema of a table at the present position of the trail. Nil if there is no such table, or if
+  /// a rule changes it.
   ///
-  /// Nil if there is no such table, or if a rule changes it.
+  /// - Parameter name: The table's name in lower case.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
       reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }

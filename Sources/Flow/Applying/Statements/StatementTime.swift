@@ -1,4 +1,4 @@
-/// Limits the time for which apply executes statements of the source again. `now` is monotonic time in ms.
+/// Limits the time for which apply executes statements of the source at the target. `now` is monotonic time in ms.
 ///
 /// After a statement that took too long, no statement is executed for nine times as long. The same holds after
 /// statements that together took a second more than writing their rows would take.
@@ -9,7 +9,8 @@
 ///     time.isOver(now: 359_999)            // true
 struct StatementTime {
   private static let millisecondsMax: Int64 = 120_000
-  /// The time above that of rows, in ms, after which no statement is executed for some time.
+  /// The time in ms that statements may take in sum beyond the time for writing their rows. After that, no statement is
+  /// executed for some time.
   private static let excessMax: Int64 = 1000
   /// The number of rows for which the time limit grows by one millisecond.
   private static let rowsPerMillisecond: UInt64 = 100
@@ -32,7 +33,7 @@ struct StatementTime {
     excess = 0
   }
 
-  /// Notes that a statement was stopped after `spent` ms, which pauses the execution of statements.
+  /// Notes that a statement was stopped after `spent` ms. No statement is then executed for nine times as long.
   mutating func ranOut(after spent: Int64, now: Int64) { pause(milliseconds: spent * 9, now: now) }
 
   mutating func pause(milliseconds: Int64, now: Int64) { pausedUntil = max(pausedUntil, now + milliseconds) }
