@@ -12,8 +12,8 @@ final class MarkFile {
 
   init(_ path: String, _ mode: File.Mode) throws(FileError) { file = try File(path, mode) }
 
-  /// Returns the durable mark from the newest valid slot; nil if there is none. A slot may be unreadable while it is
-  /// written, so the file is read up to 20 times.
+  /// Returns the valid durable mark of the higher generation. If neither slot is valid, the file is read again, up to
+  /// 20 times, 1 ms apart: a writer may be writing it. Then nil.
   func newest() throws -> DurableMark? {
     for attempt in 0..<20 {
       if attempt > 0 { usleep(1000) }

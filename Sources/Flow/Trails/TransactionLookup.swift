@@ -167,7 +167,8 @@ package final class TransactionLookup {
 }
 
 extension [(content: UInt64, file: UInt64)] {
-  /// Returns the index of the first element that satisfies the condition, which all later elements must satisfy.
+  /// Returns the index of the first element that satisfies the condition; the count if none does. All elements after a
+  /// satisfying one must satisfy it too.
   fileprivate func partitioningIndex(where isBehind: (Element) -> Bool) -> Int {
     var (low, high) = (0, count)
     while low < high {
