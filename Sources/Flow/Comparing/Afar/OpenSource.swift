@@ -59,7 +59,7 @@ final class OpenSource {
 
   /// Returns the captured tables.
   ///
-  /// - Parameter isFresh: Whether to read them again from the database.
+  /// - Parameter isFresh: Whether to read them from the database. If not, tables from an earlier call may be returned.
   func tables(_ patterns: TablePatterns, isFresh: Bool) throws -> [OriginTable] {
     if isFresh || known.isEmpty { known = try database.tables(patterns) }
     return known.map { table in
@@ -71,6 +71,9 @@ final class OpenSource {
   }
 
   /// Returns the table that a question names, with the columns of the question, and a reader of its rows.
+  ///
+  /// - Throws: `table-missing` if the table is not captured, or if its definition is not the one that the question
+  ///   names.
   func table(_ asked: QuestionedTable, _ patterns: TablePatterns) throws -> (ComparedTable, any RowReader) {
     func find() -> CompareDatabase.Table? {
       known.first {
@@ -100,7 +103,7 @@ final class OpenSource {
     )
   }
 
-  /// Requests the rows from the capture of the source, over new connections that may write.
+  /// Asks the capture of the source to send rows again, over a new connection that may write.
   func ask(_ request: RowRequest, for trail: TrailPlace) throws {
     switch place {
     case .sqlite(let path): try Journal(Database(path: path)).ask(request)
