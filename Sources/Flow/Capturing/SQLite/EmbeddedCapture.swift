@@ -51,9 +51,10 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Adapts to schema changes of other applications, in the transaction of a statement that will change the schema.
+  /// Adapts to schema changes that other applications made, in the open transaction of a statement that will change the
+  /// schema.
   ///
-  /// - Returns: The schema version.
+  /// - Returns: The schema version after that.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {
@@ -112,7 +113,7 @@ extension Journal {
 
   /// Assigns a journal without a trail to a trail.
   ///
-  /// - Parameter copiesRows: Whether to copy table rows that existed before the journal.
+  /// - Parameter copiesRows: Whether an initial load sends the table rows that existed before the journal.
   func claim(trail: TrailID, place: String, copiesRows: Bool) throws {
     try database.run(
       "UPDATE cairn_control SET trail = ?, place = ? WHERE id = 0", [.blob(trail.bytes), .text(place)])

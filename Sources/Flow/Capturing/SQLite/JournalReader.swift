@@ -18,12 +18,12 @@ struct JournalReader: ~Copyable {
 
   /// Whether a VACUUM may have renumbered rows of tables without a key since the first journal row of this reading.
   var mayHaveVacuumed = false
-  /// The layouts of tables to copy again, because a VACUUM may have renumbered their rows.
+  /// The layouts of tables that must be refreshed: a VACUUM may have renumbered their rows, or changes had no room.
   private(set) var doubtful: Set<Int64> = []
-  /// Whether a table for whose definition the transaction has no room may be copied instead.
+  /// Whether a table for whose definition the transaction has no room may be refreshed later instead.
   var mayLeaveOut = true
 
-  /// The digest of the current statement; nil if the journal does not name the statement.
+  /// The digest of the statement that is being read; nil if the journal does not name the statement.
   private var digest: StatementDigest?
   private var emitted: UInt64 = 0
 
@@ -44,7 +44,7 @@ struct JournalReader: ~Copyable {
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Ends the reading of a snapshot. Returns, and forgets, the layouts of tables that must be copied again.
+  /// Ends the reading of a snapshot. Returns, and forgets, the layouts of tables that must be refreshed.
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
     mayHaveVacuumed = false
@@ -182,7 +182,7 @@ struct JournalReader: ~Copyable {
     UnsafeRawBufferPointer(rebasing: writer.bytes[0..<(columns == 0 ? 0 : ends[columns - 1])])
   }
 
-  /// Returns false if the transaction has no room for the table's definition. The table is then copied.
+  /// Returns false if the transaction has no room for the table's definition. The table is then refreshed.
   private mutating func begin(_ operation: Operation, _ flags: ChangeFlags, _ layout: Layout, _ trail: TrailWriter)
     throws -> Bool
   {
