@@ -12,7 +12,7 @@ struct PostgresCatalog {
 
   /// Returns the present definition of a table; nil if the table does not exist.
   ///
-  /// - Throws: `isLockTimeout` is true if another session keeps the table locked.
+  /// - Throws: A ``PostgresError`` with `isLockTimeout` if another session keeps the table locked.
   func table(_ relation: UInt32) throws -> PostgresTable? {
     try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }

@@ -255,7 +255,8 @@ final class PostgresRefresher {
 
   // MARK: Requested rows
 
-  /// Saves a logical message that requests rows, before the slot can be confirmed beyond it.
+  /// Saves a logical message that requests rows to the file of requests, before the slot can be confirmed beyond the
+  /// message.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage

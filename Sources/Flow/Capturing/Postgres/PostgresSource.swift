@@ -205,7 +205,7 @@ package struct PostgresSource {
   }
 
   /// Returns, for each trail that is applied to this database, the last transaction up to which the database has all of
-  /// them. It lacks those of suspended tables and those in quarantine.
+  /// them. Transactions that suspended tables lack, or that are in quarantine, count as missing.
   ///
   /// - Parameter snapshot: The exported snapshot to read in; nil for the present state.
   /// - Parameter clock: The clock of each returned note.

@@ -2,8 +2,8 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The columns that ALTER TABLE ADD COLUMN has added at the end of a table. Only rows in which such a column differs
-/// from its default must be sent.
+/// The columns that ALTER TABLE ADD COLUMN has added at the end of a table. A refresh needs to send only rows in which
+/// such a column differs from its default.
 struct AddedColumns {
   private let columns: [TableSchema.Column]
   private let first: Int
@@ -60,12 +60,13 @@ struct AddedColumns {
     return one == other
   }
 
-  /// Returns whether an added column of this row differs from its default, so that the row must be sent.
+  /// Returns whether an added column of this row differs from its default, so that the refresh must send the row.
   func isOther(_ row: Statement) -> Bool {
     defaults.enumerated().contains { !Self.isSame(row.value(first + $0), $1) }
   }
 
-  /// The SQL condition for the rows to send, with its parameters. The condition may select some further rows.
+  /// The SQL condition for the rows that the refresh must send, with its parameters. The condition may select some
+  /// further rows.
   var condition: (sql: String, parameters: [Value]) {
     var terms: [String] = []
     var parameters: [Value] = []

@@ -2,7 +2,7 @@ import Changes
 import SQLiteKit
 
 /// Writes the layouts and triggers of tables whose shape has changed, and one journal row that marks the schema
-/// changes.
+/// changes. The caller has opened a write transaction.
 struct Adoption {
   private let database: Database
   private var marker: Int64?
@@ -99,8 +99,8 @@ struct Adoption {
     return Layout.code(isShapeSame ? .lostChanges : .schemaChange)
   }
 
-  /// Ends the layout of a table that was dropped or is no longer captured. If it is no longer captured, the stored
-  /// `ended` is negative.
+  /// Ends the layout of a table that was dropped or is no longer captured. Column `ended` gets the number of the marker
+  /// row, which is negated if the table was not dropped.
   mutating func end(_ layout: Layout, isDropped: Bool) throws {
     let place = try place()
     try database.run(

@@ -78,7 +78,7 @@ struct CaptureTriggers {
 
   // MARK: OLD before the write
 
-  /// The value of `layout` for the OLD row of a write in `cairn_stage`, until it is logged; see
+  /// The value of column `layout` in `cairn_stage` for a saved OLD row that is not logged yet; see
   /// ``SQLiteTable/givesWrongOld``.
   private var keptLayout: Int64 { -layout }
 
@@ -191,8 +191,8 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The number of rows of earlier writes that stay in `cairn_stage`. BEFORE triggers of the application can nest
-  /// writes, up to 64 levels as assumed.
+  /// The number of rows of the table's earlier writes that may stay in `cairn_stage`. BEFORE triggers of the
+  /// application can nest writes; at most 64 levels are assumed.
   private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }

@@ -54,10 +54,11 @@ protocol ChangeLook {
 /// The result of reading a source once.
 enum Found<Look> {
   case nothing
-  /// The source adapted to a changed schema; read the source again.
+  /// The source did something else, such as adapting to a changed schema; read the source again.
   case settled
   case found(Look)
 }
 
-/// The stop signal was set while capture wrote to the trail. The next run reads the dropped changes again.
+/// The stop signal was set while capture wrote to the trail. The next run reads the changes again that were not
+/// written.
 struct CaptureStopped: Error {}

@@ -67,7 +67,7 @@ package struct EmbeddedCapture {
   /// Drops Cairn's triggers on a table that will lose a column. SQLite does not drop a column that a trigger names.
   package func release(_ table: String) throws { try journal.dropTriggers(onTable: table) }
 
-  /// Adapts triggers and recorded table shapes to the schema change of the last statement.
+  /// Adapts triggers and recorded table shapes to the schema change of the last statement, in its open transaction.
   package func adopt() throws { try journal.adoptApplied(try journal.patterns(), copies: .rowsOnly) }
 
   /// The numbers of changes in the journal that no trail has yet.
@@ -80,7 +80,7 @@ package struct EmbeddedCapture {
     package var hasDropped: Bool
   }
 
-  /// Returns the sequence number of the last journal row that is in a trail.
+  /// Returns the sequence number of the last journal row that is in a trail; 0 without a journal.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
     return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")

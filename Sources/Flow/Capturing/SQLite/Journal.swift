@@ -218,7 +218,8 @@ package struct Journal {
   }
 
   /// Returns, for each trail that is applied to the file, the last transaction up to which the file has all of them.
-  /// The clock of each note is the present time, as an upper limit.
+  /// The clock of each note is the present time, as an upper limit. Transactions that suspended tables lack, or that
+  /// are in quarantine, count as missing.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -332,9 +333,9 @@ package struct Journal {
   }
 
   /// Adapts the triggers and the layouts to the schema changes of the open transaction. No other transaction may have
-  /// changed the schema since the last adaptation.
+  /// changed the schema since Cairn last adapted the triggers.
   ///
-  /// - Parameter copies: The new tables that need an initial load.
+  /// - Parameter copies: Whether all, no, or only non-empty new tables get an initial load.
   func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
     try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()

@@ -103,8 +103,8 @@ extension Layout {
   /// Returns whether a change of a row goes into the trail. If not, a later chunk of the table's refresh brings it.
   ///
   /// - Parameters:
-  /// - rowid: The rowid of the changed row; nil if journal rows of the table have none.
-  /// - state: The refresh that is in progress; nil if there is none.
+  ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.
+  ///   - state: The refresh that is in progress; nil if there is none.
   func wantsChange(of rowid: Int64?, during state: SourcePosition.RefreshState?) -> Bool {
     guard refresh != nil, !isPartial, !passesChanges else { return true }
     guard let state, state.layout == id, !state.isPartial else { return false }

@@ -277,8 +277,8 @@ final class LookWriter {
   /// Writes the schema changes of lost journal rows to the trail. Refreshes of all tables replace the lost rows.
   ///
   /// - Parameters:
-  /// - given: The position in the source after the lost rows.
-  /// - from: The last journal row in the trail.
+  ///   - given: The position in the source after the lost rows.
+  ///   - from: The last journal row in the trail.
   func recover(to given: SourcePosition, from: Int64) throws {
     var next = given
     history.forgetDroppedIndexes()

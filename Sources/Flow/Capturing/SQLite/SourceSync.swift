@@ -3,7 +3,7 @@ import Glibc
 import SystemKit
 
 /// Syncs an SQLite file before its changes go into the trail. With `synchronous=NORMAL`, a power cut loses the last
-/// commits, whose sequence numbers are then used again.
+/// commits. Later journal rows then get the same sequence numbers as the lost ones.
 package final class SourceSync {
   private let path: String
   /// The descriptor of the database file, never closed: closing it would drop SQLite's POSIX locks

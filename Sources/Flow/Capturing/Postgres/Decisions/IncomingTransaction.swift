@@ -90,8 +90,8 @@ struct IncomingTransaction {
   var transaction: PostgresPosition.Transaction? { open?.transaction }
   var isApplied: Bool { open?.isApplied == true }
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, and the applied note of the apply that made it. Nil if no transaction is
-  /// open.
+  /// The commit time of the open transaction, and the applied note of the apply that made it, if its rows go into this
+  /// trail. Nil if no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages

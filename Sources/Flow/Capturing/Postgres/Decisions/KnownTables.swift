@@ -60,7 +60,8 @@ struct KnownTables {
 
   mutating func noteSaved() { isSaved = true }
 
-  /// Makes the changes to the known tables final, after a transaction of the trail is complete.
+  /// Keeps the changes to the known tables, because the transaction of the trail that has them is complete. Until then,
+  /// ``abandon()`` undoes them.
   mutating func settle() { committed = registry }
 
   mutating func abandon() {

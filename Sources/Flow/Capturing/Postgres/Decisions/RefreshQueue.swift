@@ -61,7 +61,8 @@ struct RefreshQueue {
 
   // MARK: Transactions
 
-  /// Makes the changes to the list of open row requests final, after a transaction of the trail is complete.
+  /// Keeps the changes to the list of open row requests, because the transaction of the trail that has them is
+  /// complete. Until then, ``abandon()`` undoes them.
   mutating func settle() { committedOpenRows = openRows }
 
   mutating func abandon() { openRows = committedOpenRows }

@@ -157,7 +157,7 @@ struct SlotProgress {
 
   func isSyncDue(now: Int64) -> Bool { hasUnsynced && now - syncedAt > Self.syncMilliseconds }
 
-  /// The time to wait for another message before a sync of the trail, ms; 0 after a single commit.
+  /// The time to wait for another message before a sync of the trail, ms; 0 after at most ``unsyncedFew`` transactions.
   var syncDelayMilliseconds: Int32 {
     unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }
@@ -179,7 +179,7 @@ struct SlotProgress {
 
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
-  /// Returns the time until pending applied notes must be written to the trail, ms; nil if none are pending.
+  /// Returns the time until applied notes that the trail lacks must be written to it, ms; nil if it lacks none.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
