@@ -32,8 +32,8 @@ struct Narrowing: ~Copyable {
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
   }
 
-  /// The rows of the range or groups take more memory than allowed. This happens if an unusual number of rows have
-  /// similar hashes.
+  /// The rows of the range or groups take more memory than allowed, as may happen if very many rows have similar
+  /// hashes.
   struct TooMany: Error {}
 
   func check() throws {

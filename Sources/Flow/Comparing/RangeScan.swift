@@ -38,8 +38,8 @@ struct RangeScan: Sendable {
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each differing range, while other threads read on. Calls `idle` whenever no range was found to
-  /// differ for a second.
+  /// Calls `narrow` with each differing range, while other threads read on. Calls `idle` whenever a second passes
+  /// without another differing range.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)

@@ -77,7 +77,7 @@ enum PartSequence {
 
 /// The hashes, size and key of a row that is being read.
 struct RowMark: ~Copyable {
-  /// The hash of the key, or of the whole row without a usable key. 0 if no hash was requested.
+  /// The hash of the key, or of the whole row if it has no key or NULL in it. 0 if no hash was requested.
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int

@@ -64,8 +64,8 @@ struct CopyCheck {
     if header.flags.contains(.border), !isSealed { border = (place, lastNumber) }
   }
 
-  /// Returns the whole blocks at the start of `bytes`. The last one is before the first partial block, or ends the
-  /// segment, or is before a block of more than 1 MiB.
+  /// Returns the whole blocks at the start of `bytes`. Stops before a partial block or a block of more than 1 MiB, and
+  /// at the end of the segment.
   private func blocks(_ bytes: UnsafeRawBufferPointer) -> [BlockCrew.Block] {
     var (blocks, offset) = ([BlockCrew.Block](), 0)
     while let block = try? block(UnsafeRawBufferPointer(rebasing: bytes[offset...])),

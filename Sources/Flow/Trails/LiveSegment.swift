@@ -135,8 +135,8 @@ final class LiveSegment {
     written += UInt64(zeros)
   }
 
-  /// Allocates disk space for the file up to `end`, and some more for later small blocks. The file system allocates the
-  /// space of a large block when it is written.
+  /// Allocates disk space up to `end`, and some more for later small blocks. Allocates none for a large block, which
+  /// gets its space when it is written.
   private func allocate(to end: UInt64) throws {
     guard end > allocated else { return }
     if end - place.fileOffset > Self.largeBytes {

@@ -10,7 +10,7 @@ package struct TrailInfo: Equatable, Sendable {
     package var firstTransaction: UInt64
     /// The time at which the segment was created, µs since 1970 UTC.
     package var created: Int64
-    /// The disk space of the segment's file in bytes, with space after the durable end.
+    /// The disk space of the segment's file in bytes, including the space allocated after the durable end.
     package var allocated: UInt64 = 0
     /// The bytes that count against a limit of disk space: the larger of ``bytes`` and ``allocated``.
     package var onDisk: UInt64 { max(bytes, allocated) }

@@ -172,8 +172,8 @@ extension TrailReader {
     return true
   }
 
-  /// Waits up to three seconds for the present segment to be purged. Returns the error if it is, else nil. A copy that
-  /// continues at a later segment deletes such a segment.
+  /// Waits up to three seconds for the segment that is being read to be purged. Returns the error if it is, else nil. A
+  /// copy that continues at a later segment deletes such a segment.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
       if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }

@@ -32,7 +32,7 @@ package final class TrailWriter {
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
-  /// The memory for the schemas of the segment; see ``TableSchema/memoryBytes``.
+  /// The memory for the schemas of the segment, in bytes; see ``TableSchema/memoryBytes``.
   private var schemaBytes: Int
   /// The part of `schemaBytes` for schemas that the open transaction added.
   private var newSchemaBytes = 0
@@ -121,7 +121,7 @@ package final class TrailWriter {
   /// Returns the id of a schema in the open segment, and writes the schema there if it is missing.
   ///
   /// - Parameter token: The caller's number for the schema.
-  /// - Throws: `unsupported` if the segment then has more schemas than a reader accepts.
+  /// - Throws: `unsupported` if the schemas of the segment would take more memory than a reader accepts.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
     guard let id = try schemaIDInRoom(schema, token: token) else { throw tooManySchemas(schema) }
     return id

@@ -42,7 +42,8 @@ final class OpenSource {
     }
   }
 
-  /// Calls `body`, and interrupts its SQLite statement after `milliseconds`. PostgreSQL has its own limit.
+  /// Calls `body`, and interrupts its SQLite statement after `milliseconds`. For PostgreSQL, the limit that `init` got
+  /// holds instead.
   func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
     guard case .sqlite(let file) = database.handle else { return try body() }
     return try file.within(milliseconds: milliseconds, body)

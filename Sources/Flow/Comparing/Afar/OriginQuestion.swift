@@ -24,7 +24,8 @@ enum OriginQuestion {
   /// and the sum of their hashes.
   case scan(QuestionedTable, Slice, naming: Bool)
   case rows(QuestionedTable, keys: [[Value]])
-  /// Requests the number of rows for each hash of all their values. The hashes are in ascending order.
+  /// For each of these hashes of all values of a row, requests the number of rows and one of them. The hashes are in
+  /// ascending order.
   case counts(QuestionedTable, hashes: [UInt64])
   /// Makes the source send the rows with these keys again through the trail.
   case repair(QuestionedTable, keys: [[Value]])

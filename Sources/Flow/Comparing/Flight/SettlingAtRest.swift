@@ -89,7 +89,7 @@ extension SourceMoment {
 
 extension FlightEnds {
   /// Returns the hashes of rows in the journal after journal row `taken`. The hash is that of the key, or of the whole
-  /// row if it has no usable key.
+  /// row if it has no key or NULL in it.
   ///
   /// - Parameter isLookedFor: Selects the hashes to return.
   fileprivate func journalled(

@@ -17,7 +17,7 @@ struct TrailFold {
   private let seed: UInt64
   let moment: SourceMoment
   private(set) var rows: [UInt64: Row]
-  /// The numbers of equal rows without a usable key, as read at the source.
+  /// The numbers of equal rows that have no key, or NULL in it, as read at the source.
   private let counts: RowCounts?
   /// For the hash of a whole row: by how many the trail changes the number of such rows, and the values of the row.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
@@ -132,7 +132,7 @@ struct TrailFold {
 
   private func isKeyed(_ row: [Value?]) -> Bool { !table.key.isEmpty && !table.key.contains { row[$0] == .null } }
 
-  /// Returns the hash of a row's key, or of the whole row without a usable key; nil if a value is missing.
+  /// Returns the hash of a row's key, or of the whole row if it has no key or NULL in it. Nil if a value is missing.
   private func identity(_ row: [Value?]) throws -> UInt64? {
     var hasher = RowHasher(table, .source, seed: seed)
     if isKeyed(row) {
