@@ -30,7 +30,8 @@ protocol ChangeSource: AnyObject {
   func write(_ look: Look, stop: StopSignal) throws
   /// Ends one reading after its changes are durable in the trail, so that the source may forget these changes.
   func finish(_ look: Look) throws
-  /// Releases the lock against two-way applies that a reading holds, whether the reading succeeded or failed.
+  /// Called after each reading, whether it succeeded or failed. Releases the lock that keeps two-way applies from
+  /// writing, if the reading took it.
   func endLook()
   /// Returns whether the file has changes that ``look()`` has not seen. Opens no transaction.
   func hasNews() throws -> Bool

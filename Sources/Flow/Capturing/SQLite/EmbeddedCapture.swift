@@ -18,7 +18,8 @@ package struct EmbeddedCapture {
     self.clock = clock
   }
 
-  /// Creates a missing journal and triggers, upgrades an older journal, and adapts the triggers to the schema.
+  /// Creates a missing journal and triggers, upgrades an older journal, and adapts the triggers to the schema, in one
+  /// transaction of its own.
   package func install() throws {
     guard try !isInPlace() else { return }
     let isInstalled = try journal.isInstalled()

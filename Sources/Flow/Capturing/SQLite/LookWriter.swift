@@ -34,7 +34,7 @@ final class LookWriter {
 
   private var history = LayoutHistory()
   var position: SourcePosition
-  /// The last journal row that the source has recorded as captured, with a random number.
+  /// The last journal row that the source has recorded as captured, with the random number stored for it.
   private(set) var marked: SourcePosition.Mark
   /// The layout ids of tables whose rows a VACUUM may have renumbered between their journal rows.
   private(set) var doubtful: Set<Int64> = []

@@ -17,7 +17,7 @@ enum SourceStanding {
   /// Compares a file with the end of its trail.
   ///
   /// - Parameters:
-  ///   - marked: The last journal row that the file has recorded as captured, with a random number.
+  ///   - marked: The last journal row that the file has recorded as captured, with the random number stored for it.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {

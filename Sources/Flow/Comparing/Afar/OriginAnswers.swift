@@ -26,7 +26,7 @@ package final class OriginAnswers: Sendable {
   private static let idleMilliseconds: Int64 = 30_000
   /// The maximum number of rows of a slice that one answer covers.
   static let rowsMax = 50_000
-  /// The shortest time between two requests to capture to write its progress, in milliseconds. Each one runs a
+  /// The shortest time between two requests to capture to write its progress, in milliseconds. Each such request is a
   /// transaction at the source.
   private static let progressMilliseconds: Int64 = 1_000
   private static let tableBytesMax = 1 << 20
