@@ -28,7 +28,8 @@ package final class CaptureProgress: Sendable {
     /// The sequence number of the last row of the SQLite journal that is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
-    /// The number of logical messages with Cairn's prefix but without a valid signature, since the start.
+    /// The number of logical messages with Cairn's prefix but without a valid signature, since this process began the
+    /// capture.
     package var refusedMessages: UInt64 = 0
     /// The durable end of the trail into which capture writes.
     package var position = Position.start
@@ -55,7 +56,7 @@ package final class CaptureProgress: Sendable {
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
   /// Stores the progress of a capture that runs in another process.
   ///
-  /// - Parameter isCaughtUp: Whether the trail has all changes and copies.
+  /// - Parameter isCaughtUp: Whether the trail has all changes, and no table waits for a refresh.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }
@@ -72,7 +73,7 @@ package final class CaptureProgress: Sendable {
       $0.lags.add(microseconds: last.microsecondsAgo)
     }
   }
-  /// Resets the state of the connection and of the journal, because a new run begins.
+  /// Sets ``Snapshot/isReconnecting`` to false and ``Snapshot/taken`` to 0, because a new run of capture begins.
   package func forgetConnection() { update { ($0.isReconnecting, $0.taken) = (false, 0) } }
   package func tell(_ text: String) { sink(Notice(text)) }
 }

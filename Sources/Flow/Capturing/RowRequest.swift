@@ -1,11 +1,11 @@
 import Changes
 
 /// A request to a source to send rows of one table again, by their keys. If a row no longer exists, its delete is sent.
-/// A request is written into the source, and capture answers it at that place in the order of changes, at least once.
+/// A request is written into the source. Capture answers it at its place in the order of changes, at least once.
 ///
 ///     RowRequest(table: "orders", keys: [[.integer(7)], [.integer(8)]])   // two rows
 package struct RowRequest: Equatable, Sendable {
-  /// The highest number of keys in one transaction with a request.
+  /// The highest number of keys in one transaction of the source. A request with more keys is written in several.
   static let keysMax = 1000
 
   /// The schema (namespace) of the table in PostgreSQL; empty for SQLite.

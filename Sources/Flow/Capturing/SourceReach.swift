@@ -33,7 +33,7 @@ package enum SourceMoment: Sendable {
 
   /// Returns whether a trail has all transactions that a read at this moment saw.
   ///
-  /// - Parameter reach: The place up to which the trail has everything.
+  /// - Parameter reach: The place in the source up to which the trail has everything.
   package func isBehind(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): seq <= taken

@@ -24,7 +24,7 @@ extension TrailWriter {
   /// Appends the record that ends a transaction.
   ///
   /// - Parameter position: The encoded position of capture in the source.
-  /// - Parameter time: µs since 1970.
+  /// - Parameter time: The present time, µs since 1970.
   func append(position: [UInt8], at time: Int64) throws {
     var writer = ByteWriter(capacity: 128)
     writer.appendCounted(position)

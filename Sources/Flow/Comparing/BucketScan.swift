@@ -23,11 +23,12 @@ struct BucketScan: Sendable {
     case all
     /// The rows with NULL in their key.
     case nullKeys
-    /// The rows after this key, in the sort order of each database; nil for the first row.
+    /// The rows after this key, in the sort order of each database; nil: all rows, from the first one on.
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// Buckets in which rows differ. `rows` is the highest number of rows that one database may have in them.
+  /// Buckets in which rows differ. `rows` is the sum of the buckets' numbers of rows, each counted in the database that
+  /// has more.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0
@@ -37,7 +38,8 @@ struct BucketScan: Sendable {
 
   private static func bucket(_ hash: UInt64) -> Int { Int(hash >> 48) }
 
-  /// Returns the differing buckets, in groups whose rows fit into memory.
+  /// Returns the differing buckets in groups. The rows of a group take at most `bytesInMemory`, unless a single bucket
+  /// takes more.
   func run(bytesInMemory: Int) throws -> [Group] {
     let source = try WorkerThread { Result { try self.sums(.source) } }
     // Without a second thread, this one reads the target.
@@ -74,10 +76,11 @@ struct BucketScan: Sendable {
     return sums
   }
 
-  /// Reads all rows in short parts, and passes the hashes of each row to `body`.
+  /// Reads the rows of ``part`` some at a time, and passes the hashes of each row to `body`.
   ///
-  /// - Parameter isFirst: Whether the rows count as progress of the comparison.
-  /// - Parameter between: Is called after each part, when `reader` is free for other reads.
+  /// - Parameter isFirst: Whether the rows count for the progress that is shown to the operator; false if they are read
+  ///   a second time.
+  /// - Parameter between: Is called after each read, when `reader` is free for other reads.
   func scan(
     _ reader: any RowReader, _ side: CanonicalColumn.Side, isFirst: Bool = false,
     _ body: (borrowing RowMark) throws -> Void, between: () throws -> Void = {}

@@ -18,7 +18,7 @@ package final class CompareDatabase {
     let name: String
     let schema: TableSchema
     let refusal: String?
-    /// Whether another session keeps the table locked, so that only its name is known.
+    /// Whether another session keeps the table locked, so that Cairn knows only the table's name.
     var isLocked = false
     /// Returns the table as one end of a comparison, with the compared columns of these indexes.
     let end: ([Int]) -> TableEnd
@@ -27,11 +27,11 @@ package final class CompareDatabase {
   package let handle: Handle
   package let engine: Engine
   let sortsByBytes: Bool
-  /// Whether the database encodes text in UTF-8. True for a PostgreSQL source at another node.
+  /// Whether the database encodes text in UTF-8. Assumed for a PostgreSQL source at another node.
   let isUTF8: Bool
   /// The tables of a source at another node, as that node describes them.
   private let told: [OriginTable]
-  /// The SQLite tables whose key index has a descending column.
+  /// The SQLite tables that have a unique index with a descending column, which may be the index of the key.
   private var backwards: Set<NameKey> = []
 
   package init(_ handle: Handle) throws {
@@ -109,11 +109,11 @@ package final class CompareDatabase {
     }
   }
 
-  /// Returns whether the key index of an SQLite table may have a descending column.
+  /// Returns whether an SQLite table has a unique index with a descending column, which may be the index of the key.
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
-  /// Returns the full names of the tables that Cairn created in this database; nil if the database has no list of
-  /// these.
+  /// Returns the full names of the tables that Cairn created in this database. Nil if the database has no list of them,
+  /// or is at another node.
   ///
   /// - Parameter trail: A trail of the replication. If the list has tables of this trail, tables that only other trails
   ///   write are left out.

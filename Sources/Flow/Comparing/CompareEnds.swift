@@ -49,7 +49,7 @@ package final class CompareWatch: Sendable {
     package var table = ""
     package var tablesDone = 0
     package var tables = 0
-    /// The number of source rows read so far in the present table.
+    /// The number of source rows read so far in the table that is being compared.
     package var sourceRows = 0
     package var targetRows = 0
     package var rows = 0

@@ -18,7 +18,7 @@ package final class Comparison {
   ///     options.tables = TablePatterns(["orders"])
   ///     options.repairs = true
   package struct Options: Sendable {
-    /// The tables to compare; nil for those that the replication copies, or all tables without a replication.
+    /// The tables to compare; nil for those that the replication captures, or all tables without a replication.
     package var tables: TablePatterns?
     /// The conversion of names between SQLite and PostgreSQL; nil for the conversion of the replication.
     package var names: NamePolicy?
@@ -26,7 +26,7 @@ package final class Comparison {
     package var trail: TrailPlace?
     /// Whether the source sends differing rows again through the trail.
     package var repairs = false
-    /// The rules of the apply. Tables with a rule are reported, but not compared.
+    /// The rules of the apply. A table with a rule is not compared; a notice names it.
     package var rules: [TableRule] = []
     /// The tables of the target that the apply may write; all others are not compared.
     package var scope = TargetScope()
@@ -41,10 +41,10 @@ package final class Comparison {
     package var extra = 0
     package var different = 0
     package var inFlight = 0
-    /// The number of rows that differed, were sent again, and are equal now.
+    /// The number of rows that differed, were sent again, and were equal after that.
     package var mended = 0
     package var milliseconds: Int64 = 0
-    /// Whether the table was compared to its end.
+    /// False if the comparison was stopped before the end of the table.
     package var isFinished = true
     package var differences: Int { missing + extra + different }
   }
@@ -84,7 +84,7 @@ package final class Comparison {
 
   /// Compares all tables.
   ///
-  /// - Parameter tell: Receives each result at once.
+  /// - Parameter tell: Receives each result as soon as it is known.
   package func run(_ tell: (Event) throws -> Void) throws -> Summary {
     let begun = Clock.monotonicMilliseconds
     let looks = (source: try ends.reader(.source), target: try ends.reader(.target))
@@ -135,8 +135,8 @@ package final class Comparison {
     return summary
   }
 
-  /// Returns an object that finds out from the trail which rows are in flight. Nil without a replication, or before the
-  /// first applied transaction.
+  /// Returns an object that finds out from the trail which rows are in flight. Nil if there is no trail at this node,
+  /// if the source is not captured, or if the target has applied nothing.
   private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
     guard let trail = options.trail, Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
@@ -145,8 +145,8 @@ package final class Comparison {
     return SettlingByTrail(follower: follower, ends: flightEnds, seed: ends.seed, stop: watch.stop)
   }
 
-  /// Returns a message if the trail of the target is not on this machine, so that no difference can be proven;
-  /// otherwise nil.
+  /// Returns a message if the target has a checkpoint of a trail that is not at this node, so that no difference can be
+  /// proven; otherwise nil.
   private func unknownTrail(_ looks: (source: any RowReader, target: any RowReader)) throws -> String? {
     guard let trail = options.trail, !Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
@@ -155,8 +155,8 @@ package final class Comparison {
       "the target is filled from trail \(trail.name), which is not in the state folder \(trail.state): name that replication's state folder with --state; without it, differences may be changes that are still on their way"
   }
 
-  /// Returns the plan of the comparison. If tables or columns differ, waits for the running replication and plans
-  /// again.
+  /// Returns the plan of the comparison. If tables or columns differ during a replication, first waits until the target
+  /// has applied the source's present commits, then plans again.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
     let plan = try ComparePlan(
       source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope,
@@ -179,7 +179,8 @@ package final class Comparison {
     return try Repair(ends, flight, stop: watch.stop)
   }
 
-  /// Compares a table without a report. Returns the number of differences, including rows that may be in flight.
+  /// Compares a table without reporting its rows. Returns the number of differences, including rows that may be in
+  /// flight.
   private func countDifferences(
     _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling
   ) throws -> Int {

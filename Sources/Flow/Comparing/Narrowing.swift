@@ -11,8 +11,8 @@ struct Narrowing: ~Copyable {
     /// row.
     let key: Int
     var rowBytes: UInt32
-    /// With a key: 1 until the target's row is read, then 0 if both rows are equal, else -1. Without a key: the number
-    /// of equal source rows minus the number of equal target rows.
+    /// With a key: 1 until the target's row is read, then 0 if both rows are equal, -1 if they differ. Without a key:
+    /// the number of equal source rows minus the number of equal target rows.
     var balance: Int32
   }
 
@@ -26,13 +26,14 @@ struct Narrowing: ~Copyable {
 
   /// Reserves memory for about this number of rows.
   ///
-  /// - Parameter isUnique: whether the target has at most one row for each key.
+  /// - Parameter isUnique: Whether the target has at most one row for each key.
   init(rows: Int, isUnique: Bool) {
     self.isUnique = isUnique
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
   }
 
-  /// The rows exceed the memory limit, because too many have the same hash.
+  /// The rows of the range or groups take more memory than allowed, as may happen if very many rows have similar
+  /// hashes.
   struct TooMany: Error {}
 
   func check() throws {
@@ -46,7 +47,7 @@ struct Narrowing: ~Copyable {
     keys.appendCounted(mark.key)
   }
 
-  /// Adds a row of the target, after all rows of the source.
+  /// Adds a row of the target. All rows of the source must have been added before.
   mutating func takeTarget(_ mark: borrowing RowMark) {
     if mark.key.isEmpty { return count(mark, -1) }
     guard var entry = entries[mark.keyHash] else {
@@ -81,13 +82,13 @@ struct Narrowing: ~Copyable {
     return try? reader.readCounted()
   }
 
-  /// Reports the differing rows that were found so far.
+  /// Passes to `take` the differing rows that were found since the last call of this function.
   mutating func drain(_ take: (Suspect) throws -> Void) rethrows {
     for index in 0..<found.count { try take(found[index]) }
     found.removeAll()
   }
 
-  /// Reports the remaining differing rows, after all rows of the target.
+  /// Passes to `take` the remaining differing rows, after all rows of the target have been added.
   mutating func finish(_ take: (Suspect) throws -> Void) rethrows {
     try drain(take)
     for (hash, entry) in entries {

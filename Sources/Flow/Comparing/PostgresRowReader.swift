@@ -144,7 +144,7 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// Runs `body`.
+  /// Runs `body`, which waits for locks of other sessions for a limited time.
   ///
   /// - Throws: `table-refused` if another session keeps the table locked for longer than ``patienceMilliseconds``.
   private func patiently<T>(_ name: String, _ body: () throws -> T) throws -> T {
@@ -158,8 +158,8 @@ final class PostgresRowReader: RowReader {
 
   /// Runs `read`, which reads a table.
   ///
-  /// - Throws: `table-refused` for an error of a table with a foreign partition, so that other tables are still
-  ///   compared.
+  /// - Throws: `table-refused` if `read` fails and the table has a foreign partition. The caller can then go on with
+  ///   other tables.
   private func withForeignPartitions(of end: TableEnd, _ read: () throws -> Void) throws {
     guard end.isPartitioned, let partition = try connection.foreignPartition(of: end.oid) else { return try read() }
     do { try read() } catch let error as PostgresError where !error.isConnectionLost {

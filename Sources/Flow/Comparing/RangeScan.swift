@@ -27,18 +27,19 @@ private struct ReadPace {
   }
 }
 
-/// Reads a table in ranges of its key at both ends, each on its own thread, and finds the ranges that differ. Each
-/// range is read in some 250 ms.
+/// Reads a table in ranges of its key at both ends, each on its own thread, and finds the ranges that differ. A range
+/// has as many rows as the source reads in some 250 ms.
 struct RangeScan: Sendable {
-  /// A key of the source cannot be sorted among the target's keys. From `range` on, rows cannot be matched by ranges.
+  /// A key of the source does not fit the key's type at the target, so it has no place among the target's keys. From
+  /// the start of `range` on, rows cannot be matched by ranges.
   struct Unordered: Error { let range: KeyRange }
 
   let table: ComparedTable
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each differing range, while other threads read on. Until the first one, calls `idle` about
-  /// once a second.
+  /// Calls `narrow` with each differing range, while other threads read on. Calls `idle` whenever a second passes
+  /// without another differing range.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)
@@ -113,7 +114,7 @@ struct RangeScan: Sendable {
     }
   }
 
-  /// Reads the target's rows of a range, in parts if the target has many more rows than the source.
+  /// Reads the target's rows of a range, in several parts if there are more rows than one read may return.
   ///
   /// - Parameter between: Is called after each part, when `reader` is free for other reads.
   func scanTarget(

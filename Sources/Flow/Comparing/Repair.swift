@@ -8,7 +8,8 @@ import Trails
 
 /// Makes the source send differing rows again through the trail, then compares these rows again.
 final class Repair {
-  /// The maximum number of differing rows of a table that are sent singly. Above it, the whole table is copied.
+  /// The maximum number of differing rows of a table that are sent singly. If more differ, the whole table is
+  /// refreshed.
   private static let rowsMax = 100_000
   private static let batchRows = 500
   private static let patienceMilliseconds: Int64 = 120_000
@@ -91,8 +92,9 @@ final class Repair {
     }
   }
 
-  /// Waits until the requested rows have arrived at the target, and compares them again. Returns the number of rows
-  /// that still differ; `Int.max` if the wait was interrupted.
+  /// Compares the requested rows repeatedly until they are equal at both ends, for up to two minutes; the time of a
+  /// running refresh does not count. Returns the number of rows that still differ. Returns `Int.max` if the replication
+  /// or the comparison was stopped.
   ///
   /// - Parameter recount: Compares the whole table again, and returns the number of differences.
   func finish(_ look: RowLook, _ verdict: RowVerdict, recount: () throws -> Int) throws -> Int {

@@ -25,10 +25,12 @@ protocol RowReader: AnyObject {
 
   /// Calls `body` with each row that has one of these keys.
   ///
-  /// - Parameter body: Gets the values as stored, and in SQLite the index of the key.
+  /// - Parameter body: Gets the values as stored. In SQLite it also gets the index in `keys` of the row's key, else it
+  ///   may get nil.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
-  /// Counts the rows that are identified by all their values: with NULL in the key, or in a table without a key.
+  /// Counts in `counts` the rows that are identified by all their values: with NULL in the key, or in a table without a
+  /// key.
   func count(_ table: ComparedTable, into counts: RowCounts) throws
 }
 
@@ -51,7 +53,7 @@ enum Slice {
   ///
   /// The first value is the rowid or key after which the rows begin; nil for the first row of the table.
   case behind([Value]?, limit: Int)
-  /// The rows in the pages `from` to before `below` of a PostgreSQL table; nil means to the end.
+  /// The rows in the pages of a PostgreSQL table from `from` on, up to but without page `below`; nil means to the end.
   case pages(table: String, from: UInt32, below: UInt32?)
   case all
 }
@@ -69,13 +71,13 @@ enum PartSequence {
   /// Consecutive parts: each one starts after the last row of the previous one.
   case behind
   case slices([Slice])
-  /// Groups of pages of each of these PostgreSQL tables.
+  /// Each of these PostgreSQL tables, with its number of pages. A part is a group of pages.
   case pages([(table: String, pages: UInt32)])
 }
 
 /// The hashes, size and key of a row that is being read.
 struct RowMark: ~Copyable {
-  /// The hash of the key, or of the whole row without a usable key. 0 if no hash was requested.
+  /// The hash of the key, or of the whole row if it has no key or NULL in it. 0 if no hash was requested.
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int

@@ -8,7 +8,7 @@ struct Settlement {
   var differences: [Difference] = []
   /// The number of rows that differ but may be in flight.
   var inFlight = 0
-  /// The differences of the rows that ``inFlight`` counts, as far as they are known.
+  /// The differences of the rows that ``inFlight`` counts. A row whose difference is not known is left out.
   var unproven: [Difference] = []
 
   mutating func add(_ other: Settlement) {
@@ -26,26 +26,28 @@ struct Settlement {
 
 /// A method to find out which differing rows are in flight.
 protocol Settling {
-  /// Reads the rows with these keys again, and returns the differences.
+  /// Reads the rows with these keys again, and returns their differences and the number that may be in flight.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
   /// Reads again the rows that are identified by all their values.
   ///
   /// - Parameter whole: The hashes of the rows, in ascending order.
-  /// - Parameter report: Is called with all results of some hashes.
+  /// - Parameter report: Is called several times, each time with the results for some of the hashes.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
 
-/// Reads differing rows again after pauses, without a trail. A row that stays unequal and unchanged counts as a
-/// difference.
+/// Reads differing rows again after pauses, without a trail. A row that differs in the same way in two reads, one after
+/// the other, counts as a difference.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
-  /// The shorter pauses after a total of 20 s, in milliseconds.
+  /// The pauses between reads after this object has waited for 20 s in all, in milliseconds. They are shorter than the
+  /// first pauses.
   private static let shortMilliseconds: [Int32] = [50, 300, 1000]
   private static let patienceMilliseconds: Int64 = 20_000
 
   private let stop: StopSignal
-  /// Whether differences can be proven. False if the trail is not on this machine.
+  /// Whether an unchanged differing row counts as a difference. If not, the row may be in flight: the trail is not on
+  /// this machine, or the source is at another node.
   private let proves: Bool
   private var waited: Int64 = 0
 
@@ -115,7 +117,7 @@ final class SettlingByLooks: Settling {
 }
 
 extension RowVerdict {
-  /// Returns the difference for rows that one database has more often; nil if both have the same number.
+  /// Returns the difference if source and target have different numbers of equal rows; nil if the numbers are equal.
   ///
   /// - Parameter balance: The number of equal rows at the source minus the number at the target.
   func difference(_ balance: Int, source: [Value]?, target: [Value]?) throws -> Difference? {

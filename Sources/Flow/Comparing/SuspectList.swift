@@ -4,7 +4,8 @@ import Changes
 struct SuspectList: ~Copyable {
   private struct Entry {
     let hash: UInt64
-    /// The offset of the source's encoded key, and of the target's in `target`; -1 if the row was not read there.
+    /// The offset in `keys` of the key that was read at the source; `target` is the offset of the key that was read at
+    /// the target. -1 if the row was not read there.
     let source: Int
     let target: Int
     let rowBytes: Int

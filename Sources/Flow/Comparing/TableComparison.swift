@@ -6,12 +6,14 @@ import SystemKit
 /// Compares the rows of one table: finds ranges of keys, or groups of rows by hash (buckets), that differ, then the
 /// differing rows.
 final class TableComparison {
-  /// The number of differing rows that are read again together. A smaller number is read again after one second.
+  /// The number of differing rows with a key that are collected, then read again together. Fewer rows are read again
+  /// once the first of them has waited for a second.
   private static let batchRows = 4000
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
   private static let bytesInMemory = 12 << 20
-  /// The memory for differing rows without a key, in bytes. One read of the table examines all of them.
+  /// The memory for differing rows without a key, in bytes. When it is full, one read of the table at each end examines
+  /// all of them.
   private static let wholeBytes = 16 << 20
   /// The value of ``wholeBytes`` for a source at another node. The rows must fit into one answer.
   private static let wholeBytesAfar = 1 << 20
@@ -26,14 +28,14 @@ final class TableComparison {
   private var waiting: [Suspect] = []
   private var waitingBytes = 0
   private var waitingSince: Int64 = 0
-  /// The hashes of differing rows without a key that are not examined yet.
+  /// The hashes of differing rows without a key that have not been read again yet.
   private var whole: [UInt64] = []
   private var wholeBytes = 0
 
   /// Creates a comparison of one table.
   ///
   /// - Parameter looks: The readers for single rows, on the calling thread.
-  /// - Parameter report: Is called with results.
+  /// - Parameter report: Is called several times, each time with the results for some differing rows.
   init(
     _ table: ComparedTable, _ ends: CompareEnds, _ watch: CompareWatch, settling: any Settling,
     looks: (source: any RowReader, target: any RowReader), report: @escaping (Settlement) throws -> Void
@@ -74,8 +76,8 @@ final class TableComparison {
     try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  /// Compares a range of keys row by row, at most `range.count` + 1000 rows of the source. Returns the rest of the
-  /// range; nil if there is none.
+  /// Compares a range of keys row by row, but at most `range.count` + 1000 rows of the source. Returns the part of the
+  /// range that was not compared; nil if there is none.
   private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
     let rows = range.count + 1000
     var narrowing = Narrowing(rows: range.count, isUnique: true)

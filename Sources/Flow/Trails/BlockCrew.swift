@@ -18,7 +18,7 @@ final class BlockCrew: @unchecked Sendable {
     var checksum: UInt32
     /// The unpacked content, or the error of unpacking; nil if the checksum is wrong.
     var content: Result<UnsafeRawBufferPointer, any Error>?
-    /// The chain hash after the block, provided that the one in its header is right.
+    /// The chain hash after the block. It is right only if the chain hash in the block's header is right.
     var chain = ChainHash.zero
   }
 
@@ -45,7 +45,7 @@ final class BlockCrew: @unchecked Sendable {
   private var blocks: [Block] = []
   private var segment: UInt64 = 0
   private var next = 0
-  /// The number of blocks whose results the caller has processed, so that their work areas are free.
+  /// The number of blocks whose results the caller has processed. Their work areas are free for further blocks.
   private var handed = 0
   private var busy = 0
 
@@ -62,8 +62,8 @@ final class BlockCrew: @unchecked Sendable {
     return Opened(checksum: checksum, content: content, chain: chain)
   }
 
-  /// Checks blocks, and calls `take` with each result, in order, on the calling thread. Returns false, without an
-  /// effect, if the threads are not available.
+  /// Checks blocks, and calls `take` with each result, in order, on the calling thread. Returns false, without a call
+  /// of `take`, if this machine has one processor only or another copy uses the threads.
   func open(_ blocks: [Block], of segment: UInt64, _ take: (Block, Opened) throws -> Void) throws -> Bool {
     guard threads > 0 else { return false }
     condition.lock()
@@ -96,8 +96,8 @@ final class BlockCrew: @unchecked Sendable {
     return true
   }
 
-  /// Checks the next block. Returns false if no block or no work area is left. Requires the lock, which is released
-  /// during the check.
+  /// Checks the first block that no thread has begun to check. Returns false if all are begun, or if no work area is
+  /// free. The caller holds the lock, which is released during the check.
   private func work() -> Bool {
     guard next < min(blocks.count, handed + benches.count) else { return false }
     let (block, bench) = (blocks[next], benches[next % benches.count])

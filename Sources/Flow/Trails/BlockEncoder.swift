@@ -17,7 +17,8 @@ final class BlockEncoder {
     hasher = try SHA256()
   }
 
-  /// Returns a whole encoded block, valid until the next call.
+  /// Returns a block with this content: the header with its checksum, then the content, compressed if that makes it
+  /// smaller. Valid until the next call.
   func block(
     _ content: UnsafeRawBufferPointer, flags: BlockHeader.Flags, contentOffset: UInt64, durable: UInt64,
     chain: ChainHash

@@ -55,7 +55,7 @@ extension BlockHeader {
     put(CRC32C.of(UnsafeRawBufferPointer(rebasing: buffer[Self.size...]), continuing: checksum), 68)
   }
 
-  /// Decodes a header from 72 bytes; nil without the magic number. No other field is checked.
+  /// Decodes a header from 72 bytes; nil if they do not begin with the magic number. No other field is checked.
   init?(_ bytes: UnsafeRawBufferPointer) {
     func get<T: FixedWidthInteger>(_ offset: Int) -> T {
       T(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: T.self))

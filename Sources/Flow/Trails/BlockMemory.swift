@@ -3,11 +3,11 @@ import Glibc
 import Synchronization
 import SystemKit
 
-/// A budget of memory for large blocks, which all trails of this process share. Only blocks of more than ``usualBytes``
-/// count.
+/// A budget of memory for large blocks, which all trails of this process share. Smaller blocks, up to ``usualBytes``,
+/// are not counted.
 ///
-/// A block from a peer waits for memory for a limited time, and is then refused with `busy`. Readers of trails take
-/// turns: ``BlockShare`` is the part of one reader.
+/// A block from a peer waits up to ten seconds for memory, and is then refused with `busy`. Readers of trails get
+/// memory in the order of their requests, each through its ``BlockShare``.
 ///
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }
@@ -19,7 +19,8 @@ package final class BlockMemory: Sendable {
   /// The memory of one reader's block, from ``begin(_:)`` to ``end(_:)``.
   struct Turn {
     fileprivate let bytes: Int
-    /// The number of turns that the thread had before this one, as a block is often read while another one is in use.
+    /// The number of blocks for which the thread already had memory. It is 1 if the thread reads a second block while
+    /// it uses a first one.
     fileprivate let depth: Int
     fileprivate let thread: pthread_t
   }
@@ -29,11 +30,11 @@ package final class BlockMemory: Sendable {
     var peak = 0
     var limit = 256 << 20
     var blockBytesMax = 64 << 20
-    /// The bytes of readers, by the depth of their turns.
+    /// The bytes that readers have reserved, by ``Turn/depth``.
     var read: [Int: Int] = [:]
     /// The number of open turns of each thread that has any.
     var turns: [pthread_t: Int] = [:]
-    /// The readers that wait, by the depth of their turns, in the order in which they came.
+    /// The tickets of the readers that wait for memory, by ``Turn/depth``, in the order of their requests.
     var waiting: [Int: [UInt64]] = [:]
     var lastTicket: UInt64 = 0
   }
@@ -60,10 +61,11 @@ package final class BlockMemory: Sendable {
   }
 
   package var used: Int { state.withLock { $0.used } }
-  /// The highest memory use for such large blocks so far, in bytes.
+  /// The most memory that blocks of more than ``usualBytes`` have used at one time since the process started, in bytes.
   package var peak: Int { state.withLock { $0.peak } }
 
-  /// Reserves memory for a peer's block, and waits for it if necessary. A single block may exceed the limit.
+  /// Reserves memory for a peer's block, and waits until other large blocks leave room for it. While no other large
+  /// block has memory, the block may exceed the limit.
   ///
   /// - Throws: `busy` if other blocks leave no room in time: ten seconds by default.
   package func claim(_ bytes: Int) throws {
@@ -89,10 +91,12 @@ package final class BlockMemory: Sendable {
       hint: "Cairn tries again by itself; raise [limits] memory if that happens often", remedy: .retry)
   }
 
-  /// Reserves memory for the block of a reader, and waits for its turn if necessary.
+  /// Reserves memory for the block of a reader. Waits until earlier readers have their memory and large blocks leave
+  /// room.
   ///
-  /// At each depth, one reader may pass the limit, so that readers never wait for each other's inner blocks for ever.
-  /// - Throws: `busy` if the turn does not come in time: 60 seconds by default.
+  /// At each ``Turn/depth``, one reader may exceed the limit. So two readers that each hold a block and need a second
+  /// one do not wait for each other for ever.
+  /// - Throws: `busy` if there is no room in time: 60 seconds by default.
   func begin(_ bytes: Int) throws -> Turn {
     let thread = pthread_self()
     let (depth, ticket) = state.withLock { $0.line(up: thread) }
@@ -145,7 +149,7 @@ extension BlockMemory.State {
 
 /// The memory that one reader of a trail has for its block. Only a block of more than 1 MiB counts in ``BlockMemory``.
 ///
-///     try share.take(for: header)  // waits for a turn
+///     try share.take(for: header)  // waits until large blocks leave room
 ///     share.leave()
 final class BlockShare {
   private let memory: BlockMemory
@@ -155,11 +159,12 @@ final class BlockShare {
 
   deinit { leave() }
 
-  /// Whether the reader's block has more than 1 MiB, and its memory is reserved.
+  /// Whether memory in ``BlockMemory`` is reserved for the reader's block, because the block has more than 1 MiB.
   var isTaken: Bool { turn != nil }
 
-  /// Reserves memory for the stored bytes of a block and for its content, and leaves the memory of the last block.
-  /// - Throws: `busy` if other readers leave no room in time.
+  /// Frees the memory of the reader's previous block, then reserves memory for the stored bytes of `block` and its
+  /// content. Waits until other blocks leave room.
+  /// - Throws: `busy` if other blocks leave no room within 60 seconds.
   func take(for block: BlockHeader) throws {
     leave()
     let bytes = [Int(block.storedLength), BlockOpener.unpackedLength(block)].filter { $0 > BlockMemory.usualBytes }

@@ -11,9 +11,9 @@ final class BlockOpener {
   /// The place from which a block comes, which limits its size.
   enum Origin {
     /// A trail of this node, or a copy whose blocks have been checked. A block may contain a record of 1 GiB. The
-    /// reader's ``BlockShare`` has the memory.
+    /// reader's ``BlockShare`` has reserved its memory.
     case trail
-    /// A peer. A block has at most ``BlockMemory/blockBytesMax``.
+    /// A peer. A block has at most ``BlockMemory/blockBytesMax`` bytes.
     case peer
   }
 
@@ -53,7 +53,7 @@ final class BlockOpener {
     }
   }
 
-  /// Returns the content of a block with a right checksum, valid until the next call or ``release()``.
+  /// Returns the content of a block whose checksum is right. The content is valid until the next call or ``release()``.
   func unpack(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, _ place: Position
   ) throws -> UnsafeRawBufferPointer {
@@ -84,7 +84,8 @@ final class BlockOpener {
     }
   }
 
-  /// Returns the memory, in bytes, that unpacking a block takes; zero if the block is stored as it is, or refused.
+  /// Returns the memory that unpacking a block takes, in bytes. Zero if the block is not compressed, or if its content
+  /// is larger than allowed.
   static func unpackedLength(_ block: BlockHeader) -> Int {
     let isRefused =
       block.contentLength > BlockHeader.contentLengthMax

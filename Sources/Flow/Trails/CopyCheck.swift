@@ -33,7 +33,7 @@ struct CopyCheck {
 
   /// Checks the whole blocks in `bytes`, up to the end of the segment.
   ///
-  /// - Parameter taken: Is increased by the bytes of the good blocks, also if a later block throws.
+  /// - Parameter taken: Is increased by the size of each block that passes the check, even if a later block throws.
   mutating func follow(
     _ bytes: UnsafeRawBufferPointer, _ opener: BlockOpener, _ hasher: SHA256, taken: inout Int
   ) throws {
@@ -64,7 +64,8 @@ struct CopyCheck {
     if header.flags.contains(.border), !isSealed { border = (place, lastNumber) }
   }
 
-  /// Returns the whole blocks at the start of `bytes`, up to the end of the segment or a block of more than 1 MiB.
+  /// Returns the whole blocks at the start of `bytes`. Stops before a partial block or a block of more than 1 MiB, and
+  /// at the end of the segment.
   private func blocks(_ bytes: UnsafeRawBufferPointer) -> [BlockCrew.Block] {
     var (blocks, offset) = ([BlockCrew.Block](), 0)
     while let block = try? block(UnsafeRawBufferPointer(rebasing: bytes[offset...])),

@@ -1,21 +1,22 @@
 import Changes
 
 /// Adds the bytes of one segment to a copy of a trail. The bytes arrive in pieces of any size; only whole blocks are
-/// added. If another feed has added a block first, this one fails with `trail-elsewhere`.
+/// added. If another feed adds a block at the same place first, this feed fails with `trail-elsewhere`.
 ///
 ///     let feed = CopyFeed(trail: id, at: place)
 ///     try feed.take(bytes, for: copy)
 package final class CopyFeed {
   package let trail: TrailID
-  /// The place of the next block in the trail.
+  /// The place in the trail at which the next received block belongs.
   package private(set) var place: TrailPlace
-  /// The present end of the local copy, if the source sends the trail from a later segment on; else nil.
+  /// The end of the local copy, if the sending node continues at a later segment than that; nil if there is no gap, or
+  /// after the first bytes were added.
   private var restartsBehind: TrailPlace?
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
   private let memory = BlockMemory.shared
   private var claimed = 0
-  /// Whether the feed has added a whole block to the copy.
+  /// Whether the feed has added a whole block to the copy. A segment's header is no block.
   package private(set) var hasBlock = false
 
   package init(trail: TrailID, at place: TrailPlace, restartsBehind end: TrailPlace? = nil) {
@@ -26,12 +27,12 @@ package final class CopyFeed {
 
   deinit { memory.free(claimed) }
 
-  /// Returns the chain hash in the segment header at the start of `bytes`; nil if it is not there.
+  /// Returns the chain hash in the segment header at the start of `bytes`; nil if there are fewer than 88 bytes.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }
 
-  /// Whether the received bytes end with a whole header or block.
+  /// Whether the bytes received so far end with a whole header or block.
   package var isWhole: Bool { rest.count == 0 }
 
   package func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {

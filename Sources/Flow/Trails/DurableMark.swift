@@ -34,7 +34,7 @@ struct DurableMark: Equatable {
     return Array(out.bytes)
   }
 
-  /// Decodes a copy of the mark from the file `durable`; nil if it is not valid.
+  /// Decodes one of the two durable marks in the file `durable`; nil if its bytes are not valid.
   init?(_ slot: ArraySlice<UInt8>) {
     guard slot.count == Self.size else { return nil }
     var fields = Fields(Array(slot))

@@ -25,7 +25,7 @@ final class LiveSegment {
   private let isCopy: Bool
   private static let copyAheadMin: UInt64 = 64 << 10
   private var allocated: UInt64
-  /// The file offset before which all bytes have been written, if only as zeros.
+  /// The file offset up to which bytes have been written: blocks, then zeros that later blocks overwrite.
   private var written: UInt64
 
   /// Creates a segment with its header, and syncs the file and its entry in the folder.
@@ -84,7 +84,7 @@ final class LiveSegment {
 
   /// Adds encoded blocks to the segment, without a sync.
   ///
-  /// - Parameter end: The place after them.
+  /// - Parameter end: The place after the added blocks.
   func append(_ blocks: UnsafeRawBufferPointer, to end: Place) throws {
     try allocate(to: place.fileOffset + UInt64(blocks.count))
     try writeAhead(of: UInt64(blocks.count))
@@ -121,8 +121,8 @@ final class LiveSegment {
 
   func close() throws { try file.close() }
 
-  /// Writes zeros after a small block, for the next blocks. Overwriting them costs half as much at a sync, because no
-  /// metadata change.
+  /// Writes zeros after a small block of `count` bytes. Later blocks overwrite the zeros, which makes their sync half
+  /// as expensive because no file metadata changes.
   private func writeAhead(of count: UInt64) throws {
     let end = place.fileOffset + count
     guard end > written else { return }
@@ -135,7 +135,8 @@ final class LiveSegment {
     written += UInt64(zeros)
   }
 
-  /// Allocates disk space for further small blocks. Large blocks get their space when they are written.
+  /// Allocates disk space up to `end`, and some more for later small blocks. Allocates none for a large block, which
+  /// gets its space when it is written.
   private func allocate(to end: UInt64) throws {
     guard end > allocated else { return }
     if end - place.fileOffset > Self.largeBytes {
@@ -150,7 +151,8 @@ final class LiveSegment {
 }
 
 extension DurableMark {
-  /// Returns the next durable mark, at the end of `segment`, which must be synced.
+  /// Returns the durable mark that replaces this one: it has the next generation and is at the end of `segment`. The
+  /// segment must be synced.
   func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
     moved(to: segment.number, segment.place, lastTransaction: lastTransaction)
   }

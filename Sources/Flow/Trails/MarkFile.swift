@@ -12,8 +12,8 @@ final class MarkFile {
 
   init(_ path: String, _ mode: File.Mode) throws(FileError) { file = try File(path, mode) }
 
-  /// Returns the durable mark from the newest valid slot; nil if there is none. A slot may be unreadable while it is
-  /// written, so the file is read up to 20 times.
+  /// Returns the valid durable mark with the higher generation. If neither slot is valid, reads the file again, because
+  /// a writer may be writing it. Nil after 20 attempts, 1 ms apart.
   func newest() throws -> DurableMark? {
     for attempt in 0..<20 {
       if attempt > 0 { usleep(1000) }

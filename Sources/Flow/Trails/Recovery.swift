@@ -3,7 +3,7 @@ import CodecKit
 import SystemKit
 
 /// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). Everything before the durable mark is
-/// checked, whole transactions after it are kept, and the rest is cut off. Requires the lock of the folder.
+/// checked, whole transactions after it are kept, and the rest is cut off. The caller holds the lock of the folder.
 struct Recovery {
   /// The part of a trail after its durable mark that is kept.
   enum Kept {
@@ -20,7 +20,7 @@ struct Recovery {
     var transactions: TransactionTracker
     var lastHeader: TransactionHeader?
     var lastSchemaID: UInt64
-    /// The memory for the schemas of the segment; see ``TableSchema/memoryBytes``.
+    /// The memory for the schemas of the segment, in bytes; see ``TableSchema/memoryBytes``.
     var schemaBytes: Int
     var isSealed: Bool
     var lastNumber: UInt64 { transactions.lastNumber }
@@ -41,7 +41,7 @@ struct Recovery {
     self.keeps = keeps
   }
 
-  /// Recovers the trail, and returns its synced end. The durable mark does not move.
+  /// Recovers the trail, and returns its synced end. The durable mark stays where it is.
   mutating func run() throws -> End {
     let segments = try folder.segments()
     var cursor = try open(mark.segment, lastHeader: nil)
@@ -96,8 +96,8 @@ struct Recovery {
     if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
   }
 
-  /// Reads the whole blocks after the durable mark, and cuts off the rest. A copy keeps all whole blocks, otherwise
-  /// whole transactions are kept.
+  /// Reads the whole blocks after the durable mark, and cuts off the rest. For a copy of a trail, keeps all whole
+  /// blocks; for a writer's own trail, only whole transactions.
   private mutating func recoverBehindMark(_ cursor: SegmentCursor, hasLater: Bool) throws -> End {
     let start = cursor.number == mark.segment ? cursor.fileOffset : 0
     let size = try cursor.file.size
@@ -153,7 +153,8 @@ struct Recovery {
     }
   }
 
-  /// Writes bytes of the file again, unchanged. After a failed sync, the kernel may regard lost pages as written.
+  /// Writes bytes of the file again, unchanged, so that the next sync writes them to the disk. After a failed sync, the
+  /// kernel may regard lost pages as written.
   private func rewrite(_ file: File, from start: UInt64, to end: UInt64) throws {
     var window = Scratch(capacity: 1 << 20)
     var offset = start
@@ -167,7 +168,8 @@ struct Recovery {
     }
   }
 
-  /// Removes a segment that a crash left without a whole header.
+  /// Removes the last segment if a crash left it without a whole header. Throws `fault` if a later segment or a synced
+  /// block proves that it was damaged instead.
   private mutating func dropUnfinished(_ number: UInt64, _ fault: SegmentFault, hasLater: Bool) throws {
     let file = try File(folder.segmentPath(number), .read)
     let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
@@ -179,8 +181,8 @@ struct Recovery {
 
   /// Returns `end` with the header of the trail's last transaction.
   ///
-  /// If the last segment has no transaction yet, reads the header from the previous segment. Returns `end` unchanged for
-  /// the copy of a trail by a pump.
+  /// If the last segment has no transaction yet, reads the header from the previous segment. For the copy of a trail by
+  /// a pump, returns `end` unchanged.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

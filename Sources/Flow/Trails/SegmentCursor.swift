@@ -14,7 +14,7 @@ final class SegmentCursor {
   /// The number of columns in each schema of the segment; the index is the id of the schema minus one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
-  /// The memory for `schemas`; see ``TableSchema/memoryBytes``.
+  /// The memory for `schemas`, in bytes; see ``TableSchema/memoryBytes``.
   private(set) var schemaBytes = 0
   /// The offset of the last returned record in the segment's unpacked content.
   private(set) var recordOffset: UInt64 = 0
@@ -25,13 +25,14 @@ final class SegmentCursor {
   private let opener = BlockOpener()
   private let hasher: SHA256
   private let share = BlockShare()
-  /// The unpacked records of the loaded block. Empty before the first block, and after all records of a block of more
-  /// than 1 MiB were read.
+  /// The unpacked records of the loaded block. Empty before the first block, during a pause, and after all records of a
+  /// block of more than 1 MiB were read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
   /// The offset in the file of the loaded block.
   private var blockOffset: UInt64 = 0
-  /// The offset in `content` of the next record, while its memory is given back; nil: `content` is there.
+  /// The offset in `content` of the next record during a pause, when `content` is not in memory; nil if there is no
+  /// pause.
   private var pausedAt: Int?
   /// The offset in the segment's unpacked content after the loaded block.
   private(set) var contentEnd: UInt64 = 0
@@ -60,7 +61,8 @@ final class SegmentCursor {
   var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
   var isAtBlockEnd: Bool { pausedAt == nil && records.isAtEnd }
 
-  /// The chain hash after the last returned commit record, or before the segment.
+  /// The chain hash after the last returned commit record. Before the first one, the chain hash at the start of the
+  /// segment.
   var commitChain: ChainHash {
     if let knownCommitChain { return knownCommitChain }
     hash(to: Int(commitOffset - contentStart))
@@ -80,7 +82,8 @@ final class SegmentCursor {
     return chain
   }
 
-  /// Returns how the end of the loaded block differs from a durable mark for that place; nil if it does not differ.
+  /// Returns how the end of the loaded block differs from a durable mark at the same file offset; nil if it does not
+  /// differ.
   func problem(at mark: DurableMark) -> String? {
     if mark.contentOffset != contentEnd { return "the durable mark says that this is \(mark.position)" }
     if transactions.isOpen { return "the durable mark is inside transaction \(transactions.lastNumber + 1)" }
@@ -91,7 +94,7 @@ final class SegmentCursor {
     return chain == mark.chain ? nil : "chain hash is \(chain), the durable mark says \(mark.chain)"
   }
 
-  /// Whether the file has no block, or only zeros, after the loaded block.
+  /// Whether the file ends after the loaded block, or has only zeros in place of the next block's header.
   var isAtZeros: Bool {
     get throws {
       try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
@@ -189,8 +192,8 @@ final class SegmentCursor {
     }
   }
 
-  /// Frees the memory of a block of more than 1 MiB after all its records have been read. A reader may wait at the end
-  /// of a trail for days.
+  /// Frees the memory of a block of more than 1 MiB, because all its records have been read. A reader may wait at the
+  /// end of a trail for days.
   private func leaveContent() {
     _ = chainAtEnd()
     dropContent()
@@ -204,8 +207,8 @@ final class SegmentCursor {
     share.leave()
   }
 
-  /// Gives back the memory of a block of more than 1 MiB; the next record loads the block again. Call it before the
-  /// reader waits for something else. Records that were returned are no longer valid.
+  /// Frees the memory of a block of more than 1 MiB; ``nextRecord()`` loads the block again. Call it before the reading
+  /// thread waits for anything. Records that were returned are no longer valid.
   func pause() {
     guard share.isTaken, !records.isAtEnd else { return }
     _ = commitChain

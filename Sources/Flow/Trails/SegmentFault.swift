@@ -3,7 +3,8 @@ import Changes
 /// An error in the bytes of a segment, with its position.
 struct SegmentFault: Error {
   enum Kind {
-    /// The header or a block is not whole, or does not fit. After the durable end, an interrupted write can cause this.
+    /// The header or a block is not whole, or does not fit the trail. After the durable end, an interrupted write can
+    /// cause this.
     case torn
     /// A whole block has impossible content, which no interrupted write can cause.
     case content

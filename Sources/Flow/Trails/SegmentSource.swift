@@ -51,10 +51,10 @@ package final class SegmentSource {
   }
 
   package var id: TrailID { mark.trail }
-  /// The durable end of the trail when the file `durable` was last read.
+  /// The durable end of the trail when this object last read the file `durable`.
   package var end: TrailPlace { TrailPlace(segment: mark.segment, offset: mark.fileOffset, chain: mark.chain) }
 
-  /// Reads the durable end again, and returns the first and the last place of the trail.
+  /// Reads the file `durable`, and returns the first place of the trail and its present durable end.
   package func standing() throws -> TrailStanding {
     try guarded {
       try refresh()
@@ -104,7 +104,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns the next blocks after a place: at most `max` bytes, but at least one block. Nil at the durable end.
+  /// Returns the next blocks after a place: at most `max` bytes, but at least one block. Nil at the durable end, and if
+  /// the segment does not exist.
   ///
   /// - Parameter place: A place for which ``judge(_:)`` returned `follows`.
   package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
@@ -147,8 +148,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns a read-only descriptor of a segment's file, and the number of its durable bytes; nil if the segment does
-  /// not exist. The caller closes the descriptor.
+  /// Returns a read-only descriptor of a segment's file, the number of its durable bytes, and whether it is finished.
+  /// Nil if the segment does not exist. The caller closes the descriptor.
   package func file(_ number: UInt64) throws -> (descriptor: Int32, count: UInt64, isSealed: Bool)? {
     try guarded {
       guard number <= mark.segment else { return nil }

@@ -13,8 +13,8 @@ struct TailSearch {
   /// The offset after the last whole block in the segment's unpacked content.
   let contentOffset: UInt64
 
-  /// Returns the file offset of a whole block that was written after a sync beyond ``breakOffset``. Such a block proves
-  /// damage; nil means that an interrupted write explains the end.
+  /// Returns the file offset of a whole block whose header says that the file was synced beyond ``breakOffset``. Such a
+  /// block proves damage. Nil if there is none, so that an interrupted write explains the break.
   func laterSyncedBlock() throws -> UInt64? {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset + 1

@@ -74,7 +74,7 @@ package enum Trail {
   /// and value. Throws at the first fault.
   ///
   /// - Parameter progress: Called from time to time with the number of bytes that have been checked, and with the
-  ///   total.
+  ///   number of bytes to check in all.
   package static func verify(
     folder path: String, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws -> TrailSummary {
@@ -90,7 +90,7 @@ package enum Trail {
   }
 
   /// Deletes the finished segments before the segment of `below`, oldest first, and returns their numbers. `below` must
-  /// not be after the durable checkpoint of any reader. The last transaction stays.
+  /// not be after the durable checkpoint of any reader. The segment of the trail's last transaction is always kept.
   package static func purge(folder path: String, below: Position) throws -> [UInt64] {
     let folder = TrailFolder(path)
     do {

@@ -44,7 +44,8 @@ package final class TrailCopy {
   /// Whether the folder has any part of the trail.
   package var hasBegun: Bool { mark != nil }
 
-  /// Removes the files of a copy that has not begun, and releases the lock. No call may follow.
+  /// Releases the lock. If the copy has not begun, first removes its folder, unless the folder has other files than the
+  /// lock. No call may follow.
   package func discard() {
     if !hasBegun, (try? Folder.names(folder.path)) == [Folder.lastName(of: folder.lockPath)] {
       try? Folder.remove(folder.lockPath)
@@ -63,7 +64,7 @@ package final class TrailCopy {
     discard()
   }
 
-  /// The place at which the next bytes are added; nil until the copy has begun. Earlier bytes may not be synced yet.
+  /// The place at which the next bytes are added; nil until the copy has begun. Bytes before it may not be synced yet.
   package var end: TrailPlace? {
     guard let mark else { return nil }
     if let segment {
@@ -102,10 +103,11 @@ package final class TrailCopy {
     }
   }
 
-  /// Begins the copy again at a later segment, and deletes the segments that it has. No node has the bytes between them
-  /// any more.
+  /// Continues the copy at a later segment of the trail, and deletes all earlier segments. Used if the sender has
+  /// purged the bytes in between. Returns the number of bytes added.
   ///
-  /// - Parameter end: The present end of the copy.
+  /// - Parameter end: The end of the copy, which must be before that segment; otherwise the method throws
+  ///   `trail-elsewhere`.
   package func restart(
     _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
   ) throws -> Int {
@@ -123,7 +125,7 @@ package final class TrailCopy {
   }
 
   /// Syncs the added bytes, and moves the durable mark to the end of the last whole transaction. Returns the first and
-  /// the last place of the copy; nil if it has not begun.
+  /// the last place of the copy; nil if the copy has no bytes yet.
   @discardableResult
   package func sync() throws -> TrailStanding? {
     try guarded {
@@ -183,8 +185,8 @@ extension TrailCopy {
     }
   }
 
-  /// Moves the durable mark to the end of the last whole transaction, which must be synced. Before it moves to another
-  /// segment, the folder is synced.
+  /// Moves the durable mark to the end of the last whole transaction, which must be synced. Syncs the folder first if
+  /// the durable mark moves to another segment.
   private func moveMark() throws {
     guard let mark, let marks, let check else { return }
     let (border, isNew) = (check.border, check.segment != mark.segment)
@@ -230,7 +232,8 @@ extension TrailCopy {
     }
   }
 
-  /// Begins the copy again at a later segment. The durable mark moves there before any block is added.
+  /// Continues the copy at a later segment, which starts with `header`. The durable mark moves there before any block
+  /// is added.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -303,8 +306,8 @@ extension TrailCopy {
     do { return try body() } catch { throw folder.outward(error, "add to") }
   }
 
-  /// Runs `body`, which writes to the disk. After an error, every later call fails, because the content on disk is
-  /// unknown.
+  /// Runs `body`, which writes to the disk. After an error in it, every later call of this copy fails, because the
+  /// content on disk is unknown.
   private func writing(_ body: () throws -> Void) throws {
     do { try body() } catch {
       let error = folder.outward(error, "write")
@@ -335,8 +338,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Returns whether the segment continues the one before it, if there is one. A crash during a restart of the copy can
-  /// leave older segments.
+  /// Returns whether segment `number` continues the previous segment in the folder; true if there is none. A crash
+  /// while the copy was moved to a later segment can leave older segments, which `number` does not continue.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }
@@ -359,7 +362,8 @@ extension TrailCopy {
     }
   }
 
-  /// Removes segments without blocks after the end of the copy. A crash during a restart of the copy left them.
+  /// Removes the segments after the end of the copy. They have no blocks: a crash while the copy was moved to a later
+  /// segment left them.
   private func removeSuccessors(of end: Recovery.End) throws {
     let later = try folder.segments().filter { $0 > end.segment }
     for number in later { try Folder.remove(folder.segmentPath(number)) }

@@ -28,7 +28,9 @@ struct TrailFolder {
     return numbers.sorted()
   }
 
-  /// Takes the lock that only one writer can hold, and creates a missing folder.
+  /// Creates the folder if it is missing, and takes the lock that only one writer can hold.
+  ///
+  /// - Throws: `trail-busy` if another writer holds the lock.
   func lock() throws -> File {
     try Folder.create(path)
     let lock = try File(lockPath, .openOrCreate)

@@ -10,12 +10,12 @@ package struct TrailInfo: Equatable, Sendable {
     package var firstTransaction: UInt64
     /// The time at which the segment was created, µs since 1970 UTC.
     package var created: Int64
-    /// The disk space of the segment's file in bytes, with space after the durable end.
+    /// The disk space of the segment's file in bytes, including the space allocated after the durable end.
     package var allocated: UInt64 = 0
-    /// The bytes that count against a limit of disk space: the larger of size and disk space.
+    /// The bytes that count against a limit of disk space: the larger of ``bytes`` and ``allocated``.
     package var onDisk: UInt64 { max(bytes, allocated) }
 
-    /// Compares all fields except the disk space, which differs between disks.
+    /// Compares all fields except ``allocated``, which file systems compute in different ways.
     package static func == (a: Segment, b: Segment) -> Bool {
       a.number == b.number && a.bytes == b.bytes && a.isSealed == b.isSealed
         && a.firstTransaction == b.firstTransaction && a.created == b.created
@@ -33,9 +33,9 @@ package struct TrailInfo: Equatable, Sendable {
   /// The number of the last transaction; 0 if there is none yet.
   package var lastTransaction: UInt64
   package var bytes: UInt64
-  /// The time of the last write to the last segment, µs since 1970 UTC.
+  /// The time of the last write to the file of the last segment, µs since 1970 UTC.
   package var writtenAt: Int64 = 0
-  /// The disk space in bytes of a trail besides its segments.
+  /// The assumed disk space of the files in a trail's folder that are no segments, in bytes.
   package static let besides: UInt64 = 12 << 10
   /// The disk space of the trail in bytes.
   package var onDisk: UInt64 { segments.reduce(Self.besides) { $0 + $1.onDisk } }
@@ -46,7 +46,7 @@ package struct TrailInfo: Equatable, Sendable {
 /// The content of a trail in numbers, from its oldest segment to its durable end.
 package struct TrailSummary: Equatable, Sendable {
   package var transactions: UInt64 = 0
-  /// The number of records with changed or copied rows.
+  /// The number of records with rows: rows inserted, updated or deleted, and rows of a refresh.
   package var changes: UInt64 = 0
   /// The size of all segment files of the trail together, in bytes.
   package var bytes: UInt64 = 0

@@ -57,7 +57,7 @@ package final class TrailReader {
 
   package var name: TrailName { cursor.header.name }
   package var id: TrailID { mark.trail }
-  /// Whether the trail is still in the folder. Another trail may have replaced it.
+  /// Whether the trail is still in the folder. False if it was removed, or if another trail replaced it.
   package var isInPlace: Bool { get throws { try marks.file.isInPlace } }
 
   /// The position of the last returned record.
@@ -86,8 +86,8 @@ package final class TrailReader {
     }
   }
 
-  /// Gives back the memory of a block of more than 1 MiB until the next call of ``next()``. Call it before the caller
-  /// waits for something else. Records that were returned are no longer valid.
+  /// Frees the memory of a block of more than 1 MiB until the next call of ``next()``. Call it before the calling
+  /// thread waits for anything. Records that were returned are no longer valid.
   package func pause() { cursor.pause() }
 
   /// Runs `body`, which decodes values of records from this reader.
@@ -101,8 +101,8 @@ package final class TrailReader {
     }
   }
 
-  /// Waits until there is more to read, `fd` is readable, or the time is over (negative: no limit). Returns true if
-  /// there is more to read.
+  /// Waits until the trail has more to read, `fd` is readable, or the time is over (negative: no limit). Returns true
+  /// if the trail has more to read.
   package func wait(milliseconds: Int, also fd: Int32? = nil) throws -> Bool {
     do { return try waitForMark(milliseconds, fd) } catch { throw folder.outward(error, "wait for") }
   }
@@ -172,8 +172,8 @@ extension TrailReader {
     return true
   }
 
-  /// Waits up to three seconds for a segment to be purged, and returns the error if it is. A copy that began again at a
-  /// later segment deletes such a segment.
+  /// Waits up to three seconds for the segment that is being read to be purged. Returns the error if it is, else nil. A
+  /// copy that continues at a later segment deletes such a segment.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
       if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }
@@ -204,7 +204,8 @@ extension TrailReader {
     cursor = next
   }
 
-  /// Reads the durable mark again, and returns whether it has moved. An older mark is ignored.
+  /// Reads the durable mark from its file, and returns whether it moved since the last call. A mark of a lower
+  /// generation is ignored.
   private func refreshMark() throws -> Bool {
     guard let newest = try marks.newest() else {
       throw folder.damaged(nil, "both slots of the durable mark are broken")
@@ -220,7 +221,7 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Looks for a checkpoint in the blocks after the durable end.
+  /// Searches the blocks after the durable end for the place of a checkpoint, and continues there.
   ///
   /// - Throws: `checkpoint-foreign` if its chain hash differs, or if a block is not whole.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {

@@ -32,7 +32,7 @@ package final class TrailWriter {
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
-  /// The memory for the schemas of the segment; see ``TableSchema/memoryBytes``.
+  /// The memory for the schemas of the segment, in bytes; see ``TableSchema/memoryBytes``.
   private var schemaBytes: Int
   /// The part of `schemaBytes` for schemas that the open transaction added.
   private var newSchemaBytes = 0
@@ -97,8 +97,8 @@ package final class TrailWriter {
   /// Begins a transaction, and returns its header with the next number and a clock. The clock is later than that of the
   /// last transaction.
   ///
-  /// - Parameter isLate: Whether the commit time is the time at which capture saw the transaction. Earlier commits of
-  ///   the source may still come, so the clock is computed without this commit time.
+  /// - Parameter isLate: Whether the commit time in `given` is the time at which capture saw the transaction. Then the
+  ///   clock ignores it, because transactions with earlier commit times may follow.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     if schemaBytes >= options.schemaBytes { try sync() }
@@ -121,13 +121,14 @@ package final class TrailWriter {
   /// Returns the id of a schema in the open segment, and writes the schema there if it is missing.
   ///
   /// - Parameter token: The caller's number for the schema.
-  /// - Throws: `unsupported` if the segment then has more schemas than a reader accepts.
+  /// - Throws: `unsupported` if the schemas of the segment would take more memory than a reader accepts.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
     guard let id = try schemaIDInRoom(schema, token: token) else { throw tooManySchemas(schema) }
     return id
   }
 
-  /// Returns the id of a schema; nil if the open transaction has no room for it.
+  /// Returns the id of a schema in the open segment, and writes the schema there if it is missing. Nil if the segment
+  /// has no room for it.
   package func schemaIDInRoom(_ schema: TableSchema, token: UInt64) throws -> UInt64? {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
@@ -145,7 +146,7 @@ package final class TrailWriter {
     return lastSchemaID
   }
 
-  /// Adds a record to the open transaction, except begin, commit and schema records.
+  /// Adds a record to the open transaction. The record must not be a begin, commit or schema record.
   package func append(kind: UInt8, _ payload: UnsafeRawBufferPointer) throws {
     try check(isOpen: true)
     switch kind {
@@ -174,8 +175,9 @@ package final class TrailWriter {
     close(transaction: header)
   }
 
-  /// Makes every commit so far durable, and moves the durable mark. Begins another segment if this one is large. No
-  /// transaction may be open. If it throws, the last transactions may or may not be in the trail.
+  /// Makes all committed transactions durable, and moves the durable mark. Begins another segment if this one has
+  /// reached a size in ``TrailOptions``. No transaction may be open. If it throws, the last transactions may or may not
+  /// be in the trail.
   @discardableResult
   package func sync() throws -> Checkpoint {
     try check(isOpen: false)
@@ -251,9 +253,9 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
-  /// The memory left for further schemas of the open transaction; see ``TableSchema/memoryMax``.
+  /// The memory left for further schemas in the segment, in bytes; see ``TableSchema/memoryMax``.
   package var schemaRoom: Int { options.schemaBytesMax - schemaBytes }
-  /// The part of a segment's room for schemas that a caller may keep in reserve.
+  /// The memory for schemas of a segment that a caller may keep in reserve, in bytes: a quarter of it.
   package var schemaSpare: Int { options.schemaBytesMax / 4 }
 
   private func tooManySchemas(_ schema: TableSchema) -> CairnError {

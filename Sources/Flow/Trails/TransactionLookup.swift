@@ -11,7 +11,7 @@ package final class TransactionLookup {
   private struct Segment {
     var blocks: [(content: UInt64, file: UInt64)] = []
     var schemas: [UInt64: TableSchema] = [:]
-    /// The memory for `schemas`; see ``TableSchema/memoryBytes``.
+    /// The memory for `schemas`, in bytes; see ``TableSchema/memoryBytes``.
     var schemaBytes = 0
     /// The offset after the last block in the segment's unpacked content.
     var end: UInt64 = 0
@@ -167,7 +167,8 @@ package final class TransactionLookup {
 }
 
 extension [(content: UInt64, file: UInt64)] {
-  /// Returns the index of the first element that satisfies the condition, which all later elements must satisfy.
+  /// Returns the index of the first element that satisfies the condition; the count if none does. All elements after a
+  /// satisfying one must satisfy it too.
   fileprivate func partitioningIndex(where isBehind: (Element) -> Bool) -> Int {
     var (low, high) = (0, count)
     while low < high {

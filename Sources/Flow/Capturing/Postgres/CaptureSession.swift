@@ -98,7 +98,8 @@ final class CaptureSession {
     if hasNewShapes { try sync() }
   }
 
-  /// Makes the changes to the list of tables and to running copies final, after a transaction of the trail is complete.
+  /// Keeps the changes to the list of tables and to running refreshes, because the transaction of the trail that has
+  /// them is complete. Until then, ``abandon()`` undoes them.
   func settle() {
     tables.settle()
     refreshes.settle()
@@ -113,7 +114,7 @@ final class CaptureSession {
   }
 
   /// Appends a change of a row to the open transaction of the trail. If the transaction has no room for the table's
-  /// definition, capture copies the table again instead.
+  /// definition, leaves the change out and schedules a refresh of the table.
   ///
   /// - Parameter image: The encoded old row, new row or both, as `flags` says.
   func append(
@@ -142,7 +143,7 @@ final class CaptureSession {
     refreshes.restart(known.relation)
   }
 
-  /// Appends the schema changes of a table to the trail. An interrupted copy of a table begins again.
+  /// Appends the schema changes of a table to the trail. If a refresh of the table was in progress, it begins again.
   func append(_ change: KnownTables.Change) throws {
     for relation in change.restarted { refreshes.restart(relation) }
     for record in change.records { try trail.append(record, by: incoming.applier) }
@@ -199,7 +200,8 @@ final class CaptureSession {
 
   func saveRequests() throws { try requestsFile.save(refreshes.requests) }
 
-  /// Reports to the server which log has been received, and which log it may delete.
+  /// Reports to the server the LSN up to which log has been received, and the LSN up to which the server may delete
+  /// log.
   ///
   /// - Parameter wantsReply: Whether the server is asked for an answer.
   func report(wantsReply: Bool = false) throws {
@@ -213,13 +215,13 @@ final class CaptureSession {
     try report(wantsReply: !incoming.isOpen)
   }
 
-  /// Sends a report if the last one is too old, because the server ends a silent stream.
+  /// Sends a report to the server if the last one is more than 5 s old, because the server ends a silent stream.
   func keepStream() throws { if slot.isReportDue(now: Clock.monotonicMilliseconds) { try report() } }
 
   // MARK: Server
 
   /// Commits a logical message with a random text at the source, and returns the text. The stream brings this message
-  /// after everything that was committed before.
+  /// after everything that was committed before the message.
   func emitBarrier() throws -> String {
     barrierNumber += 1
     // No other session can write this text, because none knows it.
@@ -229,10 +231,10 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether capture has rows of tables to read: single rows, or copies of published tables.
+  /// Whether capture has rows of tables to read: single rows, or refreshes of published tables.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
-  /// Whether capture has rows of tables to read, apart from tables that wait for the operator.
+  /// Whether capture has rows of tables to read. Tables that stay suspended until the operator acts do not count.
   var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
 
   func showWaiting() {

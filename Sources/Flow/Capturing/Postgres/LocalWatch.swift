@@ -5,8 +5,8 @@ import PostgresKit
 import Synchronization
 import SystemKit
 
-/// Lets an apply wait until the trail of its own database has all earlier commits. The apply commits a logical message,
-/// and capture reports when the trail is durable up to it. Any thread may use a watch.
+/// Lets an apply wait until the trail of its own database has all commits that the database has now. The apply commits
+/// a logical message, and capture reports when the trail is durable up to it. Any thread may use a watch.
 ///
 ///     let watch = LocalWatch(uri: "postgresql://db.example/shop")
 ///     let mark = try watch.mark()
@@ -97,8 +97,8 @@ package final class LocalWatch: Sendable {
     }
   }
 
-  /// Waits until capture has read a message, and returns the message's place in the durable trail; nil after `stop` or
-  /// the given time.
+  /// Waits until capture has read the message `mark`, and returns the message's place in the durable trail. Nil after
+  /// `stop`, or if the given time is over.
   package func wait(_ mark: Mark, _ stop: StopSignal, milliseconds: Int32) -> Reach? {
     let token = mark.token
     guard let arrival = waiting.withLock({ $0[token]?.arrival }) else { return nil }
@@ -116,8 +116,8 @@ package final class LocalWatch: Sendable {
     return waiting.withLock { $0.removeValue(forKey: token)?.reach }
   }
 
-  /// Waits until all earlier commits of the database are durable in the trail. Returns the message that proves it; nil
-  /// after `stop`.
+  /// Waits until all commits made before this call are durable in the trail. Returns the logical message that proves
+  /// it; nil after `stop`.
   package func catchUp(_ stop: StopSignal) throws -> Mark? {
     while !stop.isSet {
       let mark = try mark()

@@ -50,7 +50,7 @@ extension PostgresCapture {
 
 extension PostgresSource {
   /// Returns the transactions that the slot would send, up to one that commits at `commit`. The slot stays unchanged.
-  /// The server stops before a record that begins at the given place, so it gets the next one.
+  /// The query names the LSN after `commit`, because the server stops before a record at the named LSN.
   fileprivate func transactions(through commit: LSN) throws -> [PostgresPosition.Transaction] {
     let rows = try connection.query(
       """

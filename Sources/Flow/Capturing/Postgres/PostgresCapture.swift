@@ -18,13 +18,13 @@ package final class PostgresCapture {
     package var tables = TablePatterns()
     /// The state folder of the node.
     package var place = ""
-    /// Whether to copy every table again, and to replace a lost slot by a new one.
+    /// Whether to refresh every table, and to replace a lost slot by a new one.
     package var copiesAgain = false
-    /// Whether to copy the rows that exist when capture begins.
+    /// Whether to send the rows that exist when capture begins, in an initial load of each table.
     package var copiesRows = true
     /// Whether a source without tables is an error.
     package var needsTables = true
-    /// Shows an apply how far capture has read; nil if no apply needs it.
+    /// Reports to an apply how far capture has read; nil if no apply needs it.
     package var watch: LocalWatch?
     /// The lock that keeps capture from reading table rows while a two-way apply writes; nil without two-way apply.
     package var turns: AlternatingLock?
@@ -83,8 +83,9 @@ package final class PostgresCapture {
 
   /// Captures the commits of the source until `stop` is set, also across disconnections.
   ///
-  /// - Parameter untilCaughtUp: Whether to end when all earlier commits and all table copies are in the trail.
-  /// - Throws: At the end of such a run, the error of a suspended table.
+  /// - Parameter untilCaughtUp: Whether to end when the trail has all commits from before the call, and no table waits
+  ///   for a refresh.
+  /// - Throws: The error of a suspended table, at the end of a run with `untilCaughtUp`.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     let progress = session.progress
     progress.noteDurable(session.trail.end.position)
@@ -228,7 +229,7 @@ package final class PostgresCapture {
       && session.catalog.isDone
   }
 
-  /// Does pending work while the stream has no message. Returns true if there was none.
+  /// Does pending work while the stream has no message. Returns true if no work was pending.
   private func rest() throws -> Bool {
     if !refresher.isReading, session.hasRefreshes {
       try refresher.beginChunk()

@@ -12,7 +12,7 @@ struct PostgresCatalog {
 
   /// Returns the present definition of a table; nil if the table does not exist.
   ///
-  /// - Throws: `isLockTimeout` is true if another session keeps the table locked.
+  /// - Throws: A ``PostgresError`` with `isLockTimeout` if another session keeps the table locked.
   func table(_ relation: UInt32) throws -> PostgresTable? {
     try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }
@@ -68,8 +68,8 @@ struct PostgresCatalog {
       """, [publication]) ?? ""
   }
 
-  /// Returns the shape of a table as a relation message of the stream describes it, for a catalog that has changed
-  /// since.
+  /// Returns the shape of a table as a relation message of the stream describes it. Used if the catalog has changed
+  /// since that message.
   func shape(of relation: PgOutput.Relation) throws -> PostgresRegistry.Table {
     var schema = TableSchema(
       epoch: 0, engine: .postgres, namespace: relation.namespace, name: relation.name, columns: [])
@@ -136,7 +136,7 @@ struct PostgresCatalog {
     }
   }
 
-  /// Returns the present values of the named sequences (`SCHEMA.NAME`), without unused ones.
+  /// Returns the present values of the named sequences (`SCHEMA.NAME`). A sequence that was never used is left out.
   ///
   /// - Returns: `isWhole` is false if another session is altering one of the sequences.
   func sequences(_ wanted: Set<NameKey>) throws -> (found: [SequenceState], isWhole: Bool) {

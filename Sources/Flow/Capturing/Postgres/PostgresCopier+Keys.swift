@@ -12,8 +12,8 @@ struct UnfitKey: Error {
 extension PostgresCopier {
   private static let askedMillisecondsMax: Int64 = 200
 
-  /// Appends a chunk record for each requested key, and the row if it exists. Returns the number of keys that were done
-  /// in a limited time.
+  /// Appends a chunk record for each requested key, and the row if it exists. Stops after 200 ms, and returns the
+  /// number of keys that were done.
   func append(
     _ keys: [[String]], of chunk: inout PostgresChunk, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void

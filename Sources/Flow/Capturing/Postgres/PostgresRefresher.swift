@@ -6,7 +6,7 @@ import Trails
 /// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides.
 final class PostgresRefresher {
   private static let retryMilliseconds: Int64 = 300
-  /// The pause before another snapshot if the last one did not show all transactions that the copy needs, ms.
+  /// The pause before another snapshot if the last one did not show all transactions that the refresh needs, ms.
   private static let snapshotMilliseconds: Int64 = 200
   private static let unreadableMilliseconds: Int64 = 5000
 
@@ -38,7 +38,7 @@ final class PostgresRefresher {
     return hasTurn
   }
 
-  /// Syncs the trail, then releases the lock that keeps two-way applies from writing, if no chunk is open.
+  /// If no chunk is open, syncs the trail, then releases the lock that keeps two-way applies from writing.
   func endTurn() throws {
     guard hasTurn, place.isEmpty, !session.isTrailOpen else { return }
     if session.slot.hasUnsynced { try session.sync() }
@@ -54,7 +54,7 @@ final class PostgresRefresher {
 
   // MARK: The stream
 
-  /// Writes the open chunk to the trail if it belongs before this transaction of the stream.
+  /// Writes the open chunk to the trail if it belongs before transaction `xid` of the stream, which begins now.
   func begin(_ xid: UInt32) throws {
     if place.isDue(before: xid) { try placeChunk() }
     place.pass(xid)
@@ -70,7 +70,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Queues an updated row to be read, because the update lacks unchanged TOAST values.
+  /// Queues an updated row to be read if its table is being refreshed, because the update lacks unchanged TOAST values.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()
@@ -157,7 +157,8 @@ final class PostgresRefresher {
     }
   }
 
-  /// Postpones a table that cannot be read now, and drops its chunk. Throws any other error again.
+  /// Postpones the refresh of a table that cannot be read now, and drops its chunk. Throws `error` again if it has
+  /// another cause.
   private func putOff(_ error: any Error) throws {
     guard let table = place.chunk?.table else { throw error }
     func putOff(milliseconds: Int64) {
@@ -192,7 +193,7 @@ final class PostgresRefresher {
       table, "the copy of table \(table.schema.displayName) waits for \(holder), which has it locked", holder.hint)
   }
 
-  /// Skips a table while an open transaction may have changes of it that the stream lacks.
+  /// Postpones the refresh of a table while an open transaction may have changes of it that the stream lacks.
   private func waitForTransaction(_ table: PostgresRegistry.Table) throws {
     let now = Clock.monotonicMilliseconds
     let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: now)
@@ -254,7 +255,8 @@ final class PostgresRefresher {
 
   // MARK: Requested rows
 
-  /// Saves a logical message that requests rows, before the slot can be confirmed beyond it.
+  /// Saves a logical message that requests rows to the file of requests, before the slot can be confirmed beyond the
+  /// message.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage

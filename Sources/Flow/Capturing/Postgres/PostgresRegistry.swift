@@ -23,15 +23,15 @@ struct PostgresRegistry: Equatable {
     var isPartitioned = false
     @ByBytes var partitions: [String] = []
     var refresh: Refresh.Reason?
-    /// The server transaction number below which all transactions must have ended before the copy begins.
+    /// The server transaction number below which all transactions must have ended before the refresh begins.
     var copyNotBefore: UInt64 = 0
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
-    /// Whether changes of the table go into the trail before its copy has begun. This is so if the copy was only
+    /// Whether changes of the table go into the trail before its refresh has begun. True if the refresh was only
     /// requested, because targets already have the rows.
     var passesChanges: Bool { refresh == .asked && isKeyed }
-    /// The value of `copyNotBefore` for a table that must be published before its copy can begin.
+    /// The value of `copyNotBefore` for a table that must be published before its refresh can begin.
     static let unpublished = UInt64.max
   }
   struct ColumnType: Equatable {

@@ -7,7 +7,7 @@ import Trails
 /// The requests for rows that a capture of a PostgreSQL source has not answered.
 struct PostgresRequests: Equatable {
   static let prefix = "cairn.request"
-  /// The highest number of requested keys of one table. Above it, the whole table is copied instead.
+  /// The highest number of requested keys of one table. If more are requested, the whole table is refreshed.
   static let keysMax = 50_000
   static let keyBytesMax = 16 << 20
 
@@ -142,7 +142,8 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the request as a logical message, signed with the database's key. A missing key is created.
+  /// Commits the request as a logical message, signed with the database's key, in a transaction of its own. A missing
+  /// key is created.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)
@@ -155,7 +156,8 @@ struct RequestMessage: Equatable {
 }
 
 extension PostgresSource {
-  /// Requests rows of a table from the capture that writes `trail`. A table without a key is copied as a whole.
+  /// Requests rows of a table from the capture that writes `trail`. If the table has no key, capture refreshes all of
+  /// it.
   ///
   /// - Throws: ``PostgresError``. Requests made before the error remain.
   package static func ask(_ request: RowRequest, on connection: PostgresConnection, trail: TrailID) throws {
@@ -168,7 +170,7 @@ extension PostgresSource {
     }
   }
 
-  /// Requests a copy of a whole table from the capture that writes `trail`.
+  /// Requests a refresh of a whole table from the capture that writes `trail`.
   package static func askForCopy(
     of table: String, namespace: String, on connection: PostgresConnection, trail: TrailID
   ) throws {

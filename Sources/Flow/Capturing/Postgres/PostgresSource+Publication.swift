@@ -13,7 +13,8 @@ extension PostgresSource {
   /// Creates the publication, or adds missing tables to it. Returns the tables that could not be added, with the
   /// reasons.
   ///
-  /// - Parameter isPatient: Whether to wait, for one locked table, until an autovacuum of the table gives up its lock.
+  /// - Parameter isPatient: Whether to wait 2.5 s for the first locked table, so that an autovacuum of it gives up its
+  ///   lock.
   func publish(_ tables: [PostgresTable], isPatient: Bool = false) throws -> [UInt32: Unpublished] {
     let there = try publication()
     let missing = tables.filter { there?.whole.contains($0.oid) != true }
@@ -66,7 +67,8 @@ extension PostgresSource {
     }
   }
 
-  /// Returns the tables with which a capture begins. Waits up to a minute for tables that another session keeps locked.
+  /// Returns the tables with which a capture begins. Waits up to a minute for tables that another session keeps locked,
+  /// then throws `database-busy`.
   func unlockedTables(_ patterns: TablePatterns, tell: (String) -> Void) throws -> [PostgresTable] {
     var found: [PostgresTable] = []
     try waitToBegin(tell: tell) {
@@ -80,7 +82,8 @@ extension PostgresSource {
   /// Publishes the tables with which a capture begins. Waits up to a minute for tables that another session keeps
   /// locked.
   ///
-  /// - Throws: `privilege-missing` if capture's role may not publish one of the tables.
+  /// - Throws: `privilege-missing` if capture's role may not publish one of the tables; `database-busy` after the
+  ///   minute.
   func publishFirst(_ tables: [PostgresTable], tell: (String) -> Void) throws {
     try waitToBegin(tell: tell) {
       let failures = try publish(tables, isPatient: true)
@@ -91,7 +94,8 @@ extension PostgresSource {
 
   /// Repeats an attempt until no table is locked; throws `database-busy` after a minute.
   ///
-  /// - Parameter attempt: Returns an empty array on success, else the tables, if some are locked.
+  /// - Parameter attempt: Returns an empty array on success. If a table was locked, returns the tables that are not
+  ///   done.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
     let begun = Clock.monotonicMilliseconds
     var hasTold = false
@@ -139,7 +143,7 @@ extension PostgresSource {
     }
   }
 
-  /// Returns whether this transaction published the table, and no later one removed it from the publication.
+  /// Returns whether this transaction published the table, and no later transaction removed it from the publication.
   func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.query(
@@ -167,15 +171,15 @@ extension PostgresSource {
     ).first != nil
   }
 
-  /// Waits until the catalog shows a transaction of the stream, then returns whether the table exists.
+  /// Waits up to 5 s until the catalog shows a transaction of the stream, then returns whether the table exists.
   func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.first(
       "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
-  /// Waits until new snapshots show a transaction that the stream has brought. Until then, the transaction holds the
-  /// lock on its `xid`.
+  /// Waits up to 5 s until new snapshots show a transaction that the stream has brought. Until then, the transaction
+  /// holds the lock on its `xid`.
   private func waitUntilVisible(_ transaction: UInt32) throws {
     let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
     let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"

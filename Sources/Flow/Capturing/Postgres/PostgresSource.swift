@@ -171,7 +171,7 @@ package struct PostgresSource {
     }
   }
 
-  /// Creates the slot of the trail. Waits up to a minute for the transactions that are open now.
+  /// Creates the slot of the trail. Waits up to a minute until the transactions that are open now have ended.
   func createSlot(
     _ replication: PostgresConnection, tell: @escaping (String) -> Void
   ) throws -> (start: LSN, snapshot: String) {
@@ -204,7 +204,8 @@ package struct PostgresSource {
     }
   }
 
-  /// Returns, for each trail that is applied to this database, the last transaction before which nothing is missing.
+  /// Returns, for each trail that is applied to this database, the last transaction up to which the database has all of
+  /// them. Transactions that suspended tables lack, or that are in quarantine, count as missing.
   ///
   /// - Parameter snapshot: The exported snapshot to read in; nil for the present state.
   /// - Parameter clock: The clock of each returned note.
@@ -247,7 +248,8 @@ package struct PostgresSource {
     if try slot() != nil { try connection.query("SELECT pg_drop_replication_slot($1)", [name]) }
   }
 
-  /// Ends the server process that still serves the stream of a killed cairn process.
+  /// Ends the server process that still serves the stream of a killed cairn process. Throws `slot-missing` if another
+  /// program uses the slot, or after 15 s.
   func endOwnStream() throws {
     let limit = Clock.monotonicMilliseconds + 15_000
     while let slot = try slot(), slot.isActive {

@@ -3,11 +3,11 @@ import Mapping
 import PostgresKit
 
 /// Decides whether a target can derive the rows of a table's new shape from its old rows. If not, or in doubt, the
-/// table is copied again.
+/// table is refreshed.
 struct RowFate {
   /// The facts about a schema change that the stream or the catalog has reported.
   struct Word {
-    /// Whether the stream reported the change at its exact place, and not only the catalog later.
+    /// Whether the stream reported the change, at its exact place. If not, only the catalog showed it later.
     var isExact = false
     /// Whether the change may have computed new values for existing rows (`USING`).
     var mayCompute = true

@@ -2,13 +2,14 @@ import Changes
 import PostgresKit
 import Trails
 
-/// Whether the trail still takes schema changes from the stream. A transaction of the source can use up the room for
-/// table definitions.
+/// Whether the trail still takes schema changes from the stream. A transaction of the source can use up the room that a
+/// segment has for table definitions.
 struct DefinitionRoom {
   private(set) var isUsedUp = false
   private(set) var passedOver: Set<UInt32> = []
 
-  /// Returns whether definitions fit into the room that is left, both in bytes. After one that did not fit, none does.
+  /// Returns whether definitions of this size fit into the room that is left, both in bytes. After one false, it
+  /// returns false until the catalog has been read.
   mutating func takes(_ bytes: Int, of left: Int) -> Bool {
     isUsedUp = isUsedUp || bytes > left
     return !isUsedUp
@@ -18,8 +19,8 @@ struct DefinitionRoom {
 }
 
 extension TableTracker {
-  /// Opens a transaction of the trail, and returns whether it has room for these table definitions. If a source
-  /// transaction has no room left, the catalog is read after it.
+  /// Opens a transaction of the trail, and returns whether it has room for these table definitions. If not, capture
+  /// reads the catalog after the transaction of the source.
   func hasRoom(for schemas: [TableSchema]) throws -> Bool {
     let bytes = schemas.reduce(0) { $0 + $1.memoryBytes }
     try session.openTransaction()

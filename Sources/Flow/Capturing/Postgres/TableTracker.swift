@@ -23,7 +23,8 @@ final class TableTracker {
   /// Writes every difference between the recorded tables and the present ones to the trail.
   ///
   /// - Parameter kept: The tables to leave as the trail has recorded them.
-  /// - Parameter reason: Why new tables, and tables with unseen changes, are copied.
+  /// - Parameter reason: The reason for the initial load of new tables, and for a refresh of the others if `copiesAll`
+  ///   is true.
   func announce(
     _ tables: [PostgresTable], keeping kept: Set<UInt32>, _ reason: Refresh.Reason?, copiesAll: Bool = true
   ) throws {
@@ -58,8 +59,8 @@ final class TableTracker {
     try session.append(session.tables.introduce(.init(table), refresh, text, isPublished: isPublished))
   }
 
-  /// Writes to the trail that a table has another shape. If a target cannot derive the new rows, the table is copied
-  /// again.
+  /// Writes to the trail that a table has another shape. If a target cannot derive the new rows, the table is
+  /// refreshed.
   private func alter(
     _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
     _ word: RowFate.Word
@@ -135,7 +136,7 @@ final class TableTracker {
       ?? Captured(ignored: relation.id)
   }
 
-  /// Records a new table that an apply created, in case no event trigger has reported it; nil for any other table.
+  /// Records a new table that an apply created, if no event trigger has reported it. Returns nil for any other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
     guard session.options.tables.includes(namespace: relation.namespace, name: relation.name),
       try session.source.isPublishedByApply(relation.id)
@@ -171,7 +172,7 @@ final class TableTracker {
     session.waits.end(relation, .unreadable)
   }
 
-  /// Returns whether the stream has enough values of an old row. If not, the table will be copied again.
+  /// Returns whether the stream has enough values of an old row. If not, schedules a refresh of the table.
   func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     if try session.tables.logsEnough(old, of: table) { return true }
     session.catalog.want()
@@ -271,7 +272,8 @@ final class TableTracker {
 
   // MARK: The catalog
 
-  /// Reads, uses or compares the catalog, as ``CatalogWatch`` decides. Returns true if the catalog was read or used.
+  /// Reads the catalog, compares it with the last reading, or writes its changes to the trail, as ``CatalogWatch``
+  /// decides. Returns true if the catalog was read or its changes were written.
   func readCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try readCatalog(now) } catch let error as PostgresError where error.isLockTimeout {
@@ -373,8 +375,8 @@ final class TableTracker {
     session.showWaiting()
   }
 
-  /// Separates tables that can be captured from tables that must be suspended. Unsupported tables, and new ones with a
-  /// name in use, are left out with a notice.
+  /// Separates tables that can be captured from tables that must be suspended. Two kinds are left out with a notice:
+  /// unsupported tables, and new ones whose name another captured table has.
   private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
     var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
     for table in found {
@@ -447,7 +449,7 @@ final class TableTracker {
     try session.saveTables()
   }
 
-  /// Returns the tables that can be captured, and suspends the others. For a trail that continues with a new slot.
+  /// Returns the tables that can be captured, and suspends the others. Used when a trail continues with a new slot.
   func usable(_ found: [PostgresTable]) -> [PostgresTable] {
     let (usable, refused) = sort(found)
     for table in refused { suspend(table.oid) }

@@ -2,16 +2,16 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The columns that ALTER TABLE ADD COLUMN has added at the end of a table. Only rows in which such a column differs
-/// from its default must be sent.
+/// The columns that ALTER TABLE ADD COLUMN has added at the end of a table. A refresh needs to send only rows in which
+/// such a column differs from its default.
 struct AddedColumns {
   private let columns: [TableSchema.Column]
   private let first: Int
-  /// The value of each added column in rows that existed before.
+  /// The value of each added column in rows that existed before the ALTER TABLE.
   let defaults: [Value]
 
   /// Reads the added columns from index `first` on; nil if their defaults are not known, so that the whole table must
-  /// be copied.
+  /// be refreshed.
   init?(_ schema: TableSchema, from first: Int) {
     guard first > 0, first < schema.columns.count, schema.original == nil,
       schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]), schema.key.allSatisfy({ $0 < first }),
@@ -24,7 +24,7 @@ struct AddedColumns {
   }
 
   /// Returns whether shape `new` only adds columns at the end of `old`; old columns may have other names. Valid only if
-  /// the triggers stayed in place.
+  /// Cairn's triggers stayed in place during the change.
   static func areAll(between old: TableSchema, and new: TableSchema) -> Bool {
     new.columns.count > old.columns.count && old.flags == new.flags && old.key == new.key && old.uniques == new.uniques
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
@@ -60,12 +60,13 @@ struct AddedColumns {
     return one == other
   }
 
-  /// Returns whether an added column of this row differs from its default, so that the row must be sent.
+  /// Returns whether an added column of this row differs from its default, so that the refresh must send the row.
   func isOther(_ row: Statement) -> Bool {
     defaults.enumerated().contains { !Self.isSame(row.value(first + $0), $1) }
   }
 
-  /// The SQL condition for the rows to send, with its parameters. The condition may select some further rows.
+  /// The SQL condition for the rows that the refresh must send, with its parameters. The condition may select some
+  /// further rows.
   var condition: (sql: String, parameters: [Value]) {
     var terms: [String] = []
     var parameters: [Value] = []

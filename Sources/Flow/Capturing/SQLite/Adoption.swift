@@ -2,7 +2,7 @@ import Changes
 import SQLiteKit
 
 /// Writes the layouts and triggers of tables whose shape has changed, and one journal row that marks the schema
-/// changes.
+/// changes. The caller has opened a write transaction.
 struct Adoption {
   private let database: Database
   private var marker: Int64?
@@ -24,8 +24,7 @@ struct Adoption {
     (self.copies, self.isApplied, self.trail) = (copies, isApplied, trail)
   }
 
-  /// Returns the sequence number of the journal row that marks the schema change, and writes that row at the first
-  /// call.
+  /// Returns the sequence number of the journal row that marks the schema change. The first call writes that row.
   private mutating func place() throws -> Int64 {
     if let marker { return marker }
     try database.run(
@@ -50,7 +49,8 @@ struct Adoption {
     }
   }
 
-  /// Replaces the layout of a captured table that has changed.
+  /// Replaces the layout and the triggers of a captured table whose shape has changed. If only its triggers are out of
+  /// date, creates them again.
   ///
   /// - Parameter isHooked: False if a trigger was missing, so that capture has missed changes.
   mutating func update(_ layout: Layout, to table: SQLiteTable, isHooked: Bool, hooks: Hooks) throws {
@@ -83,7 +83,8 @@ struct Adoption {
     return Self.refresh(layout, now, isTrusted: isTrusted, isShapeSame: isShapeSame)
   }
 
-  /// Returns the value of column `refresh` of the table's next layout: whether all, some or no rows are copied.
+  /// Returns the value of column `refresh` of the table's next layout: whether a refresh must send all, some or no
+  /// rows.
   ///
   /// - Parameter isTrusted: Whether the triggers have logged every change of the table up to the schema change.
   private static func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
@@ -98,8 +99,8 @@ struct Adoption {
     return Layout.code(isShapeSame ? .lostChanges : .schemaChange)
   }
 
-  /// Ends the layout of a table that was dropped or is no longer captured. If it is no longer captured, the stored
-  /// `ended` is negative.
+  /// Ends the layout of a table that was dropped or is no longer captured. Column `ended` gets the number of the marker
+  /// row, which is negated if the table was not dropped.
   mutating func end(_ layout: Layout, isDropped: Bool) throws {
     let place = try place()
     try database.run(

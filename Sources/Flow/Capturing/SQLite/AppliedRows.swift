@@ -8,8 +8,8 @@ import SQLiteKit
 package enum AppliedRows {
   private static let prefix = "cairn_applied_"
 
-  /// Creates TEMP triggers for the present schema, in a transaction of the apply. Schema changes that capture lacks are
-  /// recorded first.
+  /// Creates TEMP triggers for the present schema, in a transaction that the apply has opened. First records schema
+  /// changes of applications that capture has not processed.
   package static func hook(in database: Database) throws {
     try unhook(in: database)
     let journal = Journal(database)
@@ -34,7 +34,7 @@ package enum AppliedRows {
 }
 
 extension Journal {
-  /// Stores whether the journal logs the rows that an apply writes. Requires a transaction.
+  /// Stores whether the journal logs the rows that an apply writes. The caller must have opened a write transaction.
   func setRelay(_ isRelayed: Bool) throws {
     let row: [Value] = [.integer(JournalNotes.relayRow)]
     let there = try database.text("SELECT place FROM cairn_control WHERE id = ?", row)

@@ -1,13 +1,13 @@
 import Changes
 import SQLiteKit
 
-/// Adapts the capture of a file to schema changes of an apply, in the transaction of the apply. Nothing has to be
-/// copied.
+/// Adapts the capture of a file to schema changes of an apply, in the transaction of the apply. No table needs a
+/// refresh for them.
 package enum AppliedSchema {
   /// Drops Cairn's triggers on a table that an apply is about to alter. SQLite does not drop a column that a trigger
-  /// names.
+  /// names. Does nothing if capture has yet to process a schema change of an application.
   ///
-  /// - Parameter version: The schema version at the start of the transaction.
+  /// - Parameter version: The schema version at the start of the apply's transaction.
   package static func release(_ table: String, in database: Database, since version: Int64) throws {
     guard try isInStep(database, version) else { return }
     try Journal(database).dropTriggers(onTable: table)

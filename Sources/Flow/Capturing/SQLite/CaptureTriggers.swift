@@ -65,7 +65,7 @@ struct CaptureTriggers {
   }
 
   /// Returns the two statements by which a trigger purges the journal in the application's transaction, for about one
-  /// row in 128. So no application waits for a purge by Cairn, and the journal has a limit without a capture.
+  /// row in 128. So no application waits for a purge by Cairn, and the journal stays limited while no capture runs.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
     return """
@@ -78,7 +78,7 @@ struct CaptureTriggers {
 
   // MARK: OLD before the write
 
-  /// The value of `layout` for the OLD row of a write in `cairn_stage`, until it is logged; see
+  /// The value of column `layout` in `cairn_stage` for a saved OLD row that is not logged yet; see
   /// ``SQLiteTable/givesWrongOld``.
   private var keptLayout: Int64 { -layout }
 
@@ -135,8 +135,8 @@ struct CaptureTriggers {
       ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")
   }
 
-  /// The statements that create the triggers, in the order of creation. SQLite fires the newest trigger first, and
-  /// Cairn's must fire before those of the application.
+  /// The names and texts of the triggers, in the order in which they are created. SQLite fires the newest trigger
+  /// first, and Cairn's must fire before those of the application.
   var statements: [Trigger] { base + keepers }
 
   /// The triggers without which capture misses changes: all except those that save OLD rows.
@@ -191,8 +191,8 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The number of rows of earlier writes that stay in `cairn_stage`. BEFORE triggers of the application can nest
-  /// writes, up to 64 levels as assumed.
+  /// The number of rows of the table's earlier writes that may stay in `cairn_stage`. BEFORE triggers of the
+  /// application can nest writes; at most 64 levels are assumed.
   private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }

@@ -17,12 +17,12 @@ protocol ChangeSource: AnyObject {
   /// The changes of one reading. The source keeps the snapshot open until `write` returns.
   associatedtype Look: ChangeLook
 
-  /// Whether commits with only applied notes go into the trail at once. If not, they wait up to a second.
+  /// Whether commits with only applied notes go into the trail at once. If not, such commits wait up to a second.
   var takesNotesAtOnce: Bool { get set }
-  /// The longest pause before the next call of ``look()``, ms, without any commit of an application.
+  /// The longest pause before the next call of ``look()`` if no application commits, ms.
   var idleMilliseconds: Int32 { get }
 
-  /// Continues where an earlier run ended; called once, before the first ``look()``.
+  /// Continues where the last run of capture ended; called once, before the first ``look()``.
   func begin() throws
   /// Opens a snapshot of the file, and returns the changes that can be written to the trail now.
   func look() throws -> Found<Look>
@@ -30,11 +30,12 @@ protocol ChangeSource: AnyObject {
   func write(_ look: Look, stop: StopSignal) throws
   /// Ends one reading after its changes are durable in the trail, so that the source may forget these changes.
   func finish(_ look: Look) throws
-  /// Releases one reading of the file, whether it succeeded or failed.
+  /// Called after each reading, whether it succeeded or failed. Releases the lock that keeps two-way applies from
+  /// writing, if the reading took it.
   func endLook()
-  /// Returns whether the file has changes that ``look()`` has not seen, without a transaction.
+  /// Returns whether the file has changes that ``look()`` has not seen. Opens no transaction.
   func hasNews() throws -> Bool
-  /// Does other writes to the file, such as a purge, without waiting for an application or making one wait.
+  /// Writes to the file what is not urgent, such as a purge. Does not wait for an application that holds the lock.
   func rest() throws
   /// Drops the snapshot after an error, because an application holds the file's lock.
   func release()
@@ -54,10 +55,11 @@ protocol ChangeLook {
 /// The result of reading a source once.
 enum Found<Look> {
   case nothing
-  /// The source adapted to a changed schema; read the source again.
+  /// The source did something else, such as adapting to a changed schema; read the source again.
   case settled
   case found(Look)
 }
 
-/// The stop signal was set while capture wrote to the trail. The next run reads the dropped changes again.
+/// The stop signal was set while capture wrote to the trail. The next run reads the changes again that were not
+/// written.
 struct CaptureStopped: Error {}

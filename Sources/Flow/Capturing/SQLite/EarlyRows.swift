@@ -10,7 +10,7 @@ import Trails
 ///     INSERT INTO item(id) VALUES (4)                  reshape item: add column note
 ///                                                      update item: id = 4, note = 'b'
 enum EarlyRows {
-  /// Returns whether a reading may include rows that were written before Cairn's new triggers existed.
+  /// Returns whether a reading of the journal may include rows that were written before Cairn's new triggers existed.
   static func may(_ layouts: [Int64: Layout], in look: SourcePosition.Look, of source: Database) throws -> Bool {
     guard layouts.values.contains(where: { isAdded($0, in: look) }) else { return false }
     return try source.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil

@@ -18,7 +18,8 @@ package struct EmbeddedCapture {
     self.clock = clock
   }
 
-  /// Creates a missing journal and triggers, upgrades an older journal, and adapts the triggers to the schema.
+  /// Creates a missing journal and triggers, upgrades an older journal, and adapts the triggers to the schema, in one
+  /// transaction of its own.
   package func install() throws {
     guard try !isInPlace() else { return }
     let isInstalled = try journal.isInstalled()
@@ -51,9 +52,10 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Adapts to schema changes of other applications, in the transaction of a statement that will change the schema.
+  /// Adapts to schema changes that other applications made, in the open transaction of a statement that will change the
+  /// schema.
   ///
-  /// - Returns: The schema version.
+  /// - Returns: The schema version after that.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {
@@ -66,7 +68,7 @@ package struct EmbeddedCapture {
   /// Drops Cairn's triggers on a table that will lose a column. SQLite does not drop a column that a trigger names.
   package func release(_ table: String) throws { try journal.dropTriggers(onTable: table) }
 
-  /// Adapts triggers and recorded table shapes to the schema change of the last statement.
+  /// Adapts triggers and recorded table shapes to the schema change of the last statement, in its open transaction.
   package func adopt() throws { try journal.adoptApplied(try journal.patterns(), copies: .rowsOnly) }
 
   /// The numbers of changes in the journal that no trail has yet.
@@ -79,7 +81,7 @@ package struct EmbeddedCapture {
     package var hasDropped: Bool
   }
 
-  /// Returns the sequence number of the last journal row that is in a trail.
+  /// Returns the sequence number of the last journal row that is in a trail; 0 without a journal.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
     return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")
@@ -112,7 +114,7 @@ extension Journal {
 
   /// Assigns a journal without a trail to a trail.
   ///
-  /// - Parameter copiesRows: Whether to copy table rows that existed before the journal.
+  /// - Parameter copiesRows: Whether an initial load sends the table rows that existed before the journal.
   func claim(trail: TrailID, place: String, copiesRows: Bool) throws {
     try database.run(
       "UPDATE cairn_control SET trail = ?, place = ? WHERE id = 0", [.blob(trail.bytes), .text(place)])

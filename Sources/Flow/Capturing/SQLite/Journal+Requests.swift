@@ -6,8 +6,8 @@ import SQLiteKit
 extension Journal {
   private static let requestVersionMin: Int64 = 2
 
-  /// Asks the capture of this source to send rows of a table again. The whole table is copied if it has no key, or if a
-  /// key contains NULL.
+  /// Asks the capture of this source to send rows of a table again. If the table has no key, or a key contains NULL,
+  /// asks for a refresh of the whole table.
   ///
   /// - Throws: `table-missing` if the table is not captured, `usage` if the keys do not fit, `trail-version` if an
   ///   older cairn captures the source.
@@ -36,7 +36,7 @@ extension Journal {
     }
   }
 
-  /// Asks the capture of this source to copy a whole table again.
+  /// Asks the capture of this source for a refresh of a whole table.
   ///
   /// - Throws: The errors of ``ask(_:)``.
   package func askForCopy(of table: String) throws {

@@ -9,10 +9,11 @@ import SystemKit
 package struct Journal {
   /// The version of the journal. An older cairn rejects a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
-  /// The highest number of journal rows that wait for capture. Above it, the oldest rows are dropped and all tables
-  /// copied again.
+  /// The highest number of journal rows that wait for capture. Above it, the oldest rows are dropped, and capture
+  /// refreshes all tables.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The highest estimated size of the waiting journal rows, 4 GiB. Above it, the oldest rows are dropped.
+  /// The highest estimated size of the journal rows that wait for capture, 4 GiB. Above it, the oldest rows are
+  /// dropped.
   package static let capBytes: Int64 = 4 << 30
   /// The lowest limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
@@ -84,7 +85,8 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a journal so that apply writes its applied notes into it, and writes those for earlier transactions.
+  /// Upgrades a journal to the present version, in which apply writes its applied notes into the journal. If the
+  /// journal lacks the notes of earlier applied transactions, writes them.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -100,7 +102,7 @@ package struct Journal {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Stores the estimated bytes of a journal row, and the row limit. Requires a write transaction.
+  /// Stores the estimated bytes of a journal row, and the row limit. The caller must have opened a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -132,7 +134,7 @@ package struct Journal {
     }
   }
 
-  /// Stops the capture of a table, or of all if nil, until ``rehook(_:)``. Returns the names of the tables.
+  /// Stops the capture of a table, or of all tables if nil, until ``rehook(_:)``. Returns the names of the tables.
   package func unhook(_ table: String?) throws -> [String] {
     try database.transaction {
       let names = try hookedNames(table)
@@ -149,8 +151,8 @@ package struct Journal {
     }
   }
 
-  /// Resumes the capture of a table, or of all if nil, with a copy of the missed changes. Returns the names of the
-  /// tables.
+  /// Resumes the capture of a table, or of all tables if nil, and schedules refreshes that send the missed changes.
+  /// Returns the names of the tables.
   package func rehook(_ table: String?, patterns: TablePatterns) throws -> [String] {
     try database.transaction {
       var names = try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string }
@@ -174,10 +176,10 @@ package struct Journal {
     return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
   }
 
-  /// Returns the number of journal rows that the trail lacks, their highest allowed number (the cap), and whether rows
-  /// were dropped. Nil if the source is not captured.
+  /// Returns the number of journal rows that the trail lacks, the limit of that number, and whether some of them were
+  /// dropped. Nil if the source is not captured.
   ///
-  /// - Parameter taken: The last row in the trail, if the caller knows it better than the source.
+  /// - Parameter taken: The last row in the trail, if the caller knows a later one than the source has recorded.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
@@ -215,8 +217,9 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail that is applied to the file, the last transaction before which nothing is missing. The
-  /// clock of each note is the present time, as an upper limit.
+  /// Returns, for each trail that is applied to the file, the last transaction up to which the file has all of them.
+  /// The clock of each note is the present time, as an upper limit. Transactions that suspended tables lack, or that
+  /// are in quarantine, count as missing.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -294,7 +297,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
   }
 
-  /// Stores that the table of this layout has been copied, unless a new reason for a copy was stored since.
+  /// Stores that the refresh of this layout's table has ended, unless the file now has another reason for a refresh.
   func finishRefresh(_ layout: Layout) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
@@ -303,11 +306,12 @@ package struct Journal {
 
   // MARK: Schema
 
-  /// Adapts the triggers and the layouts to the present schema, in a write transaction. If the schema changed several
-  /// times, tables with new inserts or updates are copied again.
+  /// Adapts the triggers and the layouts to the present schema, in a write transaction that the caller has opened.
+  /// Tables with inserts or updates that the trail lacks are refreshed if their journal rows may be wrong: the schema
+  /// changed more than once since Cairn recorded it, or an application's trigger ran before Cairn's.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
-  /// - Returns: The layouts of the tables to copy again.
+  /// - Returns: The layouts of the tables that must be refreshed because their journal rows may be wrong.
   @discardableResult
   func adopt(
     _ patterns: TablePatterns, written: Written? = nil, copies: Adoption.Copies = .all
@@ -328,8 +332,10 @@ package struct Journal {
     return doubtful
   }
 
-  /// Adapts the triggers and the layouts to the schema changes of the open transaction, without copies. No other
-  /// transaction may have changed the schema since the last call.
+  /// Adapts the triggers and the layouts to the schema changes of the open transaction. No other transaction may have
+  /// changed the schema since Cairn last adapted the triggers.
+  ///
+  /// - Parameter copies: Whether all, no, or only non-empty new tables get an initial load.
   func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
     try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()
@@ -418,13 +424,14 @@ package struct Journal {
     for layout in hooks.layouts.subtracting(active.map(\.id)) { try dropTriggers(layout: layout) }
   }
 
-  /// Asks the next run of capture to copy every captured table.
+  /// Asks the next run of capture to refresh every captured table.
   package func askForRefresh() throws {
     guard try isInstalled() else { return }
     try database.transaction { try refreshAll(.asked) }
   }
 
-  /// Asks the next run of capture to copy the tables that `tables` includes. Returns false if nothing is captured yet.
+  /// Asks the next run of capture to refresh the tables that `tables` includes. Returns false if nothing is captured
+  /// yet.
   @discardableResult
   package func askForRefresh(of tables: TablePatterns) throws -> Bool {
     guard try isInstalled() else { return false }
@@ -442,7 +449,8 @@ package struct Journal {
   /// Returns the progress of a capture in another process.
   ///
   /// - Parameter row: The journal row up to which the trail must have all rows.
-  /// - Returns: Whether the trail has those rows and copies of all tables; and the number of tables to copy.
+  /// - Returns: Whether the trail has those rows and no table waits for a refresh; and the number of tables that wait
+  ///   for one.
   package func standing(of tables: TablePatterns, through row: Int64) throws -> (isReached: Bool, tablesToCopy: Int) {
     try database.transaction("BEGIN") {
       guard try isInstalled() else { return (false, 0) }

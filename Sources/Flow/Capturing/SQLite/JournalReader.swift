@@ -18,12 +18,12 @@ struct JournalReader: ~Copyable {
 
   /// Whether a VACUUM may have renumbered rows of tables without a key since the first journal row of this reading.
   var mayHaveVacuumed = false
-  /// The layouts of tables to copy again, because a VACUUM may have renumbered their rows.
+  /// The layouts of tables that must be refreshed: a VACUUM may have renumbered their rows, or changes had no room.
   private(set) var doubtful: Set<Int64> = []
-  /// Whether a table for whose definition the transaction has no room may be copied instead.
+  /// Whether a table for whose definition the transaction has no room may be refreshed later instead.
   var mayLeaveOut = true
 
-  /// The digest of the current statement; nil if the journal does not name the statement.
+  /// The digest of the statement that is being read; nil if the journal does not name the statement.
   private var digest: StatementDigest?
   private var emitted: UInt64 = 0
 
@@ -38,13 +38,13 @@ struct JournalReader: ~Copyable {
   private var oldEnds: [Int] = []
   /// The layout id of an update whose new row comes next in the journal; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the old values of the update come from ``latest`` and not from its journal row.
+  /// Whether the old values of that update come from ``latest`` and not from its journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Ends the reading of a snapshot. Returns, and forgets, the layouts of tables that must be copied again.
+  /// Ends the reading of a snapshot. Returns, and forgets, the layouts of tables that must be refreshed.
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
     mayHaveVacuumed = false
@@ -77,7 +77,7 @@ struct JournalReader: ~Copyable {
 
   var rowBytes: Int64 { Int64(row.count) }
 
-  /// Reads the values of the current journal row from column `first` on, and adds them to the checksum.
+  /// Reads the values of the journal row in `statement` from column `first` on, and adds them to the checksum.
   mutating func read(_ statement: Statement, seq: Int64, code: Int64, first: Int, count: Int) {
     row.removeAll()
     rowEnds.removeAll(keepingCapacity: true)
@@ -90,7 +90,7 @@ struct JournalReader: ~Copyable {
     checksum = CRC32C.of(row.bytes, continuing: checksum)
   }
 
-  /// Appends the changes of the last journal row to the trail.
+  /// Appends the changes of the journal row that was read last to the trail.
   /// - Parameter isWanted: Gets the rowid of each changed row, or nil, and returns whether the trail needs the change.
   mutating func emit(
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
@@ -182,7 +182,7 @@ struct JournalReader: ~Copyable {
     UnsafeRawBufferPointer(rebasing: writer.bytes[0..<(columns == 0 ? 0 : ends[columns - 1])])
   }
 
-  /// Returns false if the transaction has no room for the table's definition. The table is then copied.
+  /// Returns false if the transaction has no room for the table's definition. The table is then refreshed.
   private mutating func begin(_ operation: Operation, _ flags: ChangeFlags, _ layout: Layout, _ trail: TrailWriter)
     throws -> Bool
   {
@@ -259,7 +259,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends a change of a row; a nil `before` or `after` means that the row does not exist then.
+  /// Appends a change of a row. The row did not exist before if `before` is nil, nor after if `after` is nil.
   mutating func append(
     _ layout: Layout, before: [UInt8]?, after: [UInt8]?, isImplied: Bool, to trail: TrailWriter
   ) throws {
@@ -347,7 +347,7 @@ struct JournalReader: ~Copyable {
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
   }
 
-  /// Replaces the old values of an update by those of earlier changes of the same statement.
+  /// Replaces the old values of an update by the values that an earlier update gave to the row, if these are kept.
   private mutating func followUpdate(_ layout: Layout) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }
@@ -388,7 +388,7 @@ struct JournalReader: ~Copyable {
     return image
   }
 
-  /// Updates the kept values of a row that a REPLACE might have deleted. A later update shows that the row exists.
+  /// Updates the kept values of a row that a REPLACE might have deleted. This update shows that the row still exists.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)

@@ -9,8 +9,7 @@ struct Layout {
   let previous: Int64?
   /// The first journal row with this shape.
   let since: Int64
-  /// The journal row at which this layout ended; negative if capture of the table was stopped, nil if the layout is
-  /// present.
+  /// The journal row at which this layout ended; nil if it is in use. Negative if the table is no longer captured.
   var ended: Int64?
   /// The schema change that the trail records for this layout; nil if the table kept its shape.
   let action: DDL.Action?
@@ -19,14 +18,14 @@ struct Layout {
   /// Whether this layout was written in the transaction of the schema change, so that `since` is its exact place.
   let isExact: Bool
   let refresh: Refresh.Reason?
-  /// The index of the first added column, if only rows with other values than its default must be copied; nil
+  /// The index of the first added column, if a refresh must send only rows with other values than its default; nil
   /// otherwise.
   let firstNew: Int?
   let schema: TableSchema
 
   let carriesRowid: Bool
   let valueCount: Int
-  /// The index of the rowid among the values of a journal row; nil if the rowid is not used.
+  /// The index of the rowid among the values of a journal row; nil if these do not include the rowid.
   let rowidIndex: Int?
   let digestTable: StatementDigest.Table
 
@@ -36,17 +35,17 @@ struct Layout {
     let names = Set(schema.columns.map { $0.name.sqliteKey })
     return ["rowid", "_rowid_", "oid"].first { !names.contains($0.nameKey) }
   }
-  /// Whether the present copy sends only rows whose added columns differ from their defaults.
+  /// Whether the pending refresh sends only rows whose added columns differ from their defaults.
   var isPartial: Bool { refresh != nil && firstNew != nil }
   var refreshMethod: Refresh.Method {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
-  /// Whether changes of the table go into the trail before its copy has begun. This is so if the copy was only
+  /// Whether changes of the table go into the trail before its refresh has begun. True if the refresh was only
   /// requested, because targets already have the rows.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
-  /// Returns the index of each column in the earlier shape; nil for an added column. The array is nil if the indexes
-  /// are not known.
+  /// Returns the index of each column in the earlier shape `before`; nil for an added column. The array is nil if the
+  /// indexes are not known.
   func origins(from before: TableSchema) -> [Int?]? {
     if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }
     // The triggers are new: then all rows are copied.
@@ -56,7 +55,8 @@ struct Layout {
     }
   }
 
-  /// Returns the earlier shape without the indexes that this shape lacks; nil if this shape lacks none.
+  /// Returns the earlier shape `before` without the indexes that this layout lacks; nil if this layout lacks none of
+  /// them.
   func relaxing(_ before: TableSchema) -> TableSchema? {
     var schema = before
     schema.objects.removeAll { !self.schema.objects.contains($0) }
@@ -71,7 +71,7 @@ struct Layout {
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }
-  /// Returns the value of column `refresh` of `cairn_layout`: the reason for a copy, with `firstNew`.
+  /// Returns the value of column `refresh` of `cairn_layout`: the reason for a refresh, with `firstNew`.
   static func code(_ reason: Refresh.Reason?, firstNew: Int? = nil) -> Value {
     reason.map { .integer(Int64($0.rawValue) | Int64(firstNew ?? 0) << 4) } ?? .null
   }

@@ -34,7 +34,7 @@ final class LookWriter {
 
   private var history = LayoutHistory()
   var position: SourcePosition
-  /// The last journal row that the source has recorded as captured, with a random number.
+  /// The last journal row that the source has recorded as captured, with the random number stored for it.
   private(set) var marked: SourcePosition.Mark
   /// The layout ids of tables whose rows a VACUUM may have renumbered between their journal rows.
   private(set) var doubtful: Set<Int64> = []
@@ -42,7 +42,7 @@ final class LookWriter {
   private var reader = JournalReader()
   private var refresher = TableRefresher()
   private var part: Part?
-  /// The layouts whose requested copy has begun in the trail.
+  /// The layouts whose requested refresh has begun in the trail.
   private var awaited: Set<Int64> = []
   /// The commit time of the next end of a transaction in the journal, µs since 1970; nil if there is none. Earlier
   /// journal rows have no later commit time.
@@ -95,7 +95,7 @@ final class LookWriter {
     set { (marked, reader.checksum) = newValue }
   }
 
-  /// Begins the running copy of a table again if its layout is among these.
+  /// Begins the running refresh of a table again if its layout is in `layouts`.
   ///
   /// - Parameter orWhole: Whether to do the same for a table without a key, whose rows a VACUUM may have renumbered.
   func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
@@ -115,7 +115,7 @@ final class LookWriter {
     progress.update { $0.tablesToCopy = waiting }
   }
 
-  /// Returns whether capture must read table rows besides the journal through row `last`.
+  /// Returns whether capture must read table rows in addition to the journal rows through `last`.
   func readsTables(last: Int64) throws -> Bool { try position.look != nil || nextRefresh(last: last) != nil }
 
   func release() { reader.endTransaction() }
@@ -197,7 +197,8 @@ final class LookWriter {
     try endPart(through: readsTables ? last : through, isLast: true)
   }
 
-  /// Returns whether a copy of a table can go on in the open transaction. A transaction with no other table tries it.
+  /// Returns whether another chunk of a table may go into the open transaction: the table's definition fits, or the
+  /// transaction has no definition yet.
   private func hasRoom(for layout: Layout) -> Bool {
     guard let part else { return true }
     return layout.schema.memoryBytes <= trail.schemaRoom || trail.schemaRoom == part.schemaRoom
@@ -219,8 +220,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the record that begins each requested copy, unless the copy has begun. Leaves out layouts that begin after
-  /// journal row `seq`.
+  /// Appends the record that begins each requested refresh, unless the trail has it. Leaves out layouts that begin
+  /// after journal row `seq`.
   private func beginAwaitedCopies(through seq: Int64) throws {
     var count = 0
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
@@ -273,7 +274,7 @@ final class LookWriter {
     try trail.abandon()
   }
 
-  /// Writes the schema changes of lost journal rows to the trail. Copies of all tables replace the lost rows.
+  /// Writes the schema changes of lost journal rows to the trail. Refreshes of all tables replace the lost rows.
   ///
   /// - Parameters:
   ///   - given: The position in the source after the lost rows.
@@ -303,14 +304,14 @@ final class LookWriter {
 
   // MARK: Tables
 
-  /// Returns the layout of the table to copy next; nil if there is none. Layouts that begin after journal row `last` do
-  /// not count.
+  /// Returns the layout of the table to refresh next; nil if there is none. Ignores layouts that begin after journal
+  /// row `last`.
   private func nextRefresh(last: Int64) throws -> Layout? {
     if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
   }
 
-  /// Returns whether a table is to be copied in this shape. A table whose capture is stopped (`unhook`) is not.
+  /// Returns whether a table waits for a refresh in this shape. A table whose capture is stopped (`unhook`) does not.
   private func isDue(_ layout: Layout) throws -> Bool {
     try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
   }
@@ -403,7 +404,7 @@ final class LookWriter {
   }
 
   /// Begins the transaction and the statements that start at journal row `seq`. Returns false if a VACUUM may have
-  /// renumbered rows before.
+  /// renumbered rows of an earlier transaction.
   private func begin(_ feed: StatementFeed, at seq: Int64) throws -> Bool {
     if let end = feed.end?.1, end.first == seq {
       guard try endTransaction(through: seq - 1) else { return false }
@@ -416,8 +417,8 @@ final class LookWriter {
     return true
   }
 
-  /// Ends the open transaction before a schema change if few table definitions still fit. A relayed transaction stays
-  /// whole.
+  /// Ends the open transaction before a schema change if few table definitions still fit. A relayed transaction is not
+  /// split. Returns false if a VACUUM may have renumbered rows.
   private func leaveRoom(through seq: Int64) throws -> Bool {
     guard part?.isOpen == true, relay == nil, trail.schemaRoom < 3 * trail.schemaSpare else { return true }
     try reader.fold?.write(to: trail)

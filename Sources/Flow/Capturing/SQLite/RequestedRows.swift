@@ -15,8 +15,8 @@ struct RequestedRows {
 
   /// Adds the request in journal row `seq`.
   ///
-  /// The first request for a table appends the record that begins the copy of the table's requested rows. Appends no
-  /// record if a copy of the whole table is due.
+  /// The first request for a table appends the record that begins the refresh of the table's requested rows. Appends no
+  /// record if a refresh of the whole table is due.
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
@@ -29,7 +29,7 @@ struct RequestedRows {
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 1)), trail)
   }
 
-  /// Appends the requested rows, and for each table the record that ends their copy.
+  /// Appends the requested rows, and for each table the record that ends their refresh.
   ///
   /// Requests that no longer fit a captured table are reported and dropped.
   func append(_ layouts: [Int64: Layout], from source: Database, to trail: TrailWriter, tell: (String) -> Void) throws {

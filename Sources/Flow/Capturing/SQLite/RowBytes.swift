@@ -15,7 +15,7 @@ struct RowBytes {
 
   /// Updates the estimate at the end of one reading of the journal.
   ///
-  /// - Parameter sent: The number of rows that a copy sent, and their bytes.
+  /// - Parameter sent: The number of rows that a refresh sent, and their bytes.
   mutating func endLook(_ sent: (rows: Int64, bytes: Int64) = (0, 0)) {
     add(rows: sent.rows, bytes: sent.bytes)
     defer { look = (0, 0) }

@@ -19,7 +19,7 @@ package final class SQLiteCapture {
     package var journalCapBytes = Journal.capBytes
     /// The folder of the trail, which the source stores and the error of another capture of that source names.
     package var place = ""
-    /// Whether to copy the rows that exist when capture begins.
+    /// Whether to send the rows that exist when capture begins, in an initial load of each table.
     package var copiesRows = true
     /// Whether rows that an apply writes to the file also go into the trail.
     package var relays = false
@@ -55,7 +55,8 @@ package final class SQLiteCapture {
 
   /// Captures the commits of the source until `stop` is set.
   ///
-  /// - Parameter untilCaughtUp: Whether to end when the trail has all earlier commits and a copy of every table.
+  /// - Parameter untilCaughtUp: Whether to end when the trail has all commits from before the call, and no table waits
+  ///   for a refresh.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     try loop.run(stop: stop, untilCaughtUp: untilCaughtUp)
   }

@@ -9,7 +9,7 @@ enum SourceStanding {
   /// The source has recorded an earlier journal row as captured, but its journal has the later rows of the trail. The
   /// value is the CRC-32C of these rows.
   case behind(UInt32)
-  /// The journal dropped rows at its size limit, so nothing can be proved.
+  /// The journal dropped rows at its size limit, so the rows in the trail cannot be compared with it.
   case lostRows
   /// The file is another database, or was restored from a backup. The text says how it differs.
   case other(String)
@@ -17,7 +17,7 @@ enum SourceStanding {
   /// Compares a file with the end of its trail.
   ///
   /// - Parameters:
-  ///   - marked: The last journal row that the file has recorded as captured, with a random number.
+  ///   - marked: The last journal row that the file has recorded as captured, with the random number stored for it.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {

@@ -3,7 +3,7 @@ import Glibc
 import SystemKit
 
 /// Syncs an SQLite file before its changes go into the trail. With `synchronous=NORMAL`, a power cut loses the last
-/// commits, whose sequence numbers are then used again.
+/// commits. Later journal rows then get the same sequence numbers as the lost ones.
 package final class SourceSync {
   private let path: String
   /// The descriptor of the database file, never closed: closing it would drop SQLite's POSIX locks
@@ -20,7 +20,8 @@ package final class SourceSync {
     return fstat(descriptor, &info) == 0 && info.st_mode & S_IFMT == S_IFREG && info.st_nlink <= 1
   }
 
-  /// Syncs the commits: the -wal file, and without WAL also the database file and its folder.
+  /// Syncs all commits of the file that are not synced: the -wal file, and without WAL also the database file and its
+  /// folder.
   ///
   /// - Returns: The suffixes of the files that were synced.
   @discardableResult
@@ -33,7 +34,8 @@ package final class SourceSync {
     return log + [""]
   }
 
-  /// Syncs the -wal file. Returns false if there is none, so that everything is checkpointed and synced.
+  /// Syncs the -wal file. Returns false if there is none, because SQLite has moved all commits to the database file and
+  /// synced it.
   private func syncLog() throws -> Bool {
     let descriptor = open(path + "-wal", Self.flags)
     guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }

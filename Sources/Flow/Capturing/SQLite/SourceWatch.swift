@@ -22,7 +22,7 @@ struct SourceWatch {
 
   /// Blocks until it is time to check the file, `stop` is set, or `milliseconds` have passed.
   ///
-  /// - Parameter found: Whether the last check found changes.
+  /// - Parameter found: Whether the previous check of the file found changes.
   mutating func wait(found: Bool, atMost milliseconds: Int32, stop: StopSignal) {
     Pulse.beat()
     if found { rung = nil }

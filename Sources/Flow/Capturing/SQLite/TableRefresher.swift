@@ -3,7 +3,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Copies a table into the trail in key order, a chunk at a time. A chunk holds its snapshot for some 50 ms.
+/// Sends the rows of a table into the trail in key order, a chunk at a time. A chunk holds its snapshot for some 50 ms.
 struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
   private static let sortedRowsMin = 100_000
@@ -12,9 +12,9 @@ struct TableRefresher {
   /// Is called with each column whose text cannot be sent unchanged; see ``Database/watchText()``.
   var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }
 
-  /// Appends one chunk of a table's copy.
+  /// Appends one chunk of a table's refresh.
   ///
-  /// A record before the first chunk begins the copy, and a record after the last chunk ends the copy.
+  /// A record before the first chunk begins the refresh, and a record after the last chunk ends the refresh.
   mutating func appendChunk(
     of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
     to trail: TrailWriter
@@ -58,15 +58,15 @@ struct TableRefresher {
     { return 0 }
   }
 
-  /// Appends the record that begins a copy of only some rows. The record must come before later changes, which may
-  /// depend on these rows.
+  /// Appends the record that begins a refresh of only some rows. The record must come before journal rows that were
+  /// written after the schema change, because those changes may depend on these rows.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
-  /// Appends the record that begins a requested copy, whose first chunk follows later.
+  /// Appends the record that begins a requested refresh, whose first chunk follows later.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)

@@ -14,13 +14,14 @@ final class TriggerSource: ChangeSource {
     fileprivate let through: Int64
     /// The last journal row in the snapshot.
     fileprivate let last: Int64
-    /// The journal row after which this reading began; before `from` if the trail has a part of it.
+    /// The journal row after which this reading began. It is before `from` if the trail already has a part of the
+    /// reading.
     fileprivate let begin: Int64
   }
 
   /// The shortest time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The shortest time between two updates of the last captured row in the source, under load, ms.
+  /// The shortest time between two records in the source of the last captured journal row, under load, ms.
   private static let markMilliseconds: Int64 = 5000
   private static let quietMilliseconds: Int64 = 100
 
@@ -38,7 +39,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that capture has seen. The trail lacks at most applied notes before it.
+  /// The last journal row that capture has seen. Up to it, the trail lacks at most applied notes.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
@@ -170,7 +171,7 @@ final class TriggerSource: ChangeSource {
   /// restored backup.
   ///
   /// The file records the last captured journal row. The trail must end at that row, or at a later row of the same
-  /// journal. If the journal dropped rows at its size limit, ``begin()`` copies all tables again.
+  /// journal. If the journal dropped rows at its size limit, ``begin()`` schedules refreshes of all tables.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -187,7 +188,7 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Drops the running copy of a table if it cannot continue after a restart: it was requested, or the table has no
+  /// Drops the running refresh of a table if it cannot continue after a restart: it was requested, or the table has no
   /// key.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
@@ -293,8 +294,8 @@ final class TriggerSource: ChangeSource {
 
   private var mayReadTables: Bool { hasTurn || options.turns == nil }
 
-  /// Tries to take the lock that keeps two-way applies from writing. Returns false, after a pause, if an apply holds
-  /// it.
+  /// Tries to take the lock that keeps two-way applies from writing. If an apply holds it, waits 2 ms and returns
+  /// false.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
     if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }
@@ -316,7 +317,7 @@ final class TriggerSource: ChangeSource {
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// Records the last captured row in the source and purges the journal, while the application pauses.
+  /// If nothing was captured for 100 ms, records the last captured row in the source and purges a part of the journal.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
     try markSource(waitMilliseconds: 0)
@@ -368,8 +369,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source lacks the captured row that capture recorded last, or if its journal ends
-  /// before the trail's last row.
+  /// Throws `source-went-back` if the source no longer has the captured row that capture recorded last, or if its
+  /// journal ends before the trail's last row.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
@@ -397,7 +398,8 @@ final class TriggerSource: ChangeSource {
     for sentence in try ignored.news(source) { progress.tell(sentence) }
   }
 
-  /// Copies all tables again, because the journal reached its size limit and dropped rows that the trail lacks.
+  /// Schedules refreshes of all tables, because the journal reached its size limit and dropped rows that the trail
+  /// lacks.
   private func recoverFromLoss() throws {
     let from = writer.position.mark.taken
     progress.tell("the journal of \(path) is full (\(options.journalCapRows.counted("row"))): copying all tables again")
@@ -449,7 +451,8 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Runs a short write transaction; writes nothing if an application holds the file's lock.
+  /// Runs `body` in a short write transaction. If an application holds the file's lock for `waitMilliseconds`, writes
+  /// nothing.
   private func writePatiently(_ waitMilliseconds: Int32, _ body: () throws -> Void) throws {
     source.setBusyTimeout(milliseconds: waitMilliseconds)
     defer { source.setBusyTimeout(milliseconds: 10_000) }

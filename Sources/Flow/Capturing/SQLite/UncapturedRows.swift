@@ -1,14 +1,14 @@
 import Changes
 import SQLiteKit
 
-/// The changes of applications to a captured SQLite file that its trail lacks. An apply reads them in its write
-/// transaction, so no other connection adds to them.
+/// The changes of applications to a captured SQLite file that its trail lacks. An apply reads them in the write
+/// transaction that it has opened, so no other connection adds to them.
 package enum UncapturedRows {
-  /// The highest number of journal rows to read. Above it, apply waits for capture.
+  /// The highest number of journal rows to read. If there are more, apply waits until capture has read them.
   static let rowsMax: Int64 = 10_000
 
-  /// Calls `body` with each old and new row of a change, in the shape of the table at that time. If a REPLACE may have
-  /// deleted rows, `body` may get unchanged rows too.
+  /// Calls `body` with each old and new row of a change, in the shape that the table had at that change. If a REPLACE
+  /// may have deleted rows, `body` may get unchanged rows too.
   ///
   /// - Parameter position: The source position in the trail's last progress record; empty if there is none.
   /// - Returns: False if there are too many journal rows, if some were dropped, or if the file is not captured.

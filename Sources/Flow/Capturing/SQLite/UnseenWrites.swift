@@ -3,12 +3,12 @@ import SQLiteKit
 import SystemKit
 
 /// Finds writes to captured tables that left no journal row, such as incremental blob I/O or writes with triggers
-/// switched off. While capture is idle, digests of the tables are compared.
+/// switched off. While capture is idle, it computes digests of the tables and compares them with earlier digests.
 struct UnseenWrites {
   /// The largest file for which digests are computed, in bytes. With a rollback journal, readers block commits, so the
   /// limit is smaller.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
-  /// The shortest pause after computing digests, as a multiple of the time for them.
+  /// The shortest pause between two computations of digests: 200 times the time that the last one took.
   private static let share: Int64 = 200
   /// The time without captured changes after which capture counts as idle, ms.
   private static let idleMilliseconds: Int64 = 500
@@ -25,8 +25,8 @@ struct UnseenWrites {
 
   mutating func forget() { known = nil }
 
-  /// Computes the digests of the tables, and compares them with the last ones. Requires a read transaction without new
-  /// journal rows.
+  /// Computes the digests of the tables, and compares them with those of the previous call. The caller has opened a
+  /// read transaction, which shows no journal row that capture lacks.
   ///
   /// - Parameter last: The last journal row.
   /// - Parameter idle: The milliseconds for which nothing was captured.
@@ -49,7 +49,7 @@ struct UnseenWrites {
     return layouts.filter { layout in before[layout.id].map { $0 != digests[layout.id] } ?? false }
   }
 
-  /// Returns a sum over all rows of a table, in any order.
+  /// Returns the sum of the hashes of a table's rows, which does not depend on their order.
   private static func digest(_ schema: TableSchema, _ source: Database) throws -> UInt64 {
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let statement = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) NOT INDEXED")

@@ -42,7 +42,8 @@ final class OpenSource {
     }
   }
 
-  /// Calls `body`, and interrupts its SQLite statement after `milliseconds`. PostgreSQL has its own limit.
+  /// Calls `body`, and interrupts its SQLite statement after `milliseconds`. For PostgreSQL, the limit that `init` got
+  /// holds instead.
   func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
     guard case .sqlite(let file) = database.handle else { return try body() }
     return try file.within(milliseconds: milliseconds, body)
@@ -59,7 +60,7 @@ final class OpenSource {
 
   /// Returns the captured tables.
   ///
-  /// - Parameter isFresh: Whether to read them again from the database.
+  /// - Parameter isFresh: Whether to read them from the database. If not, tables from an earlier call may be returned.
   func tables(_ patterns: TablePatterns, isFresh: Bool) throws -> [OriginTable] {
     if isFresh || known.isEmpty { known = try database.tables(patterns) }
     return known.map { table in
@@ -71,6 +72,9 @@ final class OpenSource {
   }
 
   /// Returns the table that a question names, with the columns of the question, and a reader of its rows.
+  ///
+  /// - Throws: `table-missing` if the table is not captured, or if its definition is not the one that the question
+  ///   names.
   func table(_ asked: QuestionedTable, _ patterns: TablePatterns) throws -> (ComparedTable, any RowReader) {
     func find() -> CompareDatabase.Table? {
       known.first {
@@ -100,7 +104,7 @@ final class OpenSource {
     )
   }
 
-  /// Requests the rows from the capture of the source, over new connections that may write.
+  /// Asks the capture of the source to send rows again, over a new connection that may write.
   func ask(_ request: RowRequest, for trail: TrailPlace) throws {
     switch place {
     case .sqlite(let path): try Journal(Database(path: path)).ask(request)

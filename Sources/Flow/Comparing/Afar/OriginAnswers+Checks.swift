@@ -2,8 +2,8 @@ import Changes
 import Mapping
 
 extension OriginAnswers {
-  /// Returns the slice of a question, with at most ``rowsMax`` rows. A partition's number becomes the name of its
-  /// table.
+  /// Returns the slice that a question requests, limited to ``rowsMax`` rows. In a slice of pages, the number of a
+  /// partition is replaced by the name of its table.
   ///
   /// - Throws: `usage` if the slice does not fit the table.
   static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
@@ -37,7 +37,7 @@ extension OriginAnswers {
     }
   }
 
-  /// Throws `usage` unless each key has a value of the source's engine for each key column.
+  /// Throws `usage` unless each key has one value for each key column, of a type that the source's engine has, or NULL.
   static func check(_ keys: [[Value]], _ table: ComparedTable) throws {
     let isPostgres = table.source.engine == .postgres
     for key in keys {

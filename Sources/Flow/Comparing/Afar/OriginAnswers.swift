@@ -15,16 +15,18 @@ import Trails
 package final class OriginAnswers: Sendable {
   /// The highest number of running or waiting questions of one node.
   static let askersMax = 2
-  /// The longest time for one answer, in milliseconds. After it, the asking node gets an error and requests fewer rows.
+  /// The longest time for one answer, in milliseconds. If an answer takes longer, the asking node is sent `too large`
+  /// in its place.
   static let millisecondsMax: Int64 = 15_000
-  /// The longest time that a question waits for its turn, in milliseconds.
+  /// The longest time for which a question waits while other questions are answered or the source rests, in
+  /// milliseconds.
   private static let patienceMilliseconds: Int64 = 20_000
   private static let pauseMicroseconds: UInt32 = 5_000
   /// The time after which an unused source is closed, in milliseconds.
   private static let idleMilliseconds: Int64 = 30_000
   /// The maximum number of rows of a slice that one answer covers.
   static let rowsMax = 50_000
-  /// The shortest time between two requests to capture to write its progress, in milliseconds. Each one runs a
+  /// The shortest time between two requests to capture to write its progress, in milliseconds. Each such request is a
   /// transaction at the source.
   private static let progressMilliseconds: Int64 = 1_000
   private static let tableBytesMax = 1 << 20
@@ -32,7 +34,7 @@ package final class OriginAnswers: Sendable {
   private struct Turn {
     var isTaken = false
     var askers: [NameKey: Int] = [:]
-    /// The time until which the source rests, in monotonic milliseconds.
+    /// The monotonic time before which no question is answered, in milliseconds.
     var restsUntil: Int64 = 0
     /// The time of the last attempt to make capture write its progress, in monotonic milliseconds.
     var progressTriedAt: Int64?
@@ -102,7 +104,7 @@ package final class OriginAnswers: Sendable {
     }
   }
 
-  /// Closes the source if no question has used it for some time.
+  /// Closes the source if no question has used it for 30 seconds.
   package func closeIdle() {
     let isOurs = turn.withLock { turn in
       guard !turn.isTaken else { return false }
@@ -116,8 +118,8 @@ package final class OriginAnswers: Sendable {
 
   // MARK: Turns
 
-  /// Makes capture of a PostgreSQL source write its progress into the trail. Questions within a second share one
-  /// request.
+  /// Makes capture of a PostgreSQL source write its progress into the trail. If several nodes ask for that within a
+  /// second, capture is asked once for all of them.
   private func progress(_ asker: String, _ isOver: () -> Bool) throws -> [UInt8] {
     // The journal of an SQLite source shows the progress without a request.
     guard case .postgres = place else { return [OriginAnswer.whole] }
@@ -143,10 +145,10 @@ package final class OriginAnswers: Sendable {
     return [OriginAnswer.whole]
   }
 
-  /// Waits until the source answers no other question, has rested, and `isDue` returns true.
+  /// Waits up to 20 seconds until no other question is being answered, the source has rested, and `isDue` returns true.
   ///
-  /// - Throws: `busy` if the asker has too many questions, if the wait takes too long, or if the asker has stopped
-  ///   waiting.
+  /// - Throws: `busy` if the asker has too many questions, if the wait takes longer, or if the asker has closed its
+  ///   connection.
   private func begin(_ asker: String, _ isOver: () -> Bool, _ isDue: (Turn) -> Bool = { _ in true }) throws {
     let isWelcome = turn.withLock { turn in
       guard turn.askers[NameKey(asker), default: 0] < Self.askersMax else { return false }
@@ -357,7 +359,7 @@ package final class OriginAnswers: Sendable {
 }
 
 extension Slice {
-  /// A slice with the same start and fewer rows; nil if that is not possible.
+  /// A slice with the same start and at most a quarter of the rows; nil if this slice has no limit, or one row only.
   fileprivate var shorter: Slice? {
     switch self {
     case .range(let after, let through, let limit?) where limit > 1:

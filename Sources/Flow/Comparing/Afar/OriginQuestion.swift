@@ -12,18 +12,20 @@ enum OriginQuestion {
   /// The highest number of keys in one ``repair(_:)`` question.
   static let keysMax = 1000
 
-  /// Requests the captured tables from this index of their list on.
+  /// Requests the list of captured tables, from this index on.
   case tables(from: Int)
-  /// Requests the current position of the source and of its trail.
+  /// Requests the current position of the source, and the last transaction of its trail.
   case standing
   /// Makes capture of a PostgreSQL source write its progress into the trail.
   case progress
   /// Requests the parts, such as partitions, in which a whole table can be read.
   case parts(QuestionedTable)
-  /// Requests the hash of each row in a slice; if `naming` is false, only their number and sum.
+  /// Requests the hashes, size and key of each row in a slice. If `naming` is false, requests only the number of rows,
+  /// and the sum of their hashes.
   case scan(QuestionedTable, Slice, naming: Bool)
   case rows(QuestionedTable, keys: [[Value]])
-  /// Requests the number of rows with each of these hashes, in ascending order.
+  /// For each of these hashes of all values of a row, requests the number of rows and one of them. The hashes are in
+  /// ascending order.
   case counts(QuestionedTable, hashes: [UInt64])
   /// Makes the source send the rows with these keys again through the trail.
   case repair(QuestionedTable, keys: [[Value]])

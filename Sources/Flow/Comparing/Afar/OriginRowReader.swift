@@ -19,14 +19,15 @@ final class OriginRowReader: RowReader {
   let origin: OriginSource
   let engine: Engine
   private let seed: UInt64
-  /// The source's positions at the reads since the call of ``atOneMoment(_:)``.
+  /// The source's positions at the reads since the last call of ``atOneMoment(_:)``.
   private var moments: [SourceMoment] = []
 
   init(_ origin: OriginSource, _ engine: Engine, seed: UInt64) {
     (self.origin, self.engine, self.seed) = (origin, engine, seed)
   }
 
-  /// Runs `body`, which reads rows at most once, and returns its result with the source's position at that read.
+  /// Runs `body`, which reads rows at most once, and returns its result with the source's position at that read. If
+  /// `body` reads no rows, returns the source's present position.
   func atOneMoment<T>(_ body: () throws -> T) throws -> (moment: SourceMoment, result: T) {
     moments = []
     let result = try body()

@@ -43,14 +43,15 @@ struct FlightEnds {
     try MessageKey.emit(PostgresCapture.progressPrefix, [], Self.connection(source))
   }
 
-  /// Returns the last journal row that is durable in the trail, as stored in the SQLite source. Nil for other sources.
+  /// Returns the last journal row that is durable in the trail, as stored in the SQLite source. Nil for PostgreSQL, and
+  /// for a source at another node.
   func takenAtSource() throws -> SourceReach? {
     guard let reader = source as? SQLiteRowReader else { return nil }
     return try reader.database.integer("SELECT taken FROM cairn_control WHERE id = 0").map(SourceReach.journal)
   }
 
-  /// Returns whether the trail in `folder` has every commit that was visible at `moment`. False for PostgreSQL, which
-  /// does not record that.
+  /// Returns whether the trail in `folder` has every commit that was visible at `moment`. Always false for PostgreSQL,
+  /// which does not record how far capture has read.
   func isTaken(_ moment: SourceMoment, in folder: String) throws -> Bool {
     guard let reader = source as? OriginRowReader else {
       return try takenAtSource().map(moment.isBehind) ?? false
@@ -62,7 +63,8 @@ struct FlightEnds {
     return try Trail.info(folder: folder).lastTransaction >= standing.transaction
   }
 
-  /// Returns whether the source is captured. True for PostgreSQL, and for a source at another node.
+  /// Returns whether the SQLite source is captured. For PostgreSQL and for a source at another node, returns true
+  /// without a check.
   func isCaptured() throws -> Bool {
     guard let reader = source as? SQLiteRowReader else { return true }
     return try reader.database.integer(
@@ -78,7 +80,7 @@ struct FlightEnds {
     return try PostgresTargetState(Self.connection(target)).checkpoint(of: trail)?.checkpoint
   }
 
-  /// Runs `body` in one snapshot of the target, and returns its result with the checkpoint.
+  /// Runs `body` in one snapshot of the target, and returns its result with the target's checkpoint in that snapshot.
   func atTarget<T>(_ body: () throws -> T) throws -> (checkpoint: Checkpoint?, result: T) {
     if let reader = target as? SQLiteRowReader {
       return try reader.database.transaction("BEGIN") { (try checkpoint(), try body()) }

@@ -47,7 +47,8 @@ extension SettlingByTrail {
     }
   }
 
-  /// Returns a function of a row's hash. The function returns whether the target may lack a change of that row.
+  /// Returns a function of a row's hash. That function returns whether the source or the trail may have a change of the
+  /// row that the target lacks.
   private func moving(
     _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row], counts: RowCounts?
   ) throws -> (UInt64) -> Bool {
@@ -87,7 +88,8 @@ extension SourceMoment {
 }
 
 extension FlightEnds {
-  /// Returns the hashes of rows in the journal after row `taken`. A row without a usable key is hashed as a whole.
+  /// Returns the hashes of rows in the journal after journal row `taken`. The hash is that of the key, or of the whole
+  /// row if it has no key or NULL in it.
   ///
   /// - Parameter isLookedFor: Selects the hashes to return.
   fileprivate func journalled(
@@ -124,7 +126,8 @@ extension FlightEnds {
   /// changes.
   private static let slotChangesMax = 100_000
 
-  /// Returns whether a slot has row changes that committed after this LSN.
+  /// Returns whether a slot has row changes that committed after this LSN. True also if the slot cannot be read or has
+  /// too many changes.
   fileprivate func hasUncaptured(_ slot: String, behind reached: LSN) throws -> Bool {
     do {
       let row = try Self.connection(source).query(

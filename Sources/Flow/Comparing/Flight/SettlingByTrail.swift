@@ -92,7 +92,8 @@ struct SettlingByTrail: Settling {
   /// The rows that were read at the source: rows by the hash of their key, and counts of equal rows without a key.
   typealias Seen = (rows: [UInt64: TrailFold.Row], counts: RowCounts?)
 
-  /// Reads the source, the target, and the trail's changes between both reads; nil if that does not suffice.
+  /// Reads the source, the target, and the trail's changes between both reads. Nil if these do not prove which values
+  /// the target must have, such as when the target is too slow.
   private func round<T>(
     _ table: ComparedTable, source: () throws -> Seen, target: () throws -> T
   ) throws -> (fold: TrailFold, there: T)? {
@@ -119,8 +120,8 @@ struct SettlingByTrail: Settling {
     return (fold, there)
   }
 
-  /// Reads the trail until it has every commit that was visible at the source at `moment`. Returns that position; nil
-  /// if the trail does not grow.
+  /// Reads the trail until it has every commit that was visible at the source at `moment`, for up to 20 seconds.
+  /// Returns the position in the trail; nil if the time is over.
   private func wait(
     for moment: SourceMoment, _ engine: Engine, _ take: (Record, TrailReader) throws -> Void
   ) throws -> Position? {
@@ -144,7 +145,8 @@ struct SettlingByTrail: Settling {
     return nil
   }
 
-  /// Waits until the target's checkpoint reaches a position. Returns false if the checkpoint stops before it.
+  /// Waits until the target's checkpoint reaches a position. Returns false if the checkpoint does not move for 20
+  /// seconds before that.
   private func waitForTarget(_ place: Position) throws -> Bool {
     var seen: Position?
     var limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
@@ -162,8 +164,8 @@ struct SettlingByTrail: Settling {
 
   // MARK: Before rows are read
 
-  /// Waits until the target has applied everything that is committed at the source now. Returns false if its checkpoint
-  /// stops before that.
+  /// Waits until the target has applied everything that is committed at the source now. Returns false if the trail or
+  /// the target's checkpoint does not get there in time.
   func waitUntilNow() throws -> Bool {
     guard try follower.goToEnd(ends.checkpoint) else { return false }
     let (moment, _) = try ends.atSource {}
@@ -171,8 +173,8 @@ struct SettlingByTrail: Settling {
     return try waitForTarget(place)
   }
 
-  /// Waits until the refresh of a table has ended. Returns false if that takes too long, or if no Cairn process is
-  /// replicating.
+  /// Waits up to 20 seconds until the refresh of a table has ended. Returns false if the time is over, or if no Cairn
+  /// process is replicating.
   func waitForCopy(of table: ComparedTable) throws -> Bool {
     let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
     while try ends.isCopied(table) {

@@ -17,15 +17,15 @@ struct TrailFold {
   private let seed: UInt64
   let moment: SourceMoment
   private(set) var rows: [UInt64: Row]
-  /// The numbers of equal rows without a usable key, as read at the source.
+  /// The numbers of equal rows that have no key, or NULL in it, as read at the source.
   private let counts: RowCounts?
-  /// The changes of the number of equal rows, by the hash of the row, with the values of an inserted row.
+  /// For the hash of a whole row: by how many the trail changes the number of such rows, and the values of the row.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
-  /// Whether the table was truncated.
+  /// Whether the trail has a TRUNCATE of the table that the rows read at the source do not show.
   private(set) var isEmptied = false
-  /// Whether the table was copied or altered, so that its rows are not known from the trail.
+  /// Whether the trail has a refresh or a schema change of the table, so that its changes alone do not give the rows.
   private(set) var isUnknown = false
-  /// The hashes of the rows that the trail changes, except by a TRUNCATE.
+  /// The hashes of the rows that changes in the trail affect. A TRUNCATE adds no hash.
   private(set) var touched: Set<UInt64> = []
 
   // The effect of the current transaction on the rows, pending until it is known whether the read included the
@@ -45,7 +45,7 @@ struct TrailFold {
     (self.table, self.seed, self.moment, self.rows, self.counts) = (table, seed, moment, rows, counts)
   }
 
-  /// Returns how many equal rows have this hash after the trail's changes.
+  /// Returns how many equal rows with this hash the target must have, after the trail's changes.
   func count(_ hash: UInt64) -> Int { (isEmptied ? 0 : counts?[hash] ?? 0) + (steps[hash]?.step ?? 0) }
 
   func row(_ hash: UInt64) -> [Value]? { counts?.row(hash) ?? steps[hash]?.row }
@@ -132,7 +132,7 @@ struct TrailFold {
 
   private func isKeyed(_ row: [Value?]) -> Bool { !table.key.isEmpty && !table.key.contains { row[$0] == .null } }
 
-  /// Returns the hash of a row's key, or of the whole row without a usable key; nil if a value is missing.
+  /// Returns the hash of a row's key, or of the whole row if it has no key or NULL in it. Nil if a value is missing.
   private func identity(_ row: [Value?]) throws -> UInt64? {
     var hasher = RowHasher(table, .source, seed: seed)
     if isKeyed(row) {

@@ -33,7 +33,8 @@ final class TrailFollower {
     return !isFree
   }
 
-  /// Moves to the durable end of the trail. Returns false if there is no checkpoint to start from.
+  /// Moves to the durable end of the trail. Returns false if the trail is not open yet and the target has no checkpoint
+  /// at which to open it.
   ///
   /// - Parameter checkpoint: Returns the target's checkpoint, from which on the trail is not purged.
   func goToEnd(_ checkpoint: () throws -> Checkpoint?) throws -> Bool {
@@ -69,8 +70,8 @@ final class TrailFollower {
 
   func reset() { reader = nil }
 
-  /// Passes records to `take` until a transaction ends for which `isEnough` returns true. Returns false if the trail
-  /// ends before that.
+  /// Passes records to `take` up to the end of a transaction after which `isEnough` returns true. Returns false if no
+  /// transaction up to the durable end is such.
   func read(_ take: (Record, TrailReader) throws -> Void, until isEnough: (TrailReader) throws -> Bool) throws -> Bool {
     let reader = try current()
     while let record = try reader.next() {

@@ -2,8 +2,8 @@ import Changes
 import PostgresKit
 
 /// The schedule for reading the catalog of the source, to find schema changes that the stream does not report. Capture
-/// reads the catalog, then commits a message, and uses the result when the stream brings that message. If the stream
-/// reports a schema change first, capture reads the catalog again.
+/// reads the catalog, then commits a logical message, and uses the result when the stream brings that message. If the
+/// stream reports a schema change first, capture reads the catalog again.
 struct CatalogWatch {
   /// The content of the catalog, as capture has read it once. If tables were locked, the tables may be of different
   /// moments.
@@ -18,7 +18,8 @@ struct CatalogWatch {
   private static let intervalMilliseconds: Int64 = 2000
   private static let restMilliseconds: Int64 = 10_000
   private(set) var isWanted = true
-  /// Whether the trail has every table as the catalog shows it, on this connection.
+  /// Whether capture has read the whole catalog on this connection, and the trail has every table as the catalog showed
+  /// it.
   private(set) var isDone = false
   private var fingerprint: String?
   private var barrier: String?
@@ -49,7 +50,7 @@ struct CatalogWatch {
 
   mutating func note(hasTriggers: Bool) { self.hasTriggers = hasTriggers }
 
-  /// Registers that an object, such as `view v`, was reported. Returns false if it was reported earlier.
+  /// Registers that an object, such as `view v`, is reported to the operator. Returns false if it was reported earlier.
   mutating func isNews(_ object: String) -> Bool { reported.insert(object.nameKey).inserted }
 
   mutating func next(now: Int64) -> Step {
@@ -80,7 +81,8 @@ struct CatalogWatch {
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
-  /// Drops what was read from the catalog, because the stream reported a schema change.
+  /// Drops what was read from the catalog, because the stream reported a schema change. If a reading was in progress,
+  /// another one must follow.
   mutating func noteReport() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)

@@ -11,7 +11,7 @@ struct IncomingTransaction {
 
   /// The kinds of logical messages that Cairn writes into the log of the source.
   enum Message: Equatable {
-    /// A message that capture itself committed. All earlier commits arrive before it.
+    /// A message that capture itself committed. All commits before this message arrive before it.
     case barrier
     case progress
     case request
@@ -72,7 +72,8 @@ struct IncomingTransaction {
     /// The tables whose rows the transaction rewrote, with the bits of `pg_event_trigger_table_rewrite_reason()`.
     var rewrites: [UInt32: Int] = [:]
 
-    /// The time of the commit, µs since 1970. For a transaction of an apply, at least the clock in its applied note.
+    /// The time of the commit, µs since 1970. If an apply made the transaction and its rows go into this trail, at
+    /// least the clock in its applied note.
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
@@ -89,8 +90,8 @@ struct IncomingTransaction {
   var transaction: PostgresPosition.Transaction? { open?.transaction }
   var isApplied: Bool { open?.isApplied == true }
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, and the applied note of the apply that made it. Nil if no transaction is
-  /// open.
+  /// The commit time of the open transaction, and the applied note of the apply that made it, if its rows go into this
+  /// trail. Nil if no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages
@@ -99,8 +100,8 @@ struct IncomingTransaction {
     open = Open(transaction: transaction, isRecorded: isRecorded, isLeftOut: isRecorded)
   }
 
-  /// Processes the name of the transaction's replication origin. For a transaction of apply, the name is
-  /// `cairn_OID_TRAIL`.
+  /// Processes the name of the transaction's replication origin, which is `cairn_OID_TRAIL` if an apply made the
+  /// transaction. Leaves the transaction out if the options leave out that trail.
   mutating func origin(_ name: String) {
     guard name.hasPrefix("cairn_") else { return }
     let trail = name.split(separator: "_", maxSplits: 2, omittingEmptySubsequences: false).last
@@ -146,7 +147,8 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Processes an applied note, which shows that an apply made the open transaction.
+  /// Processes an applied note, which shows that an apply made the open transaction. If the options leave out that
+  /// apply's trail, the transaction stays out of this trail, unless its rows are relayed.
   ///
   /// - Parameter given: Nil if the note names no trail.
   private mutating func take(note given: AppliedNote?, now: Int64) {

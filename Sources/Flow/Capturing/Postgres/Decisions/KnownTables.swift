@@ -4,7 +4,7 @@ import PostgresKit
 /// The tables that a capture knows, and the server's descriptions of tables in the stream. Methods that change a table
 /// return records for the trail. ``settle()`` makes changes final; ``abandon()`` undoes them.
 struct KnownTables {
-  /// The effects of a change of a table: records for the trail, and the tables whose copies begin again.
+  /// The effects of a change of a table: records for the trail, and the tables whose running refresh begins again.
   struct Change: Equatable {
     var records: [ShapeChange] = []
     var restarted: [UInt32] = []
@@ -40,7 +40,7 @@ struct KnownTables {
 
   var hasReadable: Bool { all.contains { $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished } }
 
-  /// Leaves the changes of a table out of the trail until the table is published again and a copy has begun.
+  /// Leaves the changes of a table out of the trail until the table is published again and a refresh of it has begun.
   mutating func suspend(_ relation: UInt32) {
     guard var table = self[relation] else { return }
     if table.refresh == nil || table.passesChanges { table.refresh = .lostChanges }
@@ -60,7 +60,8 @@ struct KnownTables {
 
   mutating func noteSaved() { isSaved = true }
 
-  /// Makes the changes to the known tables final, after a transaction of the trail is complete.
+  /// Keeps the changes to the known tables, because the transaction of the trail that has them is complete. Until then,
+  /// ``abandon()`` undoes them.
   mutating func settle() { committed = registry }
 
   mutating func abandon() {
@@ -96,7 +97,7 @@ struct KnownTables {
 
   /// Returns the description for decoding rows of a table from the stream; nil if the table is not known.
   ///
-  /// - Parameter isBeingCopied: Whether chunks of the table are in the trail.
+  /// - Parameter isBeingCopied: Whether the trail has chunks of the table's running refresh.
   func form(of relation: PgOutput.Relation, isBeingCopied: Bool) -> Captured? {
     guard let table = self[relation.id] else { return nil }
     let key = Set(table.schema.key)
@@ -132,7 +133,7 @@ struct KnownTables {
 
   /// Adds a table, and returns the record of its creation for the trail.
   ///
-  /// - Parameter refresh: The reason for which the table's rows are to be copied; nil if they are not.
+  /// - Parameter refresh: The reason for a refresh of the table; nil if it needs none.
   /// - Parameter isPublished: Whether the publication has the table.
   mutating func introduce(
     _ table: PostgresRegistry.Table, _ refresh: Refresh.Reason?, _ text: String, isPublished: Bool
@@ -181,8 +182,8 @@ struct KnownTables {
     return change
   }
 
-  /// Gives the table that has this name in the trail a temporary name, because its own rename has not been reported
-  /// yet.
+  /// Renames another table that has this name in the trail to a temporary name. The stream has not reported yet how
+  /// that table was renamed. Without such a table, returns no record.
   private mutating func free(_ name: TableSchema, for relation: UInt32) -> Change {
     let holder = all.first {
       $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)
@@ -211,11 +212,11 @@ extension KnownTables {
     let fresh: PostgresRegistry.Table
     let text: String
     let hasOtherShape: Bool
-    /// Whether the table must be copied again, because a target cannot derive the new rows from its old rows.
+    /// Whether the table must be refreshed, because a target cannot derive the new rows from its old rows.
     let isRefreshed: Bool
     let restartsRefresh: Bool
 
-    /// Compares the known shape of a table with a new one; nil if they are equal.
+    /// Compares the known shape of a table with a new one; nil if they are equal and no rows were rewritten.
     init?(
       _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
       _ word: RowFate.Word

@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The queue of table rows that capture must read, and the state of the running copies. The rows are for initial loads,
-/// refreshes, requests, and updates that changed a key. `now` is monotonic time in ms.
+/// The queue of table rows that capture must read, and the state of the running refresh. The rows are for initial
+/// loads, refreshes, requests, and updates that changed a key. `now` is monotonic time in ms.
 struct RefreshQueue {
   enum Part {
     case chunk(PostgresRegistry.Table)
@@ -27,7 +27,8 @@ struct RefreshQueue {
     enum Step {
       case nothing
       case read(PostgresRegistry.Table, [[String]])
-      /// Capture must end the copy of this table's requested rows in the trail, then ask for the next step.
+      /// Capture must append the record that ends the refresh of this table's requested rows, then ask for the next
+      /// step.
       case endRows(UInt32)
     }
     var step = Step.nothing
@@ -40,7 +41,7 @@ struct RefreshQueue {
   private static let lockReportMilliseconds: Int64 = 3000
   private static let lockPauseMilliseconds: (least: Int64, most: Int64) = (300, 5000)
 
-  /// The state of the running copy; nil if no chunk of a copy is in the trail.
+  /// The state of the running refresh; nil if the trail has no chunk of an unfinished refresh.
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
@@ -55,17 +56,18 @@ struct RefreshQueue {
 
   func isCurrent(_ relation: UInt32) -> Bool { current?.relation == relation }
 
-  /// Whether no single rows are to be read. Whole tables may still be waiting for a copy.
+  /// Whether no single rows are to be read. Whole tables may still be waiting for a refresh.
   var isIdle: Bool { movedRows.isEmpty && requests.isEmpty }
 
   // MARK: Transactions
 
-  /// Makes the changes to the list of open row requests final, after a transaction of the trail is complete.
+  /// Keeps the changes to the list of open row requests, because the transaction of the trail that has them is
+  /// complete. Until then, ``abandon()`` undoes them.
   mutating func settle() { committedOpenRows = openRows }
 
   mutating func abandon() { openRows = committedOpenRows }
 
-  /// Returns the state of the running copy for capture's position in the trail; nil if no copy is running.
+  /// Returns the state of the running refresh for capture's position in the trail; nil if no refresh is running.
   mutating func record() -> PostgresPosition.RefreshState? {
     if let current { self.current?.wantsRows = movedRows.contains { $0.relation == current.relation } }
     return current
@@ -83,7 +85,7 @@ struct RefreshQueue {
     }
   }
 
-  /// Drops the rows that updates moved, after the connection was lost. Also drops the running copy if it needs these
+  /// Drops the rows that updates moved, after the connection was lost. Also drops the running refresh if it needs these
   /// rows, or if its table has no key.
   mutating func disconnect(_ tables: KnownTables) {
     movedRows = []
@@ -95,7 +97,8 @@ struct RefreshQueue {
 
   mutating func restartAll() { current = nil }
 
-  /// Continues the copy of a table whose shape has changed.
+  /// Continues the running refresh of a table whose shape has changed. Does nothing if the running refresh is of
+  /// another table.
   ///
   /// - Parameter epoch: The number of the new shape.
   mutating func follow(_ relation: UInt32, epoch: UInt64) { if isCurrent(relation) { current?.epoch = epoch } }
@@ -129,7 +132,8 @@ struct RefreshQueue {
 
   mutating func endObstacle(of relation: UInt32) { obstacles[relation] = nil }
 
-  /// Ends a chunk, after the stream has passed all transactions that its snapshot shows.
+  /// Ends a chunk, after the stream has passed all transactions that its snapshot shows. Returns whether the refresh
+  /// goes on, must begin again, or is complete.
   ///
   /// - Parameter isRaced: Whether the stream repeats changes that the chunk shows, so that its rows must be read again.
   mutating func end(_ chunk: PostgresChunk, isRaced: Bool) -> ChunkEnd {
@@ -153,13 +157,14 @@ struct RefreshQueue {
     return state.isDone && !movedRows.contains { $0.relation == state.relation } ? .isComplete(state) : .goesOn
   }
 
-  /// Returns whether rows of a table are being read, so that a moved row must be read again.
+  /// Returns whether rows of a table with a key are being refreshed. If so, a row that an update moves to another key
+  /// must be read too.
   func readsRows(of table: Captured) -> Bool {
     (isCurrent(table.relation) || openRows.contains(table.relation)) && table.isKeyed
   }
 
-  /// Queues a row whose key an update changed, and returns how it will be read. The update lacks unchanged TOAST
-  /// values.
+  /// Queues a row whose key an update changed, and returns how it will be read. The row must be read because the update
+  /// lacks unchanged TOAST values.
   mutating func move(_ key: [String], of table: Captured) -> MovedRow {
     guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
     guard isCurrent(table.relation) else {
@@ -192,7 +197,7 @@ struct RefreshQueue {
 
   /// Adds a request for rows of a table.
   ///
-  /// - Returns: The table if the copy of its requested rows must now begin in the trail; otherwise nil.
+  /// - Returns: The table if the refresh of its requested rows must now begin in the trail; otherwise nil.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -204,16 +209,16 @@ struct RefreshQueue {
 
   private func isCopyRequested(of table: PostgresRegistry.Table) -> Bool { requests.copies.contains(table.name) }
 
-  /// Returns the tables with a requested copy that has not begun, in the order of their shape numbers.
+  /// Returns the tables whose requested refresh has not begun, in the order of their shape numbers.
   func awaited(_ tables: KnownTables) -> [PostgresRegistry.Table] {
     tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
   }
 
-  /// Registers that the copy of a table's requested rows has begun in the trail. Returns false if this was registered
-  /// before.
+  /// Registers that the refresh of a table's requested rows has begun in the trail. Returns false if this was
+  /// registered before.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
-  /// Schedules the requested copies of whole tables, and returns notices for the operator. The caller must save the
+  /// Schedules the requested refreshes of whole tables, and returns notices for the operator. The caller must save the
   /// tables before it calls ``forgetRequestedCopies()``.
   mutating func beginRequestedCopies(_ tables: inout KnownTables) -> [String] {
     var notices: [String] = []
@@ -280,9 +285,9 @@ struct RefreshQueue {
     return requests.keys[table.name] == nil
   }
 
-  /// Returns the table if the copy of its requested rows must now end in the trail.
+  /// Returns the table if the refresh of its requested rows must now end in the trail.
   ///
-  /// Nil if a copy of the whole table brings the rows.
+  /// Nil if a refresh of the whole table brings the rows.
   mutating func endRows(of relation: UInt32, _ tables: KnownTables) -> PostgresRegistry.Table? {
     guard let table = tables[relation], table.refresh == nil, !isCopyRequested(of: table) else {
       openRows.remove(relation)

@@ -12,14 +12,14 @@ struct SequenceWatch {
 
   /// Returns whether capture must read the values of sequences now.
   ///
-  /// - Parameter isLast: Whether this run of capture ends.
+  /// - Parameter isLast: Whether capture is about to end, so that it does not wait for the usual 5 s.
   mutating func isDue(isLast: Bool, now: Int64) -> Bool {
     guard hasChanges, isLast || now - readAt > Self.intervalMilliseconds else { return false }
     (readAt, hasChanges) = (now, false)
     return true
   }
 
-  /// Returns the values of sequences that the trail does not have, and registers them as written.
+  /// Returns those of the `found` values that this capture has not written to the trail, and registers them as written.
   ///
   /// - Parameter wanted: The names, `SCHEMA.NAME`, of the sequences of captured tables.
   mutating func news(_ found: [SequenceState], of wanted: Set<NameKey>) -> [SequenceState] {

@@ -20,11 +20,11 @@ struct SlotProgress {
   /// The longest time between two syncs of the trail under steady load, ms.
   private static let syncMilliseconds: Int64 = 50
   private static let reportMilliseconds: Int64 = 5000
-  /// Above this number of unsynced transactions, a sync waits 2 ms for more; above ``unsyncedMany``, 10 ms.
+  /// Above this number of unsynced transactions, a sync waits 2 ms for further messages; above ``unsyncedMany``, 10 ms.
   private static let unsyncedFew = 16
   private static let unsyncedMany = 128
 
-  /// Capture's position in the source, as in the trail but without the state of a running copy.
+  /// Capture's position in the source, as in the trail but without the state of a running refresh.
   private(set) var position: PostgresPosition
   private var recordedKnowledge: Knowledge
   /// The LSN before which every committed transaction has been processed.
@@ -34,8 +34,8 @@ struct SlotProgress {
   /// The transaction that the server must send before any newer one; nil if there is none. Another transaction shows
   /// that the server has another history.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream, µs since 1970. Capture uses this clock for transactions that it adds to the
-  /// trail itself.
+  /// The latest commit time in the stream, µs since 1970. Capture uses it as the time of transactions that it adds to
+  /// the trail itself.
   private(set) var streamTime: Int64 = 0
   private var unsyncedCount = 0
   private var committedAt: Int64 = 0
@@ -78,8 +78,8 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Resets the list of applied transactions of other trails to the recorded one, because the server sends all later
-  /// transactions again.
+  /// Resets the list of applied transactions of other trails to the one recorded in the trail. The server sends all
+  /// later transactions again.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
@@ -87,7 +87,7 @@ struct SlotProgress {
   enum Begin: Equatable {
     case isNew
     case isRecorded
-    /// The server sends another transaction than the expected one, so it was restored from a backup.
+    /// The server sends another transaction than the expected one, as after a restore from a backup.
     case isForeign(expected: LSN)
   }
 
@@ -124,7 +124,7 @@ struct SlotProgress {
 
   /// Returns the position of capture for the end of a transaction of the trail.
   ///
-  /// - Parameter refresh: The state of the running copy; nil if there is none.
+  /// - Parameter refresh: The state of the running refresh; nil if there is none.
   /// - Parameter isQuiet: Whether no transaction of the stream is open, so that the position includes everything
   ///   received.
   mutating func record(refresh: PostgresPosition.RefreshState?, isQuiet: Bool) -> PostgresPosition {
@@ -157,7 +157,7 @@ struct SlotProgress {
 
   func isSyncDue(now: Int64) -> Bool { hasUnsynced && now - syncedAt > Self.syncMilliseconds }
 
-  /// The time to wait for another message before a sync of the trail, ms; 0 after a single commit.
+  /// The time to wait for another message before a sync of the trail, ms; 0 after at most ``unsyncedFew`` transactions.
   var syncDelayMilliseconds: Int32 {
     unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }
@@ -179,7 +179,7 @@ struct SlotProgress {
 
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
-  /// Returns the time until pending applied notes must be written to the trail, ms; nil if none are pending.
+  /// Returns the time until applied notes that the trail lacks must be written to it, ms; nil if it lacks none.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
