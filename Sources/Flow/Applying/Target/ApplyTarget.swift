@@ -5,7 +5,7 @@ import Versions
 
 /// The functions by which the engine-independent parts of apply write rows to a target database.
 ///
-/// All calls belong to the open transaction. A row has a value for each column of its table, in order.
+/// All calls belong to apply's open transaction. A row has a value for each column of its table, in order.
 protocol ApplyTarget: AnyObject {
   associatedtype Table: ApplyTable
   associatedtype Form: RowForm
@@ -26,7 +26,7 @@ protocol ApplyTarget: AnyObject {
   /// Returns the conversion of rows of any trail to rows of a table.
   func form(of table: Table) -> Form
   func hasReferrers(_ table: Table) throws -> Bool
-  /// Returns whether copies of the row's table merge the source's rows with the rows that the target has.
+  /// Returns whether refreshes of the row's table merge the source's rows with the rows that the target has.
   func mergesCopies(at row: ContestedRow) -> Bool
 
   // MARK: Rows
@@ -60,13 +60,13 @@ protocol ApplyTable: AnyObject {
   var shape: TableSchema { get }
   var existing: ExistingRows { get }
   var refreshing: Refresh.Method? { get }
-  /// Whether the table is partitioned. The trail lacks changes of single partitions, such as TRUNCATE.
+  /// Whether the table is partitioned. The trail lacks changes of single partitions, such as their TRUNCATE.
   var isPartitioned: Bool { get }
   /// Whether the table is two-way, so that conflicts are resolved row by row.
   var goesBothWays: Bool { get }
   /// Whether two rows may have the same unique value besides the key, so that one becomes a waiting row.
   var isContested: Bool { get }
-  /// Whether the table's rule is `insert-only`; nil: not looked up yet.
+  /// Whether the table's rule is `insert-only`; nil: not determined yet.
   var takesRowsIn: Bool? { get set }
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] { get set }
@@ -75,7 +75,7 @@ protocol ApplyTable: AnyObject {
 extension ApplyTable {
   var columnNames: [String] { shape.columns.map(\.name) }
 
-  /// Whether an update or delete may find no row, as during a copy.
+  /// Whether an update or delete may find no row, as during a refresh.
   var mayLackRows: Bool { refreshing != nil || existing != .overwrite }
 
   /// Whether the target may already have a row that the source inserts.
