@@ -21,7 +21,7 @@ extension SQLiteCandidates {
     }
   }
 
-  /// Returns the rows with the same values as `row` in a unique index. Empty for the index over the key.
+  /// Returns the other rows with the same values as `row` in a unique index. Empty for the index over the key.
   private func rows(inTheWayOf row: ContestedRow, by index: UniqueIndex) throws -> [ContestedRow] {
     let key = Set(row.key.columns.map { $0.name.sqliteKey })
     let values = index.terms.compactMap { row.row[$0.column] }

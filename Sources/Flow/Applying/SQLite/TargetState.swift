@@ -18,13 +18,13 @@ package struct TargetState {
     /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
     var refreshing: Refresh.Method?
-    /// Whether a copy of the table was requested and has not begun. Until then, apply skips changes that the copy will
-    /// have.
+    /// Whether a refresh of the table was requested and has not begun. Until then, apply skips changes that the refresh
+    /// will bring.
     var isAwaited = false
     var existing: ExistingRows = .overwrite
     /// The full name of the PostgreSQL table that is replicated to this one; empty for an SQLite source.
     var source = ""
-    /// The part of the table's rows that belongs to the trail; nil: not known.
+    /// The part of the table's rows that this trail writes; nil: not known.
     var claim: TableClaim?
     /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
@@ -169,7 +169,7 @@ package struct TargetState {
       ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
   }
 
-  /// Returns the other trails that are applied to a table, with the rows that belong to each.
+  /// Returns the trails, except this one, that are applied to a table, with the rows that each of them writes.
   package func feeders(of name: String) throws -> [TableClaim.Feeder] {
     guard try isInstalled() else { return [] }
     let there = try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string }
@@ -229,7 +229,7 @@ package struct TargetState {
     }
   }
 
-  /// Makes apply skip the changes of every table of the trail until the table's next copy begins.
+  /// Makes apply skip the changes of every table of the trail until the table's next refresh begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     try upgrade()
