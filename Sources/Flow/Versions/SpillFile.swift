@@ -105,7 +105,7 @@ package final class SpillFile {
     }
   }
 
-  /// Runs a body, and names the temporary file in an SQLite error.
+  /// Runs a body. If it throws an SQLite error, throws an error that names the temporary file instead.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     func failed(_ code: ErrorCode, _ problem: String) -> CairnError {
       CairnError(
