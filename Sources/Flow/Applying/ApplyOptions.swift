@@ -18,7 +18,7 @@ package struct ApplyOptions: Sendable {
   package var commitRows: Int?
   /// The time since a group's begin after which apply commits the group, in ms.
   package var commitMilliseconds: Int64 = 200
-  /// Whether apply deletes the segments of the trail that are no longer needed (``needed(_:of:)``).
+  /// Whether apply deletes the segments of the trail that no reader needs any more (``needed(_:of:)``).
   package var purgesTrail = false
   /// Whether apply stops before a refresh of a table that Cairn did not create and that already holds rows at the
   /// target.
@@ -69,8 +69,8 @@ package struct ApplyOptions: Sendable {
   package var schemaFollower: SchemaFollower?
   /// The memory limit, in bytes, for the table definitions that one commit of apply changes in a captured SQLite file.
   package var followedDefinitionBytesMax = TableSchema.memoryMax / 4
-  /// Whether the target's own trail gets the applied rows. True only if no path leads from that trail back to the rows'
-  /// source.
+  /// Whether the target's own trail gets the rows that apply writes. May be true only if no path leads from that trail
+  /// back to the rows' source.
   package var relays = false
   /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs.
   ///
@@ -96,7 +96,7 @@ package struct SchemaFollower: Sendable {
   ///
   /// - Parameter version: SQLite's `schema_version` when the transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
-  /// Updates capture's triggers to the new definitions of tables. Called before the commit of a schema change.
+  /// Updates capture's triggers to the new definitions of tables. Called before apply commits a schema change.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
   package var hook: @Sendable (Database) throws -> Void
@@ -189,7 +189,7 @@ extension ApplyOptions {
     return isIncluded
   }
 
-  /// Throws `table-forbidden` if the setting `tables` does not include a table that apply is about to write.
+  /// Throws `table-forbidden` if apply may not write a table: `tables` does not include it, or its name is reserved.
   func checkAllowed(_ namespace: String, _ name: String, in engine: Engine) throws(CairnError) {
     guard scope.verdict(namespace, name, in: engine) != .allowed else { return }
     let table = namespace.isEmpty ? name : "\(namespace).\(name)"

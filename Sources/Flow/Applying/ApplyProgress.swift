@@ -28,10 +28,10 @@ package final class ApplyProgress: Sendable {
     package var conflicts = 0
     /// The number of transactions in quarantine: those that the target refused, and those that depend on them.
     package var quarantined = 0
-    /// The time at which the next transaction may be applied, in µs since 1970 UTC. Nil: no transaction waits because
-    /// its clock is too far ahead.
+    /// The time at which the next transaction may be applied, in µs since 1970 UTC. Only set while its clock is too far
+    /// ahead of this node's clock; otherwise nil.
     package var heldUntil: Int64?
-    /// Whether apply waits until capture has read local writes to the rows that apply is to write.
+    /// Whether apply waits until capture has read writes of applications to rows that apply is about to write.
     package var isWaitingForCapture = false
     /// Whether apply still waits for the requested refresh of some tables to begin in the trail.
     package var awaitsCopies = false

@@ -63,7 +63,7 @@ final class ApplyReader {
   var durableEnd: Checkpoint { trail.durableEnd }
   /// The reason why the table's rule does not let apply write the record that was returned last; nil: none.
   var refusal: CairnError? { reshaper?.refusal }
-  /// The commit time of the present transaction, as a text for delete marks. Empty without rules.
+  /// The commit time of the present transaction, as a text for delete marks. Empty if the apply has no table rules.
   var commitTime: String { reshaper?.commitTime ?? "" }
 
   /// Returns the schema with this id in the present segment; nil if the segment has no such schema yet.

@@ -60,7 +60,7 @@ final class ClockGate {
 
   func holdBack(_ header: TransactionHeader) { heldBack = header }
 
-  /// Waits 200 ms. Always returns true, so that apply checks the clock again.
+  /// Waits 200 ms, or until `stop` is set. Always returns true, so that apply checks the clock again.
   ///
   /// - Throws: `clock-ahead` if the trail is being drained.
   func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {

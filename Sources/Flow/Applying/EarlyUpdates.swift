@@ -48,8 +48,8 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether the list has an update of the row `image`, and the listed updates lead to a row with the key
-  /// `key`.
+  /// Returns whether the list has an update whose before image is `image`, and the listed updates lead to a row with
+  /// the key `key`.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -64,7 +64,7 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, the successive updates that lead to a row with the key `key`.
+  /// Removes and returns, in the order of the trail, the successive updates that lead to a row with the key `key`.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(

@@ -27,7 +27,8 @@ extension SQLiteApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if there is
+  /// no such transaction.
   var heldThrough: UInt64? { (waiting.map(\.number) + [shelf.quarantine.heldThrough].compactMap { $0 }).min() }
 
   /// Handles one transaction of the quarantine: removes it, retries it, or lets it wait for another one. Returns false

@@ -33,7 +33,8 @@ extension SQLiteCandidates {
       like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
   }
 
-  /// Returns the rows that have unique values of `row`. To find them, inserts `row` and rolls the insert back.
+  /// Returns the other rows that have unique values of `row`. To find them, inserts `row`, and rolls back to before the
+  /// insert.
   ///
   /// Only SQLite itself can evaluate an index with expressions or WHERE.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {

@@ -52,7 +52,7 @@ final class SQLiteReplay {
   let shelf: QuarantineShelf?
   /// The choice of statements that apply executes instead of writing rows; nil: only rows are written.
   let statements: StatementDesk?
-  /// A record that was read while a statement was executed, and is handled next.
+  /// A record that was read ahead of time and is handled next; nil if there is none.
   var ahead: Record?
 
   private(set) var current: UInt64 = 0
@@ -79,7 +79,7 @@ final class SQLiteReplay {
   var changedRules: ChangedRules
   var tablesCopied = 0
   var conflicts = 0
-  /// Whether apply itself makes the schema change. False if an operator has already made it.
+  /// Whether apply itself makes the present schema change. False if an operator has already made it at the target.
   var isShapeMade = false
   var early = EarlyUpdates()
   var held = HeldRows()

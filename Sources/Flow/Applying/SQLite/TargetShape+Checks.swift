@@ -6,7 +6,7 @@ import SQLiteKit
 extension TargetShape {
   /// Throws `schema-stopped` unless the target's table can hold the source's rows.
   ///
-  /// Under `ignore`, the table may lack columns that are not part of the key.
+  /// Under the policy `ignore`, the target's table may lack columns that are not part of the key.
   func check(_ mapping: TableMapping, _ change: Change) throws {
     let schema = mapping.target
     guard let table = try table(schema.name), !table.schema.columns.isEmpty else {

@@ -110,7 +110,8 @@ extension TargetShape {
     }
   }
 
-  /// Runs a body that creates an index. First drops a stale index with the same name on a table that Cairn created.
+  /// Runs a body that creates an index. Before that, drops an index with the same name, if Cairn created that index's
+  /// table.
   func free(index text: String, _ body: () throws -> Void) throws {
     let stale = try database.query(
       """

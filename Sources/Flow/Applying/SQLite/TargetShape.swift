@@ -15,7 +15,7 @@ struct TargetShape {
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
-    /// Whether only the table's name and perhaps indexes change.
+    /// Whether the change only renames the table. Its columns stay; its indexes may change.
     var isRename = false
     var right = SchemaRight(isCreated: false)
     var isSourceAlone = false

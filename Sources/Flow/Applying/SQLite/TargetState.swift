@@ -104,7 +104,7 @@ package struct TargetState {
     return (Checkpoint(trail: trailID, position: position, chain: chain), number)
   }
 
-  /// Moves the checkpoint of a trail.
+  /// Moves the checkpoint of a trail. Called in the transaction that writes the rows up to there.
   ///
   /// - Throws: `checkpoint-moved` if the stored checkpoint is not `from`.
   func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
@@ -198,7 +198,7 @@ package struct TargetState {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil
   }
 
-  /// Stores the definition that a table has in the other engine; removes it if `shape` is nil.
+  /// Stores the definition that a table has in PostgreSQL; removes the stored one if `shape` is nil.
   func saveOrigin(_ name: String, _ shape: TableSchema?) throws {
     guard let shape else {
       if try hasOrigins() { try database.run("DELETE FROM cairn_origin WHERE name = ?", [.text(name)]) }
@@ -229,7 +229,8 @@ package struct TargetState {
     }
   }
 
-  /// Makes apply skip the changes of every table of the trail until the table's next refresh begins.
+  /// Makes apply skip the changes of every table of the trail until the table's next refresh begins. Without ``trail``,
+  /// does so for all trails.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     try upgrade()

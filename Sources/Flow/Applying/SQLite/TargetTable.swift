@@ -153,7 +153,8 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Updates the row `before`, and returns the number of updated rows. `after` has values only for the columns to set.
+  /// Updates the row with the key of `before`, and returns the number of updated rows. With `isChecked`, the row must
+  /// equal `before`, if that has all columns. `after` has values only for the columns to set.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
     var mask = ColumnMask()

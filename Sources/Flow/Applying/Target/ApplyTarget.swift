@@ -15,7 +15,8 @@ protocol ApplyTarget: AnyObject {
 
   var progress: ApplyProgress { get }
   func flush() throws
-  /// Runs a body. If it throws, its changes are undone, and the transaction continues.
+  /// Runs a body. If it throws, the error is passed on, and the caller may still use the transaction: PostgreSQL undoes
+  /// what the body did.
   func attempt<Result>(_ body: () throws -> Result) throws -> Result
 
   // MARK: Tables
@@ -31,7 +32,8 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: Rows
 
-  /// Returns the row with this key, and keeps other sessions from writing it; nil if there is none.
+  /// Returns the row with this key; nil if there is none. Until the transaction ends, no other session can write the
+  /// row.
   func row(_ key: [Value], of table: Table) throws -> [Value]?
   /// Writes the row with this key; deletes it if `row` is nil. Columns that are nil keep their values.
   ///
@@ -39,11 +41,12 @@ protocol ApplyTarget: AnyObject {
   /// - Throws: An error that names the row, if a constraint refuses it.
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: Table) throws -> Bool
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool
-  /// Removes and returns the row with this key from the rows that are written at the end of the transaction.
+  /// Removes and returns the row with this key from the rows that are written at the end of the transaction; nil if
+  /// there is none.
   func takeHeld(_ key: [Value], of table: Table) throws -> [Value]?
   /// Returns the row with which a database function resolves a conflict of two rows; nil if it returns NULL.
   ///
-  /// - Throws: `rule-refused`.
+  /// - Throws: `rule-refused` if the database has no such function, or if the function fails.
   func settle(_ rows: MetRows, by function: String, in table: Table) throws -> RowVersion.Row?
 
   // MARK: Bookkeeping

@@ -8,7 +8,7 @@ import Trails
 import Versions
 
 /// The state that all apply workers of a two-way database share.
-/// Example: `TwoWay(own: (trail, folder), applied: [], link: CaptureLink(url), rules: rules)`.
+/// Example: `TwoWay(own: (trail, folder), applied: [], captured: .init(), local: .stream(stream), rules: rules)`.
 package final class TwoWay: Sendable {
   /// Returns the conflict rules of a table for changes of a trail. The table has its plain name at the target.
   package typealias RuleBook =

@@ -47,7 +47,8 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the present transaction inserted into tables with the rule `insert-only`.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// A cache: the rows that each transaction wrote and whose names may also be names of other rows.
+  /// A cache, for at most 8 transactions: the rows that each of them wrote and whose names may also be names of other
+  /// rows.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   private var written: [RowName] = []
   private var watchesRows = false
@@ -168,8 +169,8 @@ final class TwoWayDesk<Table: AnyObject> {
   // MARK: Groups
 
   private(set) var isInformed = false
-  /// Whether apply must read which rows applications have changed at the begin of each group, not only before its first
-  /// change.
+  /// Whether apply must read, at the begin of each group and not only before its first change, which rows applications
+  /// have changed.
   var informsEarly: Bool { get throws { try shared.readsOwn } }
 
   func beginGroup() {
