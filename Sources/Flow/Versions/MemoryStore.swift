@@ -19,7 +19,7 @@ struct MemoryStore {
 
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name, compared first because it is in the entry itself.
+    /// A part of the row's name. It is compared first, because it is in the hash table's entry itself.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }

@@ -8,7 +8,7 @@ extension ConflictRules.Rule {
     case convergesIfWaysAgree
     /// The nodes have the same rows after the deciding node's row has reached all others, as a change or by a refresh.
     case decidedAtOneNode
-    /// The nodes have the rows of the rule `newest`, until the operator decides.
+    /// The nodes have the rows of the rule `newest`, until the operator's decision reaches them as a change.
     case decidedByPerson
     /// Apply stops until the operator has repaired the row.
     case stops

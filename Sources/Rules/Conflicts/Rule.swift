@@ -48,7 +48,7 @@ extension ConflictRules.Rule {
   /// The reason why a text is not a rule.
   package enum Fault: Error, Equatable, Sendable {
     case unknown(nearest: String)
-    /// The part after the colon is missing.
+    /// The part after the colon is missing or invalid.
     case incomplete(example: String)
     /// The rule with this name takes no part after a colon.
     case tooMuch(String)

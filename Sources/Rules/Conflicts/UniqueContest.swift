@@ -62,7 +62,7 @@ package protocol UniqueContest {
   /// write.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
   /// Writes the row of `claim` to the table. The rows in `others`, which hold its unique values, become waiting rows.
-  /// Returns false if the row cannot be written for a reason that is not one of `others`.
+  /// Returns false if the row cannot be written even without `others`.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
   /// Stores the row of `claim` as a waiting row. The row `other` holds one of its unique values, and keeps it.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
