@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// Alters the target table as its changed rule in the conf says. Called at the table's first record, and does nothing
-  /// later.
+  /// Alters the target table as its changed rule in the conf says. Called at the table's first record; at later
+  /// records, does nothing.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source

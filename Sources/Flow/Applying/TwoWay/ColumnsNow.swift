@@ -135,8 +135,8 @@ extension ColumnsNow.Move {
       context: ["table": table.fullName])
   }
 
-  /// Returns the error for a schema change of a table under its former name. Apply makes the change when its author
-  /// knows the new name.
+  /// Returns the error for a schema change of a table under its former name. Apply cannot make the change until the
+  /// other node has the new name.
   func unmade(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,

@@ -60,8 +60,8 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// Returns the cached versions of a row, with the last incoming one. Nil if there are none, or if other writes have
-  /// made them out of date.
+  /// Returns the cached versions of a row, and adds the version that was incoming when they were cached. Nil if there
+  /// are none, or if other writes have made them out of date.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {
