@@ -17,7 +17,8 @@ package struct AdmittedTables: Equatable, Sendable {
     _ scope: TargetScope, of sourceTables: TablePatterns = TablePatterns(), names: NamePolicy = ApplyOptions().names
   ) { (self.scope, self.sourceTables, self.names) = (scope, sourceTables, names) }
 
-  /// Returns whether the trail may write a table.
+  /// Returns whether the trail may write a table: `allowed`, `reserved` (a name of Cairn or the engine), or `leftOut`
+  /// by the conf.
   ///
   /// - Parameter schema: The source's table, with the name that a rule gives it at the target.
   func verdict(_ schema: TableSchema, in target: Engine) -> TargetScope.Verdict {

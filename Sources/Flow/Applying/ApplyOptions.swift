@@ -11,19 +11,21 @@ import SQLiteKit
 ///     let apply = try SQLiteApply(path: "copy.db", trail: folder, name: trail, options: options)
 package struct ApplyOptions: Sendable {
   package var existing = ExistingRows.overwrite
-  /// Whether the policy ``existing`` is also used for later copies of a table. If not, later copies overwrite the rows.
+  /// Whether the policy ``existing`` also applies to refreshes after the initial load. If not, those overwrite the
+  /// rows.
   package var existingHolds = false
   /// The number of rows after which apply commits a group. Nil: the default of the target's engine.
   package var commitRows: Int?
-  /// The time after which apply commits the open group, in ms.
+  /// The time since a group's begin after which apply commits the group, in ms.
   package var commitMilliseconds: Int64 = 200
-  /// Whether apply deletes the segments of the trail that are no longer needed (``needed(_:of:)``).
+  /// Whether apply deletes the segments of the trail that no reader needs any more (``needed(_:of:)``).
   package var purgesTrail = false
-  /// Whether apply stops before a copy would write to a table that already holds rows.
+  /// Whether apply stops before a refresh of a table that Cairn did not create and that already holds rows at the
+  /// target.
   package var refusesRows = false
-  /// The number of the trail's last transaction when an operator requested a copy of all tables; 0: no request.
+  /// The trail's last transaction at the time when an operator requested a refresh of all tables; 0: no request.
   package var askedBehind: UInt64 = 0
-  /// The end of the trail when a copy of all tables was requested; nil: no request.
+  /// The end of the trail at the time when a refresh of all tables was requested; nil: no request.
   ///
   /// A target that has applied nothing begins to read the trail at this place.
   package var askedAt: Checkpoint?
@@ -45,7 +47,7 @@ package struct ApplyOptions: Sendable {
   /// In PostgreSQL, such a trigger may fire although another role owns its code (``fires(_:among:)``).
   package var fireTriggers: [String] = []
   package var rules: [TableRule] = []
-  /// The tables whose rules in the conf have changed since their rows were applied.
+  /// The tables whose rules in the conf have changed since apply wrote their rows.
   package var changedRules: [ChangedRule] = []
   /// Whether apply stops if a changed rule sends rows to another target table that already holds rows.
   package var refusesRowsElsewhere = false
@@ -57,18 +59,18 @@ package struct ApplyOptions: Sendable {
   package var twoWay: TwoWay?
   /// Returns the earliest place in the trail that other readers still need. Nil if they need no part of the trail.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
-  /// Stores the earliest place in the trail that this apply still needs. Called after each commit.
+  /// Stores the earliest place in the trail that this apply still needs. Called after each commit of apply.
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
   package var sourceTables = TablePatterns()
-  /// Returns whether other apply workers of the trail may request copies of whole tables.
+  /// Returns whether other apply workers of the trail may request refreshes of whole tables.
   package var othersAskForCopies: @Sendable () -> Bool = { false }
   /// The functions that update capture's triggers after schema changes of apply. Nil unless the target is a captured
   /// SQLite file.
   package var schemaFollower: SchemaFollower?
-  /// The most memory of the table definitions that one transaction changes in a captured SQLite file, in bytes.
+  /// The memory limit, in bytes, for the table definitions that one commit of apply changes in a captured SQLite file.
   package var followedDefinitionBytesMax = TableSchema.memoryMax / 4
-  /// Whether the target's own trail gets the applied rows. True only if no path leads from that trail back to the rows'
-  /// source.
+  /// Whether the target's own trail gets the rows that apply writes. May be true only if no path leads from that trail
+  /// back to the rows' source.
   package var relays = false
   /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs.
   ///
@@ -94,7 +96,7 @@ package struct SchemaFollower: Sendable {
   ///
   /// - Parameter version: SQLite's `schema_version` when the transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
-  /// Updates capture's triggers to the new definitions of tables. Called before the commit of a schema change.
+  /// Updates capture's triggers to the new definitions of tables. Called before apply commits a schema change.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
   package var hook: @Sendable (Database) throws -> Void
@@ -187,7 +189,7 @@ extension ApplyOptions {
     return isIncluded
   }
 
-  /// Throws `table-forbidden` if the setting `tables` does not include a table that apply is about to write.
+  /// Throws `table-forbidden` if apply may not write a table: `tables` does not include it, or its name is reserved.
   func checkAllowed(_ namespace: String, _ name: String, in engine: Engine) throws(CairnError) {
     guard scope.verdict(namespace, name, in: engine) != .allowed else { return }
     let table = namespace.isEmpty ? name : "\(namespace).\(name)"
@@ -197,15 +199,16 @@ extension ApplyOptions {
       remedy: .badInput, context: ["table": table])
   }
 
-  /// The place at which a target that has applied nothing begins to read the trail. `number` is the last transaction
-  /// before that place.
+  /// The place at which a target that has applied nothing begins to read the trail; nil: at the trail's start. `number`
+  /// is the last transaction before that place.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether apply creates a table that its state does not list, at the table's first record. A copy then brings the
-  /// rows.
+  /// Whether apply creates a table that its state does not list, at the table's first record. A requested refresh then
+  /// brings the rows.
   var expectsStrangers: Bool { askedBehind > 0 }
 
-  /// Returns the earliest place in the trail that any reader still needs.
+  /// Returns the earliest of three places: `position`, and those that the version window and the other readers still
+  /// need.
   ///
   /// - Parameter position: The place up to which this target has applied the trail.
   func needed(_ position: Position, of trail: TrailName) throws -> Position {
@@ -213,7 +216,7 @@ extension ApplyOptions {
     return places.reduce(position, min)
   }
 
-  /// Returns the error for a first copy into a table that already holds rows.
+  /// Returns the error for an initial load of a table that already holds rows at the target.
   static func holdsRows(_ table: String) -> CairnError {
     CairnError(
       .targetDiffers, "table \(table) already holds rows at the target before its first copy",
@@ -228,8 +231,8 @@ extension ApplyOptions {
     return localWrites.writes(forTarget: plain.asciiLowercased) == .refuse && !goesBothWays(namespace, name)
   }
 
-  /// Returns whether all rows of a target table come from the source. This needs a first copy that overwrote other
-  /// rows, and no writes of applications.
+  /// Returns whether the conf ensures that all rows of a target table come from the source. This needs an initial load
+  /// that overwrites other rows, and no writes of applications.
   func holdsOnlyTheSource(_ namespace: String, _ name: String) -> Bool {
     let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
     let writes = localWrites.writes(forTarget: plain.asciiLowercased)
@@ -238,7 +241,7 @@ extension ApplyOptions {
 
   /// Returns whether this database gives up its default for a column that both databases of a two-way pair have added.
   ///
-  /// Rows that have this default then get the other database's default. Exactly one of the two databases gives up its
+  /// Its rows with its own default then get the other database's default. Exactly one of the two databases gives up its
   /// default.
   func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {
     guard let twoWay, goesBothWays(namespace, name) else { return false }

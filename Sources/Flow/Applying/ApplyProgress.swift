@@ -14,34 +14,37 @@ package final class ApplyProgress: Sendable {
     package var lastCommitTime: Int64 = 0
     /// The time from the source's commit of the last transaction applied to its commit in the target, in µs.
     package var lagMicroseconds: Int64 = 0
-    /// The distribution of ``lagMicroseconds`` over all transactions, except those of a first copy.
+    /// The distribution of ``lagMicroseconds`` over all groups since apply started, except those committed during a
+    /// refresh.
     package var lags = LatencyHistogram()
     package var position = Position.start
     /// The oldest place of the trail that this target still needs; nil: not known yet.
     package var needs: Position?
-    /// The table that is being copied, the number of rows copied so far, and the source's number of rows.
+    /// The table that is being refreshed, the number of rows received so far, and the source's estimated number of
+    /// rows.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var tablesCopied = 0
     /// The number of conflicts since apply started.
     package var conflicts = 0
     /// The number of transactions in quarantine: those that the target refused, and those that depend on them.
     package var quarantined = 0
-    /// The time at which the next transaction may be applied, in µs since 1970 UTC. Nil: no transaction waits because
-    /// its clock is too far ahead.
+    /// The time at which the next transaction may be applied, in µs since 1970 UTC. Only set while its clock is too far
+    /// ahead of this node's clock; otherwise nil.
     package var heldUntil: Int64?
-    /// Whether apply waits until capture has read local writes to the rows that apply is to write.
+    /// Whether apply waits until capture has read writes of applications to rows that apply is about to write.
     package var isWaitingForCapture = false
-    /// Whether some tables still wait for a requested copy.
+    /// Whether apply still waits for the requested refresh of some tables to begin in the trail.
     package var awaitsCopies = false
-    /// The transaction in which the last copy of each table began, by the table's lower-case name at the source.
+    /// The transaction in which the last refresh of each table began, by the table's lower-case name at the source.
     package var copiesBegun: [NameKey: UInt64] = [:]
     /// The tables whose changed rule has taken effect, named as in ``ChangedRule/table``.
     package var rulesAdopted: Set<NameKey> = []
-    /// The suspended tables that only need a copy, which the operator has not requested yet.
+    /// The suspended tables that continue with a refresh, once the operator requests one.
     ///
     /// The keys are their names in apply's state, the values their names at the source.
     package var copiesWanted: [NameKey: String] = [:]
-    /// The numbers of the source's statements that were executed again, and of those whose rows were written.
+    /// The number of the source's statements that apply executed again, and of those for which it wrote the changed
+    /// rows.
     package var statements = StatementCounts()
     /// PostgreSQL: whether apply must create or drop triggers that refuse writes of applications.
     var guardsAreDue = true
@@ -49,7 +52,7 @@ package final class ApplyProgress: Sendable {
     package var isWaitingForLock = false
     package var isReconnecting = false
     package var misfitsNulled: UInt64 = 0
-    /// The messages that need no immediate action; only the first hundred are kept.
+    /// The messages that need no immediate action, each once; after a hundred, further ones are dropped.
     package var notices: [String] = []
     /// The suspended tables, each with the reason why it cannot continue.
     package var waiting: [WaitingTable] = []
@@ -66,7 +69,9 @@ package final class ApplyProgress: Sendable {
   }
   /// Stores the lag of a committed group.
   ///
-  /// - Parameter commitTime: The time at which the source committed the group's last transaction.
+  /// - Parameter commitTime: The time at which the source committed the group's last transaction, in µs since 1970 UTC.
+  /// - Parameter now: The time of the commit in the target, in µs since 1970 UTC.
+  /// - Parameter isCopying: Whether a refresh is going on. If so, the lag is not added to ``Snapshot/lags``.
   func noteLag(_ commitTime: Int64, now: Int64, isCopying: Bool) {
     update {
       $0.lastCommitTime = commitTime

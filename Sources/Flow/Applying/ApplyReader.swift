@@ -11,14 +11,14 @@ final class ApplyReader {
   private let reshaper: Reshaper?
   /// Whether the caller needs only schemas. If so, rules do not change the rows.
   private let isForShapes: Bool
-  /// Two-way apply to PostgreSQL: key columns count as NOT NULL, because the key must be the primary key.
+  /// Whether key columns count as NOT NULL, as in a two-way apply to PostgreSQL, which needs them as the primary key.
   private var hasWholeKeys = false
-  /// The check that decides which records apply processes; nil if only schemas are read.
+  /// The check that decides which records apply processes; nil if the caller needs only schemas.
   private var gate: TargetGate?
   /// The reason why the record that was returned last must not be applied; nil if it may be applied.
   private var barred: CairnError?
 
-  /// Opens the trail after a checkpoint, or at its start.
+  /// Opens the trail after a checkpoint; without one, at the trail's start.
   ///
   /// - Throws: Errors of ``TrailReader``.
   static func open(
@@ -27,8 +27,8 @@ final class ApplyReader {
     ApplyReader(try TrailReader.open(folder: folder, at: checkpoint), rules, target, isForShapes)
   }
 
-  /// Opens the trail for a target. Without a checkpoint, reading begins at the place of a requested copy, or at the
-  /// trail's start.
+  /// Opens the trail for a target. Without a checkpoint, reading begins where the trail ended when a refresh was
+  /// requested, or else at its start.
   ///
   /// - Throws: `checkpoint-foreign` if that place has been purged.
   static func open(folder: String, for checkpoint: Checkpoint?, options: ApplyOptions, to target: Engine) throws
@@ -63,7 +63,7 @@ final class ApplyReader {
   var durableEnd: Checkpoint { trail.durableEnd }
   /// The reason why the table's rule does not let apply write the record that was returned last; nil: none.
   var refusal: CairnError? { reshaper?.refusal }
-  /// The commit time of the present transaction, as a text for delete marks. Empty without rules.
+  /// The commit time of the present transaction, as a text for delete marks. Empty if the apply has no table rules.
   var commitTime: String { reshaper?.commitTime ?? "" }
 
   /// Returns the schema with this id in the present segment; nil if the segment has no such schema yet.
@@ -91,7 +91,7 @@ final class ApplyReader {
 
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
-  /// Returns whether a schema change renames or drops a table or column.
+  /// Returns whether a schema change renames or drops a table, or one of the table's columns.
   func takesNameAway(_ ddl: DDL) -> Bool {
     guard ddl.action != .create else { return false }
     guard let before = given(ddl.before), let after = given(ddl.after), before.fullName.hasSameBytes(as: after.fullName)

@@ -1,14 +1,14 @@
 import Changes
 
 extension Refresh {
-  /// The code that apply's state stores for a requested copy that has not begun.
+  /// The code that apply's state stores for a requested refresh that has not begun.
   static let awaited: UInt8 = 255
 
   static func code(_ method: Method?, isAwaited: Bool) -> UInt8 { isAwaited ? awaited : method?.rawValue ?? 0 }
 
-  /// Returns whether this record begins a requested copy.
+  /// Returns whether this record begins a requested refresh.
   ///
-  /// - Parameter last: The trail's last transaction when the copy was requested.
+  /// - Parameter last: The trail's last transaction at the time of the request.
   /// - Parameter number: The transaction of this record.
   func isStart(behind last: UInt64, in number: UInt64) -> Bool {
     if case .start(_, let method, _) = event { method != .rows && number > last } else { false }
@@ -18,16 +18,16 @@ extension Refresh {
 }
 
 extension ApplyOptions {
-  /// Returns whether a copy was requested for another reader of the trail, and not for this target, which already has
-  /// the rows.
+  /// Returns whether a refresh was requested for another reader of the trail, and not for this target, which already
+  /// has the rows.
   func isForOthers(_ reason: Refresh.Reason, isAwaited: Bool) -> Bool {
     reason == .asked && !isAwaited && othersAskForCopies()
   }
 
-  /// Returns whether apply skips a change because a requested copy of its table has not begun.
+  /// Returns whether apply skips a change because a requested refresh of its table has not begun.
   ///
-  /// A one-way apply skips all changes until the copy begins. With ``askedBehind``, a two-way apply skips only changes
-  /// up to that transaction.
+  /// A one-way apply skips all changes until the refresh begins. With ``askedBehind``, a two-way apply skips only
+  /// changes up to that transaction.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

@@ -2,17 +2,17 @@ import Changes
 import Mapping
 import Reshaping
 
-/// A table whose rule in the conf has changed since its rows were applied.
+/// A table whose rule in the conf has changed since apply wrote its rows.
 ///
-/// If ``isCopied``, apply skips the table's changes until a copy of the table begins.
+/// If ``isCopied``, apply skips the table's changes until a refresh of the table begins.
 ///
 ///     options.changedRules = [ChangedRule("orders", before: [nil], isCopied: true)]   // a new rule
 package struct ChangedRule: Equatable, Sendable {
   @ByBytes package var table: String
-  /// The former rules of the target table, the oldest first; nil for a time without a rule. Empty if the setting
-  /// `tables` left the table out until now.
+  /// The former rules of the target table, the oldest first; nil for a time without a rule. The array is empty if the
+  /// setting `tables` left the table out until now.
   package var before: [TableRule?]
-  /// Whether the table's rows are copied again; otherwise the present rows stay as they are.
+  /// Whether a refresh replaces the table's rows; otherwise the present rows stay as they are.
   package var isCopied: Bool
 
   package init(_ table: String, before: [TableRule?], isCopied: Bool) {
@@ -28,7 +28,7 @@ package struct ChangedRule: Equatable, Sendable {
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
-  /// Returns the changes of the table from each earlier rule to the next, up to `rule`.
+  /// Returns the changes of the table from each earlier rule to the next, and from the last one to `rule`.
   ///
   /// - Parameter given: The table at the source.
   func steps(of given: TableSchema, to rule: TableRule?, in target: Engine) -> [Step] {
@@ -60,7 +60,7 @@ extension TableSchema {
 struct ChangedRules {
   private var pending: [NameKey: ChangedRule]
   private var met: Set<NameKey> = []
-  /// The tables whose changed rule has taken effect since the last commit.
+  /// The tables whose changed rule has taken effect since apply's last commit.
   private(set) var fresh: Set<NameKey> = []
 
   /// Creates the list of the changed rules.
@@ -74,7 +74,8 @@ struct ChangedRules {
     !pending.isEmpty && pending[given.plainName] != nil && !fresh.contains(given.plainName)
   }
 
-  /// Returns the changed rule of a table at the table's first record; nil at later records.
+  /// Returns the changed rule of a table at the table's first record. Returns nil at later records, and if the rule has
+  /// not changed.
   mutating func meet(_ given: TableSchema) -> ChangedRule? {
     guard isPending(given), let rule = pending[given.plainName], met.insert(rule.table).inserted else { return nil }
     return rule
@@ -99,7 +100,7 @@ struct ChangedRules {
 extension CairnError {
   /// Returns the error for a rule that changes the constant column by which several trails share one table.
   ///
-  /// A copy with the new constant would leave the rows with the old constant in the table.
+  /// A refresh with the new constant would leave the rows with the old constant in the table.
   static func shareChanged(_ source: TableSchema) -> CairnError {
     CairnError(
       .ruleRefused,

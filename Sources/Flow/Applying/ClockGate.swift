@@ -3,8 +3,8 @@ import SystemKit
 
 /// Makes apply wait while the clock of its next transaction is too far ahead of this node's clock.
 ///
-/// A captured target's own clocks follow those of applied transactions. A peer with a wrong clock would set them far
-/// ahead.
+/// A captured target's own clocks are later than those of applied transactions. A peer with a wrong clock would set
+/// them far ahead.
 final class ClockGate {
   struct Ahead: Error {
     let header: TransactionHeader
@@ -14,9 +14,10 @@ final class ClockGate {
   private let clock: Clock
   /// The maximum time by which the clock of the trail's node may be ahead, in µs; nil: no limit.
   private let skewMicrosecondsMax: Int64?
-  /// The transaction that waits because its clock is too far ahead.
+  /// The transaction that waits because its clock is too far ahead of this node's clock; nil: none.
   private(set) var heldBack: TransactionHeader?
-  /// The highest clock that is known to be allowed. For transactions up to this clock, the time is not read again.
+  /// The highest clock, in µs, that the last check allowed. For transactions up to this clock, a check does not read
+  /// the time.
   private var near: UInt64 = 0
 
   init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {
@@ -27,13 +28,14 @@ final class ClockGate {
     Self.isAhead(header, now: clock.microseconds(), skewMicrosecondsMax)
   }
 
-  /// Returns whether the clock of a transaction is too far ahead at the time `now`, in µs since 1970 UTC.
+  /// Returns whether a transaction's clock is later than `now` by more than the maximum. Times are in µs since 1970
+  /// UTC.
   static func isAhead(_ header: TransactionHeader, now: Int64, _ skewMicrosecondsMax: Int64?) -> Bool {
     guard let skewMicrosecondsMax else { return false }
     return header.clock > UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Throws ``Ahead`` for a transaction whose clock is too far ahead.
+  /// Throws ``Ahead`` for a transaction whose clock is too far ahead of this node's clock.
   func check(_ header: TransactionHeader) throws {
     guard let skewMicrosecondsMax, header.clock > near else { return }
     let now = clock.microseconds()
@@ -41,7 +43,7 @@ final class ClockGate {
     near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Makes the next check read the time again. Called at the beginning of a group.
+  /// Makes the next ``check(_:)`` read the time. Called at the beginning of a group.
   func beginGroup() { near = 0 }
 
   /// Returns the last transaction that may be applied now; nil: all may be applied.
@@ -58,7 +60,7 @@ final class ClockGate {
 
   func holdBack(_ header: TransactionHeader) { heldBack = header }
 
-  /// Waits 200 ms. Always returns true, so that apply checks the clock again.
+  /// Waits 200 ms, or until `stop` is set. Always returns true, so that apply checks the clock again.
   ///
   /// - Throws: `clock-ahead` if the trail is being drained.
   func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {

@@ -1,9 +1,9 @@
 import Changes
 
-/// The updates and deletes that come in the trail before the insert or the key change of their row.
+/// The updates and deletes that come in the trail before the insert or the key change that makes their row.
 ///
-/// SQLite runs foreign key actions and TEMP triggers before capture's triggers. An entry waits until the trail has a
-/// row that equals its before image.
+/// SQLite runs foreign key actions and TEMP triggers before capture's triggers. An update or delete waits here until
+/// the trail has a row that equals its before image.
 ///
 /// If the transaction ends first, the target does not have the row.
 struct EarlyUpdates {
@@ -12,7 +12,8 @@ struct EarlyUpdates {
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Resolves the change as a conflict, if the trail has no insert of its row. Returns false if that is not possible.
+    /// Resolves the change as a conflict, if the transaction ends without the insert of its row. Returns false if that
+    /// is not possible.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -33,7 +34,7 @@ struct EarlyUpdates {
     return updates[table]?.remove(at: index)
   }
 
-  /// Removes the first entry whose before image equals `image`, if the entry is a delete. Returns whether an entry was
+  /// Removes the first change whose before image equals `image`, if that change is a delete. Returns whether it was
   /// removed.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
@@ -47,8 +48,8 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether the list has an update of the row `image`, and the listed updates lead to a row with the key
-  /// `key`.
+  /// Returns whether the list has an update whose before image is `image`, and the listed updates lead to a row with
+  /// the key `key`.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -63,7 +64,7 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, the successive updates that lead to a row with the key `key`.
+  /// Removes and returns, in the order of the trail, the successive updates that lead to a row with the key `key`.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(

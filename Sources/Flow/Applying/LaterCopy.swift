@@ -3,14 +3,14 @@ import Mapping
 import Reshaping
 import Trails
 
-/// A copy, later in the trail, with which a suspended table continues.
+/// A refresh, later in the trail, with which a suspended table continues.
 ///
 /// The table was suspended because apply could not carry out the table's rule.
 struct LaterCopy {
   enum Outcome {
     case found(LaterCopy)
-    /// The table's rule fits its columns again, but the trail has no copy yet. The value is the table's name at the
-    /// source.
+    /// The table's rule fits its columns again, but the trail has no refresh of it yet. The value is the table's name
+    /// at the source.
     case wanted(String)
     case none
 
@@ -21,15 +21,15 @@ struct LaterCopy {
   /// The schema changes that lead to ``now``, one from each schema that the suspended table may have at the target. The
   /// oldest schema comes first.
   let were: [ChangedRule.Step]
-  /// The place of the record with which the copy begins.
+  /// The place of the record with which the refresh begins.
   let from: Position
   let checkpoint: Checkpoint
   let number: UInt64
 
-  /// Searches the trail for a copy of a suspended table, from the table's checkpoint through transaction `limit`.
+  /// Searches the trail for a refresh of a suspended table, from the table's checkpoint through transaction `limit`.
   ///
-  /// The result is `none` if the table was suspended for another reason than its rule, or is dropped. A table with
-  /// `mode = "history"` has no copy, because a copy lacks the old rows.
+  /// The result is `none` if the table was suspended for another reason than its rule, or is dropped. For a table with
+  /// `mode = "history"`, no refresh is found, as a refresh lacks the old rows.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine
@@ -97,7 +97,7 @@ struct LaterCopy {
       rules = (changed?.before ?? []) + [options.rules.rule(for: given)]
     }
 
-    /// Updates the columns after a schema change of this table. Returns false if the change drops the table.
+    /// Updates the columns after a schema change. Returns false if the change drops this table.
     mutating func follow(_ ddl: DDL, _ reader: ApplyReader) -> Bool {
       guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey.hasSameBytes(as: last.sourceKey)
       else {
@@ -124,7 +124,7 @@ struct LaterCopy {
       }
     }
 
-    /// Returns the result of a search that found no copy: `wanted` if the table's rule fits its columns again,
+    /// Returns the result of a search that found no refresh: `wanted` if the table's rule fits its columns again,
     /// otherwise `none`.
     func end(_ rules: [TableRule], _ target: Engine) -> Outcome {
       let fits = { (given: TableSchema) in

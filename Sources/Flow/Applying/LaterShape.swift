@@ -4,27 +4,27 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The next schema of a table in the trail that the target can have; or the drop of the table.
+/// The next schema in the trail that a suspended table can have at the target; or the drop of the table.
 ///
-/// With it, a suspended table continues after the source has reverted a change, changed a name, or dropped the table.
+/// With it, the table continues after the source has reverted a change, changed a name, or dropped the table.
 struct LaterShape {
   let schema: TableSchema?
-  /// For each column of ``schema``, the index of the same column in the earlier schema; nil for a new column.
+  /// For each column of ``schema``, the index of the same column in the schema that does not fit; nil for a new column.
   let origins: [Int?]
-  /// Whether a copy of the table's rows follows the schema change.
+  /// Whether one of the schema changes up to ``schema`` is followed by a refresh of the table's rows.
   let isRefreshed: Bool
 
   /// The columns of an earlier schema that a later schema of the table still has.
   struct Part {
     let schema: TableSchema
-    /// The indexes of the kept columns in the trail's row images.
+    /// The indexes of ``schema``'s columns in the trail's row images.
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
     init(_ schema: TableSchema) { self.init(schema, Array(schema.columns.indices)) }
   }
 
-  /// Searches the trail, after the record at `start`, for the next schema that fits the target. Reads through
+  /// Searches the trail, after the record at `start`, for the next schema that `fits` accepts. Reads through
   /// transaction `number`.
   ///
   /// - Returns: Nil if the trail has no such schema yet.
@@ -55,9 +55,9 @@ struct LaterShape {
     return nil
   }
 
-  /// Returns whether a copy of all rows of a table begins after `start`, in transaction `number` at the latest.
+  /// Returns whether a refresh of the whole table begins after `start`, in transaction `number` at the latest.
   ///
-  /// The copy replaces the table's rows, so changes before it need not fit the target.
+  /// The refresh replaces the table's rows, so changes before it need not fit the target.
   static func isCopied(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine
@@ -77,13 +77,14 @@ struct LaterShape {
     return false
   }
 
-  /// The longest wait for capture to copy a partitioned table, in ms. Capture reads the catalog every two seconds.
+  /// The longest wait for capture to begin a refresh of a partitioned table, in ms. Capture reads the catalog every two
+  /// seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Returns whether a later copy in the trail corrects rows of a partitioned table. If so, such rows may be missing at
-  /// the target.
+  /// Returns whether a later refresh in the trail corrects rows of a partitioned table. If so, such rows may be missing
+  /// at the target.
   ///
-  /// PostgreSQL does not report attached, detached or truncated partitions, so capture copies the table again.
+  /// PostgreSQL does not report attached, detached or truncated partitions, so capture then refreshes the table.
   static func excuses(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine
@@ -100,8 +101,8 @@ struct LaterShape {
     }
   }
 
-  /// Returns the notice that a suspended table continues with a copy, which lacks rows inserted and deleted in the
-  /// meantime.
+  /// Returns the notice that a suspended table continues with a refresh. The refresh lacks rows that the source both
+  /// inserted and deleted since `position`.
   static func unseen(_ table: TableSchema, since position: Position) -> String {
     "table \(table.fullName) continues with a copy: it lacks rows that the source inserted and deleted since \(position)"
   }
@@ -110,8 +111,8 @@ struct LaterShape {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }
 
-  /// Returns the columns of `table`, an earlier schema, that the later schema still has. Nil if they do not include the
-  /// whole key.
+  /// Returns the columns of `table`, an earlier schema, that ``schema`` still has. Nil if they do not include the whole
+  /// key.
   func part(of table: TableSchema) -> Part? {
     guard let later = schema else { return nil }
     var names: [Int: String] = [:]

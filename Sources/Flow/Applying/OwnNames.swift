@@ -1,7 +1,8 @@
 import Changes
 
 extension TableDifference {
-  /// Returns the first renamed column whose new name is taken by a column that only the target has.
+  /// Returns the first renamed column whose new name is taken by a column that only the target has; nil if there is
+  /// none.
   ///
   ///     source: RENAME COLUMN a TO b     target: t(id, a, b)     ->  (old: "a", new: "b")
   ///     source: RENAME COLUMN a TO b     target: t(id, b)        ->  nil: the operator has renamed it

@@ -12,8 +12,8 @@ struct SchemaRefusal {
 
   /// Returns the error for the schema change.
   ///
-  /// - Parameter why: The reason; it completes "it is not made at PLACE:".
-  /// - Parameter hint: The advice if there are no statements for the operator.
+  /// - Parameter why: The reason; it completes "PHRASES is not made at PLACE:".
+  /// - Parameter hint: The advice if ``statements`` is empty. Otherwise the operator is to run those statements.
   func error(
     _ why: String, table: String, hint: String = "give the target's table the shape that it has after the change"
   ) -> CairnError {
@@ -33,7 +33,7 @@ struct SchemaRefusal {
     error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)
   }
 
-  /// Returns the error for a change by which columns take the names of other columns.
+  /// Returns the error for a change by which columns take the former names of other columns.
   ///
   /// - Parameter why: The reason why Cairn does not make the change.
   func error(reusedNames why: String, table: String) -> CairnError {
@@ -79,9 +79,9 @@ struct SchemaRefusal {
       + (create.map { ": \($0)" } ?? "")
   }
 
-  /// Returns the hint for a column that the target's two-way table lacks.
+  /// Returns the hint for a column that a two-way table lacks at the target.
   ///
-  /// - Parameter hint: The hint if no application has renamed or dropped the column here.
+  /// - Parameter hint: The advice for the case that no application has renamed or dropped the column at the target.
   static func hint(noColumn hint: String) -> String {
     "if the column was renamed or dropped here, do nothing: apply continues by itself when capture has recorded the change; otherwise "
       + hint
@@ -91,7 +91,7 @@ struct SchemaRefusal {
 }
 
 extension TableSchema.Column {
-  /// The SQL expression of the value that ALTER TABLE ADD COLUMN gives to present rows; nil for NULL.
+  /// The SQL expression of the value that ALTER TABLE ADD COLUMN gives to the table's existing rows; nil for NULL.
   var defaultValue: String? {
     guard let text = defaultText else { return nil }
     let word = text.drop { "( ".contains($0) }.asciiUppercased
@@ -126,13 +126,15 @@ extension TableSchema.Column {
 struct FilledColumn {
   let column: TableSchema.Column
   let sourceDefault: String?
-  /// The value that the source gave its rows in the column, as an SQL literal. Nil if it is an expression.
+  /// The value that the source gave its rows in the column, as an SQL literal. Nil if the column's default is an
+  /// expression.
   private let literal: String?
   /// The value, as an SQL literal, that all rows of the target must have in the column. Nil: rows are not checked.
   let wanted: String?
   /// The target's default of the column (`own`) and the source's (`wanted`). Rows that have `own` must get `wanted`.
+  /// Nil: no row is changed.
   let displaced: (own: String, wanted: String)?
-  /// Whether the target gives new rows another default than the source.
+  /// Whether the target's own default of the column, for new rows, differs from the source's.
   let isUnlike: Bool
 
   /// Determines the value that the target's rows must have in a new column.
@@ -158,11 +160,11 @@ struct FilledColumn {
     }
   }
 
-  /// Returns the error for rows that have another value in the column than at the source.
+  /// Returns the error for the target's rows whose value in the column differs from the source's.
   ///
   /// - Parameter condition: The SQL condition that selects these rows.
   /// - Parameter table: The table in SQL.
-  /// - Parameter more: Further statements of the hint.
+  /// - Parameter more: Statements of the hint after the UPDATE.
   func error(
     _ refusal: SchemaRefusal, _ condition: String, of table: String, named name: String, isNull: Bool,
     more: [String] = []

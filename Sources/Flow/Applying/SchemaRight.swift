@@ -3,9 +3,10 @@ import Mapping
 
 /// The right of an apply to make a schema change of its trail at the target.
 ///
-/// Any trail may add columns to a table that Cairn created. Only the trail that created the table may drop or rename.
+/// Any trail may add columns to a table that Cairn created. Only the trail for which Cairn created the table may drop
+/// or rename.
 ///
-/// That trail may not do so if another trail has rows in a one-way table.
+/// That trail may not drop or rename if another trail has rows in a one-way table.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {
@@ -14,7 +15,7 @@ struct SchemaRight: Equatable {
     case removes
   }
 
-  /// Whether Cairn created the table for this trail, and no other trail's rows forbid the change.
+  /// Whether Cairn created the table and this trail may make the change.
   var isCreated: Bool
   /// The other trails whose rows in the table forbid the change.
   @ByBytes var others: [String]
@@ -25,6 +26,7 @@ struct SchemaRight: Equatable {
 
   /// Creates the right for one schema change.
   ///
+  /// - Parameter isCreated: Whether this trail's apply created the table.
   /// - Parameter isCreatedElsewhere: Whether another trail's apply created the table.
   /// - Parameter others: The other trails that have rows in the table.
   init(
@@ -43,7 +45,7 @@ struct SchemaRight: Equatable {
     }
   }
 
-  /// Returns the trails that have rows in a table. A trail whose first copy of the table has not begun has none.
+  /// Returns the trails that have rows in a table. A trail whose initial load of the table has not begun has none.
   static func others(_ feeders: [TableClaim.Feeder]) -> [String] { feeders.filter { $0.claim != nil }.map(\.trail) }
 
   init(isCreated: Bool) {

@@ -16,7 +16,8 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
-  /// Replaces former column names by the target's present ones, if the change's author did not know of the rename.
+  /// Replaces a table's or column's former names by the target's present ones, if the change's author did not know a
+  /// rename here.
   ///
   /// - Parameter part: Returns the columns of a schema that the target still has; nil: all are unchanged.
   mutating func takeNames(_ part: (TableSchema) -> LaterShape.Part?) {
@@ -57,9 +58,10 @@ struct ShapeChange {
 }
 
 extension ShapeChange {
-  /// Creates the change from a table's columns under one rule to those under the next rule; nil if nothing changes.
+  /// Creates the schema change from a table's columns under one rule to those under the next rule; nil if nothing
+  /// changes.
   ///
-  /// - Parameter isNamed: Whether a new table name alone counts as a change.
+  /// - Parameter isNamed: Whether a new table name without other differences counts as a change.
   init?(_ step: ChangedRule.Step, isCopied: Bool, isNamed: Bool = false) {
     let (was, now) = (step.was, step.now)
     let treatment = now.treatment ?? .init()

@@ -20,10 +20,10 @@ struct TargetGate {
 
   private var segment: UInt64 = 0
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
-  /// The schema id that was allowed last. Most records are of the same table as the record before.
+  /// The last schema id whose table apply may write. Most records are of the same table as the record before.
   private var allowed: UInt64?
-  /// The tables, by schema id, that the setting `tables` includes only since a rename. The target lacks their earlier
-  /// rows.
+  /// The tables, by schema id, that the setting `tables` includes only under their new name, after a rename. The target
+  /// lacks the rows from before the rename.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   private var told: Set<NameKey> = []
 
@@ -32,7 +32,7 @@ struct TargetGate {
     (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Decides whether apply takes a record, leaves it out, or refuses it.
+  /// Decides whether apply takes a record, skips it, or refuses it.
   ///
   /// - Parameter shaped: Returns, by schema id, a table's schema as its rule changes it.
   /// - Parameter given: Returns, by schema id, a table's schema as the source has it.
@@ -70,8 +70,8 @@ struct TargetGate {
     return verdict
   }
 
-  /// Marks a table's schema if the setting `tables` includes the table only since a rename. The table must then be
-  /// copied.
+  /// Marks a table's schema if the setting `tables` includes the table only under its new name, after a rename. Such a
+  /// table must be refreshed.
   func treat(_ schema: inout TableSchema, _ id: UInt64, in segment: UInt64) {
     guard segment == self.segment, let refusal = entered[id] else { return }
     var treatment = schema.treatment ?? TableTreatment()
@@ -79,7 +79,8 @@ struct TargetGate {
     schema.treatment = treatment
   }
 
-  /// Clears the cached verdicts when a segment begins, as a schema id is valid within one segment.
+  /// Clears the cached verdicts if `segment` is another segment than before, as a schema id is valid within one
+  /// segment.
   private mutating func enter(_ segment: UInt64) {
     guard segment != self.segment else { return }
     self.segment = segment

@@ -1,6 +1,6 @@
 import Changes
 
-/// The record of a suspended table, stored in the target. Apply skips the table's changes and applies them later; other
+/// The state of a suspended table, stored in the target. Apply skips the table's changes and applies them later; other
 /// tables continue.
 package struct WaitingTable: Equatable, Sendable {
   /// The table's name in the trail, as the rules of the apply change it.
@@ -26,8 +26,9 @@ package struct WaitingTable: Equatable, Sendable {
   /// The highest number of suspended tables of one trail.
   package static let countMax = 1000
 
-  /// Throws `schema-stopped` if the trail has ``countMax`` suspended tables already.
+  /// Throws `schema-stopped` if the trail has ``countMax`` or more suspended tables.
   ///
+  /// - Parameter count: The present number of suspended tables.
   /// - Parameter error: The reason why one more table would be suspended.
   package static func checkCount(_ count: Int, of trail: TrailName, _ error: CairnError) throws {
     guard count >= countMax else { return }

@@ -1,8 +1,8 @@
 import Changes
 import Trails
 
-/// A schema change in which a column or a table was renamed or dropped. Rows that another node wrote before still have
-/// the old name.
+/// A schema change in which a column or a table was renamed or dropped. Another node that does not know the change
+/// still writes rows with the old name.
 ///
 ///     ALTER TABLE item RENAME COLUMN name TO title   ->   names: ["name": "title"]
 ///     ALTER TABLE item DROP COLUMN name              ->   names: ["name": nil]
@@ -63,7 +63,8 @@ package struct ColumnStep: Equatable, Sendable {
   }
 }
 
-/// The latest schema changes that renamed or dropped columns or tables, in the order of reading.
+/// The latest schema changes that renamed or dropped columns or tables, in the order of reading: at most 1000, and 4
+/// MiB.
 ///
 ///     var steps = ColumnSteps()
 ///     steps.take([step])
@@ -75,7 +76,8 @@ package struct ColumnSteps: Sendable {
 
   package init() {}
 
-  /// Adds the schema changes of one transaction, without those added before.
+  /// Adds the schema changes of one transaction, except those that are listed already. Above a limit, removes the
+  /// oldest ones.
   package mutating func take(_ steps: [ColumnStep]) {
     for step in steps where !all.contains(step) {
       all.append(step)

@@ -7,8 +7,8 @@ struct KnowledgeSteps {
   private var clocks: [UInt64] = []
   private var known: [UInt64] = []
 
-  /// Adds an entry: the author of transaction `number` knew the other origin's transactions up to `knows`. Numbers must
-  /// ascend.
+  /// Adds an entry: the author of transaction `number` knew the other origin's transactions up to `knows`. Ignores an
+  /// entry in which `number` or `knows` is not higher than in the last one.
   ///
   /// - Parameter clock: The clock of transaction `number`.
   mutating func add(_ number: UInt64, clock: UInt64, knows: UInt64) {
@@ -21,17 +21,17 @@ struct KnowledgeSteps {
     known.append(knows)
   }
 
-  /// Returns the other origin's last transaction that the author of this transaction knew; 0 for none.
+  /// Returns the other origin's last transaction that the author of transaction `number` knew; 0 for none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the other origin's last transaction that the author of this transaction knew, with the clock of the entry;
-  /// zeros without an entry.
+  /// Returns the other origin's last transaction that the author of transaction `number` knew, with the clock of the
+  /// entry's transaction. Zeros if none is known.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])
   }
 
-  /// Removes the entries that only transactions before `number` need.
+  /// Removes entries that only transactions before `number` need. Keeps them as long as they are few.
   mutating func forget(before number: UInt64) {
     let count = index(behind: number) - 1
     // Not on each call, because the remaining elements move.

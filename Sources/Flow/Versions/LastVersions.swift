@@ -1,5 +1,5 @@
-/// The last write of each row without a version in the version window. If two rows get the same unique value, the later
-/// write keeps it.
+/// The last write of each row that has no version in the version window any more. If two rows have the same unique
+/// value, the row that was written last keeps it.
 struct LastVersions {
   private static let countMin = 4096
   private var entries: [UInt64: WindowEntry] = [:]

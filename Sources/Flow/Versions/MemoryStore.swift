@@ -19,7 +19,7 @@ struct MemoryStore {
 
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name, compared first because it is in the entry itself.
+    /// A part of the row's name. It is compared first, because it is in the hash table's entry itself.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
@@ -93,7 +93,7 @@ struct MemoryStore {
     counts[entry.origin] += 1
   }
 
-  /// Returns whether all versions come from the trail with this index.
+  /// Returns whether all versions in the store come from the trail with the index `origin`; true for an empty store.
   func isOnly(of origin: Int) -> Bool { count == 0 || (origin < counts.count && counts[origin] == count) }
 
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) {
@@ -115,7 +115,7 @@ struct MemoryStore {
   }
 
   /// Returns the rows that transactions `after` + 1 through `through` of one trail wrote. A row may appear several
-  /// times, or have no versions any more.
+  /// times, or have no versions left.
   func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
     guard origin < orders.count else { return [] }
     let order = orders[origin]
@@ -134,8 +134,8 @@ struct MemoryStore {
     return rows
   }
 
-  /// Removes the versions of a row that satisfy the condition. The results of ``rows(of:after:through:)`` for their
-  /// transactions are not valid afterwards.
+  /// Removes the versions of a row that satisfy the condition. Afterwards, do not call ``rows(of:after:through:)`` for
+  /// the transactions of these versions.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
     var at = first(of: row)
     guard at != Self.none else { return }
@@ -158,8 +158,8 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces a version of a row. Returns false, without an effect, if the version's transaction has more than 64
-  /// versions. No version of that transaction may have been removed before.
+  /// Replaces a version of a row. Returns false, without a change, if the transaction of `old` has more than 64
+  /// versions. Must not be called after another version of that transaction was removed.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }
@@ -191,9 +191,10 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes all versions of a row if every node knows them, and returns whether it did.
+  /// Removes all versions of a row if every node knows them. Returns false, without a change, if a node may not know
+  /// one of them.
   ///
-  /// - Parameter floors: The transactions of each trail that every node knows, by the trail's index.
+  /// - Parameter floors: For each trail, by index, the transactions that every node knows.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     let first = first(of: row)
     var at = first
@@ -213,7 +214,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Returns the first transaction of a trail that still has a version; nil if there is none.
+  /// Returns the first transaction of a trail that still has a version in the store; nil if there is none.
   mutating func oldest(of origin: Int) -> WindowEntry? {
     guard origin < orders.count else { return nil }
     while orders[origin].first < orders[origin].items.count {
@@ -271,7 +272,7 @@ struct MemoryStore {
     }
   }
 
-  /// Removes a row from the hash table, and moves displaced entries back.
+  /// Removes a row from the hash table, and moves back the entries that had collided with it.
   private mutating func forget(_ row: UInt64) {
     let mask = buckets.count - 1
     var hole = bucket(of: row)

@@ -13,9 +13,10 @@ final class OwnTrail: @unchecked Sendable {
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads the trail from transaction `number()` through its durable end; nil if no such trail exists yet.
+  /// Reads the trail from transaction `number()` through its durable end, and passes each transaction to `take`. Nil if
+  /// no such trail exists yet.
   ///
-  /// - Parameter identify: Is called with the id of the trail before the first transaction.
+  /// - Parameter identify: Is called with the id of the trail when the trail is opened, before its first transaction.
   func readOn(
     from number: () -> UInt64, _ identify: (TrailID) throws -> Void, _ rowNames: TrailScan.RowNames,
     learn: TrailScan.Learn, _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void
@@ -48,7 +49,8 @@ final class OwnTrail: @unchecked Sendable {
 }
 
 extension OwnTrail {
-  /// Returns the id and the last durable transaction of the trail if it ends before transaction `number`, else nil.
+  /// Returns the id and the last durable transaction of the trail, if transaction `number` is after its durable end;
+  /// otherwise nil.
   func end(before number: UInt64) throws -> (id: TrailID, lastTransaction: UInt64)? {
     try end.withLock { end in
       if let known = end, known.lastTransaction >= number { return nil }
@@ -58,7 +60,7 @@ extension OwnTrail {
     }
   }
 
-  /// Returns the start of the segment that contains a transaction. Numbers must ascend between calls.
+  /// Returns the start of the segment that contains a transaction. `number` must not be lower than in an earlier call.
   func start(of number: UInt64) throws -> Position {
     try segment.withLock { known in
       guard var segment = known else {
@@ -76,7 +78,8 @@ extension OwnTrail {
 
   private static let segmentsMany: UInt64 = 16
 
-  /// Returns whether at least 16 segments follow the segment of a transaction. Numbers must ascend between calls.
+  /// Returns whether at least 16 segments follow the segment that contains a transaction. `number` must not be lower
+  /// than in an earlier call.
   func hasMuch(behind number: UInt64) throws -> Bool {
     guard Trail.exists(folder: folder) else { return false }
     return try Trail.firstTransaction(folder: folder, ofSegment: start(of: number).segment + Self.segmentsMany) != nil

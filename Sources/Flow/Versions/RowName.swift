@@ -8,7 +8,7 @@ package struct RowName: Hashable, Sendable {
   package var hash: UInt64
   /// Whether the name is for foreign keys that refer to the row, and not for its own versions.
   package var isReference = false
-  /// Whether the change deletes the row; not part of the hash.
+  /// Whether the change that gave this name deletes the row; not part of the hash.
   package private(set) var isEnd = false
   /// Whether a reference's key may share this name with other keys. This is not part of the hash.
   package private(set) var isLoose = false
@@ -43,7 +43,7 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// The name in the version window for deletes of rows that referred to this row by a foreign key.
+  /// The name in the version window for deletes of rows that, until then, referred to this row by a foreign key.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
   /// The key under which the version window keeps versions of this name. Foreign keys to a row and versions of the row

@@ -65,8 +65,8 @@ package final class SpillFile {
     }
   }
 
-  /// Calls `body` with the records of this hash, the last one first, until it returns a result. Returns that result, or
-  /// nil.
+  /// Calls `body` with the records of this hash, the last one first, until it returns a result. Returns that result;
+  /// nil if `body` never returns one.
   package func last<T>(hash: UInt64, _ body: (_ number: Int, inout ByteReader) throws -> T?) throws -> T? {
     try Self.naming {
       try find.bind(Int64(bitPattern: hash), at: 1)
@@ -105,7 +105,7 @@ package final class SpillFile {
     }
   }
 
-  /// Runs a body, and names the temporary file in an SQLite error.
+  /// Runs a body. If it throws an SQLite error, throws an error that names the temporary file instead.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     func failed(_ code: ErrorCode, _ problem: String) -> CairnError {
       CairnError(

@@ -4,8 +4,8 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// The disk space for the temporary files of all applies of this process: half of what is free, or less by
-/// ``limit(_:)``.
+/// The disk space for the temporary files of all applies of this process. The files may take half of the space that is
+/// free without them, or less by ``limit(_:)``.
 ///
 ///     TemporarySpace.shared.limit(1 << 30)
 ///     try TemporarySpace.shared.take(1 << 20)   // throws `disk-budget` above the limit
@@ -24,12 +24,13 @@ package final class TemporarySpace: Sendable {
 
   package var used: Int64 { state.withLock { $0.used } }
 
-  /// Sets the largest size in bytes; nil for no limit besides the free space.
+  /// Sets the size limit for all temporary files together, in bytes; nil: only the free space limits them.
   package func limit(_ bytes: Int64?) { state.withLock { $0.limit = bytes } }
 
-  /// Counts more bytes.
+  /// Counts `bytes` more bytes as used by temporary files.
   ///
-  /// - Throws: `disk-budget` if all together exceed the limit. These bytes are not counted then.
+  /// - Throws: `disk-budget` if all temporary files together then exceed the limit. In that case, `bytes` is not
+  ///   counted.
   package func take(_ bytes: Int64) throws {
     let free = freeBytes() ?? .max
     let isOver = state.withLock { state in
@@ -62,7 +63,9 @@ final class TemporaryShare {
 
   deinit { space.giveBack(taken) }
 
-  /// Takes the space for a record that is about to be written.
+  /// Takes the space for a record of `count` bytes that is about to be written to `database`.
+  ///
+  /// - Throws: `disk-budget` if too little space is left.
   func makeRoom(for count: Int, in database: Database) throws {
     let more = Int64(count) + 100
     bytes += more

@@ -4,7 +4,7 @@ import Trails
 
 /// Reads a trail for the version window: for each transaction, the rows that it wrote.
 struct TrailScan {
-  /// A function that returns the rows that a change concerns. A copied row of a refresh comes as an insert whose
+  /// A function that returns the names of the rows that a change concerns. A row of a refresh comes as an insert whose
   /// `treatment` is `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
   typealias Learn = (DDL, _ before: TableSchema?, _ after: TableSchema) -> Void
@@ -23,7 +23,7 @@ struct TrailScan {
   private(set) var from: UInt64
   let reader: TrailReader
   private(set) var number: UInt64 = 0
-  /// The last position in the source that the transactions read so far contain; empty if none has one.
+  /// The source position in the last transaction read that has one; empty if none has one.
   private(set) var sourcePosition: [UInt8] = []
 
   /// Opens a trail. Rows of transactions before `number` are not returned.
@@ -33,8 +33,8 @@ struct TrailScan {
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
-  /// Stops returning rows of transactions before `number`. Returns false if opening the trail again at `number` reads
-  /// fewer segments.
+  /// Skips the rows of transactions before `number` from now on. Returns false if the caller should open the trail at
+  /// `number` instead, because that reads fewer segments.
   mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
     guard number > from else { return true }
     from = number
@@ -46,7 +46,7 @@ struct TrailScan {
   /// - Parameter learn: Called at each schema change, with the table before and after the change.
   /// - Parameter takePart: Called for every transaction, or for each part of a large one. `isEnd` is true for the last
   ///   part.
-  /// - Returns: The number of complete transactions read. Transactions before the wanted ones do not count.
+  /// - Returns: The number of complete transactions read, without those before ``from``.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, learn: Learn = { _, _, _ in },
     _ takePart: (Part, _ isEnd: Bool) throws -> Void

@@ -10,7 +10,7 @@ final class TransactionRows {
 
   init() throws { file = try SpillFile() }
 
-  /// Adds a change, once for each of its rows.
+  /// Adds a change to the file: once for each row that it concerns, so twice if it alters the key.
   /// - Parameter names: The row names of the change. If the change alters the key, the old row comes first.
   func add(_ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows) throws {
     var index = indexes[change.schemaID] ?? schemas.count

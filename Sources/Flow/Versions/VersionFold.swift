@@ -35,7 +35,7 @@ package struct VersionFold {
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
   /// The old row of an update that came before the insert of that row; nil if there was none. The journal may have this
-  /// order. `isFirst` is true if no change of the row preceded the update.
+  /// order. `isFirst` is true if no other change of the row preceded the update.
   private var early: (row: [Value?], isFirst: Bool)?
 
   package init(_ step: Step, _ schema: TableSchema) {

@@ -42,11 +42,12 @@ package final class VersionReader {
   private static let filesMax = 4
   private static let readsMax = 1000
 
-  /// Forgets all cached transactions. Call this before the function `rowNames` gives other row names than before.
+  /// Forgets all cached transactions. Call this if the function `rowNames` is about to return other row names than in
+  /// earlier calls of ``read``.
   package func forgetTransactions() { reads.removeAll() }
 
   /// Returns the versions that one transaction gave to the rows with one row name. Several rows may share a row name (a
-  /// hash). The result is empty if the transaction did not change the row.
+  /// hash). The result is empty if the transaction did not change such a row.
   /// - Parameter rowNames: Returns the row names of a change. If the change alters the key, the old row comes first.
   ///   The function must depend on nothing but the change.
   /// - Throws: `checkpoint-foreign` if the trail does not have the version's transaction at that place.
@@ -106,7 +107,7 @@ package final class VersionReader {
     return trail
   }
 
-  /// Calls `body` with every row change of one transaction. A copied row of a refresh comes as an insert.
+  /// Calls `body` with every row change of one transaction, except TRUNCATE. A row of a refresh comes as an insert.
   package func forEachRow(
     at place: VersionPlace, folder: String, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
   ) throws {

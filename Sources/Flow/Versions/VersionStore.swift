@@ -1,6 +1,6 @@
 import Changes
 
-/// The row versions of a version window. Above a limit, they are in a temporary file instead of in memory.
+/// The row versions of a version window. Above `spillRows` versions, they are in a temporary file instead of in memory.
 struct VersionStore {
   private let spillRows: Int
   private var memory = MemoryStore()
@@ -14,8 +14,8 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// Returns false if the author knew every version that was ever in the store. True does not prove that the store has
-  /// an unknown version.
+  /// Returns false if an author knew every version that was ever in the store. True does not prove that the store has a
+  /// version unknown to the author.
   /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
@@ -52,15 +52,15 @@ struct VersionStore {
     return memory.rows(of: origin, after: after, through: through)
   }
 
-  /// Removes the versions of a row that satisfy the condition. Afterwards, ``rows(of:after:through:)`` is invalid for
+  /// Removes the versions of a row that satisfy the condition. Afterwards, do not call ``rows(of:after:through:)`` for
   /// the transactions of these versions.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) throws {
     if let spill { return try spill.remove(of: row, where: isGone) }
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces a version of a row. Returns false, without a change, if the transaction of `old` has too many versions.
-  /// No version of that transaction may have been removed before.
+  /// Replaces a version of a row. Returns false, without a change, if the transaction of `old` has more than 64
+  /// versions in memory. Must not be called after another version of that transaction was removed.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
     guard let spill else { return memory.replace(of: row, old, by: new) }
@@ -69,8 +69,8 @@ struct VersionStore {
     return true
   }
 
-  /// Removes all versions of a row if every node knows them. Otherwise returns false. Also returns false if the
-  /// versions are in the temporary file.
+  /// Removes all versions of a row if every node knows them. Returns false, without a change, if a node may not know
+  /// one of them, or if the versions are in the temporary file.
   /// - Parameter floors: For each trail, by index, the transactions that every node knows.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     spill == nil && memory.remove(row, below: floors)

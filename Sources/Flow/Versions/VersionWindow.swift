@@ -51,7 +51,7 @@ package final class VersionWindow: Sendable {
     }
   }
 
-  /// Stores the id of a trail. Throws `busy` if the window has read another trail of this name.
+  /// Stores the id of a trail. Throws `busy` if the window has read a trail of this name with another id.
   package func identify(_ trail: TrailName, _ id: TrailID) throws(CairnError) {
     let isSame = state.withLock { state in
       let isSame = state.index.identify(trail.description, id)
@@ -99,7 +99,8 @@ extension VersionWindow {
     do { return try readOn(rowNames, learn) } catch is FalseClaim { return try readOn(rowNames, learn) }
   }
 
-  /// The error if a node stated that it knew a transaction of this database before that transaction was written.
+  /// The error if a node stated that it knew a transaction of this database before this database had made that
+  /// transaction.
   private struct FalseClaim: Error {}
 
   private func readOn(
@@ -185,14 +186,14 @@ extension VersionWindow {
   /// Whether the window has read all trails up to the state of the database at the start of the process.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
-  /// The last transaction that was read of this database's own trail, and the last position in the source; empty if
-  /// there is none.
+  /// The last transaction that the window has read from this database's own trail, with the last position in the
+  /// source; empty if there is none.
   package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
 
-  /// Returns the position in each trail after which a purge must delete nothing. A trail that the window does not need
-  /// is left out.
+  /// Returns the position in each trail from which on the window needs the trail. A purge may delete only what is
+  /// before. A trail that the window does not need is left out.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
@@ -251,7 +252,7 @@ extension VersionWindow {
     return believed
   }
 
-  /// Stores which transactions the author of an incoming transaction knew. Call this before apply writes the
+  /// Stores which transactions the author of an incoming transaction knew. Call this before apply writes a row of the
   /// transaction.
   /// - Parameter begin: The position of the transaction's begin record.
   @discardableResult
@@ -266,8 +267,8 @@ extension VersionWindow {
     }
   }
 
-  /// Adds a transaction's versions of rows, if its author knew all earlier versions of these rows. Otherwise returns
-  /// false.
+  /// Adds a transaction's versions of rows, if its author knew all other versions of these rows in the window. If not,
+  /// returns false and adds nothing.
   package func follow(_ rows: some Sequence<RowName> & Sendable, _ met: MetTransaction) throws -> Bool {
     try withState { try $0.index.follow(rows, met) }
   }
@@ -297,15 +298,17 @@ extension VersionWindow {
     try withState { try $0.index.fingerprint(row, upTo: reached, without: without) }
   }
 
-  /// Makes the window keep the last stamp of each row whose versions were removed. Call this before any trail is read.
+  /// Makes the window keep the stamp of the last write of each row whose versions it removes. Call this before any
+  /// trail is read.
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }
   package var keepsLasts: Bool { state.withLock { $0.index.lasts.areKept } }
 
-  /// Returns the stamp of the last write of a row without versions in the window; nil if it was not kept. See
+  /// Returns the stamp of the last write of a row whose versions the window has removed; nil if it was not kept. See
   /// ``keepLasts()``.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
-  /// Returns false if the author of a delete knew every foreign key value in the window that refers to a row.
+  /// Returns false if the author of a delete knew every foreign key value in the window, whatever row it refers to.
+  /// True does not prove that one refers to the deleted row.
   package func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
   }
@@ -328,8 +331,8 @@ extension VersionWindow {
     try withState { try $0.index.note(row, place) }
   }
 
-  /// Marks the transactions that apply has processed since its last commit as committed. Removes versions that are no
-  /// longer needed.
+  /// Marks the transactions that apply has processed since its last commit as committed. Removes versions that every
+  /// node knows. Call this after the target has committed.
   package func commit(_ trail: TrailName) throws {
     try withState {
       $0.index.settle(trail.description)
@@ -342,8 +345,8 @@ extension VersionWindow {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets the last transaction of a peer's trail that shows which versions the peer knows; nil for no limit. Use this
-  /// while a table of the trail is suspended. Call this before the commit that suspends the table.
+  /// Limits the part of a peer's trail that shows which versions the peer knows to transactions through `number`; nil:
+  /// no limit. Call this before a commit that suspends a table of the trail.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

@@ -1,10 +1,11 @@
 import Changes
 
-/// The tables whose rows are all in the trail of this database's own capture.
+/// The tables that have all of their rows in the trail of this database's own capture.
 struct WholeTables {
   private var names: Set<NameKey> = []
   private var last: UInt64 = 0
-  /// Whether the beginning of the trail was not read. If so, every table counts as one whose rows are all in the trail.
+  /// Whether the window has not read the beginning of the trail. If so, every table counts as one whose rows are all in
+  /// the trail.
   private var isPassedOver = false
 
   mutating func take(_ part: TrailScan.Part) {

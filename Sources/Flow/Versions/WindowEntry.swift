@@ -23,7 +23,8 @@ struct KnownFloor: Equatable {
 
   func includes(_ entry: WindowEntry) -> Bool { entry.number <= number && entry.clock < clock }
 
-  /// Replaces this value by `other` if that includes more transactions.
+  /// Replaces this value by `other` if that includes transactions with a higher number, or the same number with a later
+  /// clock.
   mutating func raise(to other: KnownFloor) {
     if (other.number, other.clock) > (number, clock) { self = other }
   }

@@ -13,7 +13,8 @@ extension WindowIndex {
     return last
   }
 
-  /// Returns false if the author of a delete knew every foreign key value in the window.
+  /// Returns false if the author of a delete knew every foreign key value in the window, whatever row it refers to.
+  /// True does not prove that one refers to the deleted row.
   func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     hasReferences
       && origins.contains {
@@ -32,7 +33,7 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Returns the places of the references that ``isReferred(_:beside:seen:)`` looks for.
+  /// Returns the places of the references for which ``isReferred(_:beside:seen:)`` returns true.
   func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
     var found: [VersionPlace] = []
     try forEachReference(to: row, beside: delete, seen) { found.append(place($0)) }

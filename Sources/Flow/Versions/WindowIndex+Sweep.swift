@@ -2,7 +2,8 @@ import Changes
 
 // The versions that no query can ask for any more, and what the index forgets of the own trail.
 extension WindowIndex {
-  /// Removes the versions that no later call can need, because every node knows them.
+  /// Removes the versions that no later call can need, because every node knows them. Does nothing until all trails
+  /// have been read.
   mutating func sweep() throws {
     guard isRead else { return }
     let before = origins.map(\.floor)
@@ -58,8 +59,8 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Returns false if a node stated falsely that it knew the unread part of this database's own trail. That part must
-  /// then be read.
+  /// Returns false if a node stated falsely that it knew the unread part of this database's own trail (``skipped``).
+  /// The caller must then read that part.
   /// - Parameter header: The header of the next transaction that is read from the trail.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
@@ -139,7 +140,7 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// Returns how many of the first `count` versions the authors of all later versions knew; nil if none.
+  /// Returns how many of the first `count` versions the authors of all versions after them knew; nil if none.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
     // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)

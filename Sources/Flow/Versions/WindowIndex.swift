@@ -13,7 +13,7 @@ struct WindowIndex {
     var told: TrailID?
     /// For each other trail, by index, the transactions that the authors of this trail's transactions knew.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this trail that is durable in the database. For the database's own trail, the last one
+    /// The last transaction of this trail that is committed in the database. For the database's own trail, the last one
     /// that need not be read.
     var reached: UInt64 = 0
     /// The last transaction of this trail that apply has begun to process, committed or not.
@@ -41,7 +41,7 @@ struct WindowIndex {
   var store: VersionStore
   /// The rows with a new version that every node already knew. The next ``sweep()`` may remove that version.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node stated to know before that version was written.
+  /// The rows with a version that every node stated to know at a time before that version was written.
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
@@ -53,10 +53,11 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
-  /// The part of this database's own trail that was not read, because every node stated to know it; nil if there is
-  /// none.
+  /// The part of this database's own trail that was not read, because every node stated to know it; nil if all of it
+  /// was read.
   var skipped: Skip?
-  /// Whether a node stated falsely to know a transaction. If so, the whole trail of this database must be read.
+  /// Whether a node stated falsely to know a transaction of this database. If so, the whole trail of this database must
+  /// be read.
   var readsAll = false
 
   struct Skip {
@@ -150,7 +151,8 @@ struct WindowIndex {
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Adds a transaction's versions of rows, if its author knew all other versions of these rows.
+  /// Adds a transaction's versions of rows, if its author knew all other versions of these rows. If not, returns false
+  /// and adds nothing.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -202,7 +204,7 @@ struct WindowIndex {
     return found.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Returns the stamp of the last write of a row without versions in the window; nil if it was not kept.
+  /// Returns the stamp of the last write of a row whose versions the window has removed; nil if it was not kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   func place(_ entry: WindowEntry) -> VersionPlace {
@@ -213,7 +215,7 @@ struct WindowIndex {
 
   // MARK: Knowledge
 
-  /// Stores the id of a trail. Returns false if another id is known for the trail.
+  /// Stores the id of a trail. Returns false, without a change, if the trail is known with another id.
   mutating func identify(_ origin: String, _ id: TrailID) -> Bool {
     let place = add(origin)
     if let known = origins[place].id { return known == id }
@@ -224,7 +226,8 @@ struct WindowIndex {
 
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns the clock of the previous transaction of a trail if the clock of `header` is not later; otherwise nil.
+  /// Returns the clock of the last transaction that was processed of a trail, if the clock of `header` is not later;
+  /// otherwise nil.
   /// - Parameter header: The header of the next transaction of the trail.
   func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
     guard let place = places[origin], header.number > origins[place].met else { return nil }
@@ -307,12 +310,12 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// Returns the number of the first transaction of a trail that the database does not have durably. For the database's
-  /// own trail, the first one to be read.
+  /// Returns the number of the first transaction of a trail that is not committed in the database. For the database's
+  /// own trail, the first one that must be read.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Marks a trail as read up to the state of the database at the start of the process.
-  /// - Parameter number: The last transaction of that part.
+  /// Marks a trail as read up to the state that the database had at the start of the process.
+  /// - Parameter number: The last transaction of the part that was read.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)

@@ -12,7 +12,7 @@ struct ColumnVersions {
     heads = rivals.living.filter { $0.wrote(column) }.heads
   }
 
-  /// Returns the resolved value of the column; nil if no version wrote the column.
+  /// Returns the resolved value of the column; nil if no version that can win wrote the column.
   /// - Parameter isOfRows: Whether `rule` is the table's rule for whole rows, because the column has no rule of its
   ///   own.
   func settled(_ rule: ConflictRules.Rule, isOfRows: Bool) throws -> Value? {
@@ -45,8 +45,8 @@ struct ColumnVersions {
     return .text(text)
   }
 
-  /// Returns the value before all versions, or of the last insert, plus the change of each update. Nil if a value is no
-  /// number.
+  /// Returns the result of the rule `delta`: the value before all versions, or of the last insert, plus the change of
+  /// each update. Nil if a value is no number.
   private func sum() -> Value? {
     let living = rivals.living
     let begin = living.last(where: \.isInsert).map { $0.after?[column] } ?? living.roots.first?.before?[column]

@@ -1,7 +1,7 @@
 import Changes
 
-/// The versions of a row, with consecutive updates by one origin joined into one update. The resolved row and the
-/// conflicts stay the same. Many updates of a row are resolved as fast as one.
+/// The versions of a row, with consecutive updates by one origin joined into one update. The joined versions give the
+/// same resolved row and the same conflicts. A row with many updates is resolved faster with them.
 ///
 /// Two updates by one origin are joined only if all of these conditions are true:
 ///
@@ -25,8 +25,8 @@ package struct CondensedVersions: Sendable {
 
   /// Joins the versions of a row as far as possible.
   ///
-  /// - Parameter incoming: A version that will be resolved together with these versions. The conditions for joined
-  ///   updates also count this version as another version.
+  /// - Parameter incoming: A version that will be resolved together with these versions. It is not part of the result,
+  ///   but counts as another version in the conditions.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     guard all.areCausal else {
@@ -50,7 +50,7 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Adds a version. Returns false, without a change, if joined updates would have to be separated.
+  /// Adds a version. Returns false, without a change, if the version requires that joined updates are separated.
   package mutating func add(_ next: RowVersion) -> Bool {
     guard !areToldApart(by: next) else { return false }
     let index = (runs.lastIndex { $0.version.stamp < next.stamp } ?? -1) + 1
@@ -122,8 +122,8 @@ package struct CondensedVersions: Sendable {
 }
 
 extension RowVersion {
-  /// Returns one update with the effect of this update and then `next`, an update by the same origin; nil if there is
-  /// none.
+  /// Returns one update with the effect of this update and then `next`, an update by the same origin; nil if no such
+  /// update exists.
   fileprivate func joined(with next: RowVersion) -> RowVersion? {
     guard stamp.origin == next.stamp.origin, lacks == next.lacks, case .update(let first, let between) = write,
       case .update(let then, let last) = next.write, first.count == then.count

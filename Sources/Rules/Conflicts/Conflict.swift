@@ -1,6 +1,6 @@
 import Changes
 
-/// Two concurrent versions of a row: neither author knew the other version. `incoming` reached this node later.
+/// Two concurrent versions of a row: neither author knew the other version. `incoming` reached this node after `other`.
 package struct Conflict: Equatable, Sendable {
   /// The type of a conflict, with the names of PostgreSQL 18.
   package enum Kind: String, Sendable, CaseIterable {
@@ -8,7 +8,7 @@ package struct Conflict: Equatable, Sendable {
     case insertExists = "insert_exists"
     /// An update of a row that another origin has updated.
     case updateOriginDiffers = "update_origin_differs"
-    /// An update that gives a row the key of another row.
+    /// An update that gives a row a key that another row already has.
     case updateExists = "update_exists"
     /// An update of a row that does not exist, and that no known version deleted.
     case updateMissing = "update_missing"
@@ -18,7 +18,7 @@ package struct Conflict: Equatable, Sendable {
     case deleteOriginDiffers = "delete_origin_differs"
     /// A delete of a row that another origin has already deleted.
     case deleteMissing = "delete_missing"
-    /// A written row that has unique values of several other rows.
+    /// An insert or update of a row whose unique values other rows already have.
     case multipleUniqueConflicts = "multiple_unique_conflicts"
   }
 
@@ -32,7 +32,7 @@ package struct Conflict: Equatable, Sendable {
     (self.kind, self.incoming, self.other, self.columns) = (kind, incoming, other, columns)
   }
 
-  /// Returns the conflicts of `incoming` with the known versions.
+  /// Returns the conflicts of `incoming` with the known versions of its row; empty if there are none.
   package static func all(
     of incoming: RowVersion, in history: RowHistory, _ rules: ConflictRules, columnCount: Int
   ) -> [Conflict] {

@@ -39,7 +39,8 @@ package struct ConflictPlan: Equatable, Sendable {
   }
 
   package var whole: Part
-  /// The settings of tables. An exact name has precedence over a pattern.
+  /// The settings of tables. For a table, an exact name has precedence over a pattern, and an earlier entry over a
+  /// later one.
   package var tables: [Table]
 
   package init(_ whole: Part = Part(), tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }
@@ -66,7 +67,7 @@ package struct ConflictPlan: Equatable, Sendable {
     return rules
   }
 
-  /// Returns the columns with a rule of their own that the target's table lacks.
+  /// Returns the columns that have a rule of their own in the settings of a table and that the target's table lacks.
   package func unknownColumns(of source: TableSchema, columns: [String]) -> [String] {
     let there = Set(columns.map { $0.sqliteKey })
     return (part(for: source)?.columns.keys.filter { !there.contains($0) } ?? []).sorted().map(\.text)

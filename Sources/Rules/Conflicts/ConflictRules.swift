@@ -26,8 +26,8 @@ package struct ConflictRules: Equatable, Sendable {
   /// The rules of single columns, by column index.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
-  /// The node or trail that decides conflicts for all nodes. Until its decision, other nodes keep the latest version.
-  /// Nil if each node resolves conflicts itself.
+  /// The node or trail that decides conflicts for all nodes. Until its decision arrives, all other nodes keep the
+  /// latest version. Nil if each node resolves conflicts itself.
   @ByBytes package var decider: String? = nil
   /// The node or trail that alone may change existing rows (`insert-only`); nil if every node may.
   @ByBytes var owner: String? = nil
@@ -42,8 +42,8 @@ package struct ConflictRules: Equatable, Sendable {
 
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
 
-  /// Returns the rules for replication from `source` to `target`, the names of trails or nodes. If another node
-  /// decides, `newest` applies until its decision.
+  /// Returns the rules by which the node `target` resolves changes from `source`; both are names of trails or nodes. If
+  /// another node decides, `newest` applies until its decision.
   package func between(source: String, target: String) -> ConflictRules {
     guard let decider else { return resolved(source, target) }
     let isHere = Self.isOf(target, decider)
@@ -53,8 +53,8 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns the rules by which the node `target` decides conflicts for all nodes; nil if another node decides, or
-  /// none.
+  /// Returns the rules by which the node `target` decides conflicts for all nodes. Nil if another node decides, or if
+  /// no rule needs a decision.
   package func deciding(source: String, target: String) -> ConflictRules? {
     guard let decider, Self.isOf(target, decider) else { return nil }
     guard rule.isDecided || columns.values.contains(where: \.isDecided) else { return nil }
@@ -80,7 +80,7 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns whether two nodes end with the same rows.
+  /// Returns whether the nodes `source` and `target` end with the same rows, because both resolve each conflict alike.
   /// - Parameter back: The rules of the direction from `target` to `source`.
   package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
     if let decider, let other = back.decider, decider != other { return false }

@@ -7,7 +7,8 @@ struct Decimal: Equatable, Comparable {
   private var digits: [UInt8] = []
   /// The number of digits after the decimal point.
   private var scale = 0
-  /// The largest exponent that is read. No numeric type of SQLite and PostgreSQL has so many digits.
+  /// The largest exponent that is read; a text with a larger one counts as no number. No numeric type of SQLite and
+  /// PostgreSQL has so many digits.
   private static let exponentMax = 20_000
 
   // MARK: Values
@@ -22,7 +23,7 @@ struct Decimal: Equatable, Comparable {
     }
   }
 
-  /// Creates a number from a numeric value, or from a text that contains only a number.
+  /// Creates a number from a numeric value, or from a text that contains only a number; nil for all other values.
   init?(number value: Value) {
     if case .text(let bytes) = value { self.init(bytes) } else { self.init(value) }
   }
@@ -59,7 +60,7 @@ struct Decimal: Equatable, Comparable {
     trim()
   }
 
-  /// Returns the number in the storage class of `model`; nil if the number does not fit.
+  /// Returns the number in the storage class of the value `model`; nil if the number does not fit.
   func value(like model: Value) -> Value? {
     switch model {
     case .real: return Double(text).map { .real($0) }
@@ -108,7 +109,8 @@ struct Decimal: Equatable, Comparable {
     return difference
   }
 
-  /// Returns the mean of numbers, rounded half away from zero, with up to six more digits; nil if a value is no number.
+  /// Returns the mean of numbers, rounded half away from zero. It has up to six more decimal places than the numbers.
+  /// Nil if a value is no number.
   static func mean(_ values: [Value]) -> Value? {
     guard let last = values.last else { return nil }
     var sum = Decimal(0)
@@ -136,7 +138,7 @@ struct Decimal: Equatable, Comparable {
     trim()
   }
 
-  /// Changes the number of digits after the decimal point. The dropped digits must be zeros.
+  /// Changes the number of digits after the decimal point. If it shrinks, the dropped digits must be zeros.
   private mutating func rescale(to scale: Int) {
     if scale > self.scale {
       if !digits.isEmpty { digits.insert(contentsOf: repeatElement(0, count: scale - self.scale), at: 0) }

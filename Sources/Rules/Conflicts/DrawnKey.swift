@@ -7,20 +7,20 @@ package struct DrawnKey: Equatable, Sendable {
   /// The generator of a column's values.
   package enum Source: Equatable, Sendable {
     /// The rowid of SQLite: one more than the greatest rowid in the table. With `isMonotonic` (AUTOINCREMENT), one more
-    /// than the greatest rowid ever used.
+    /// than the greatest rowid that the table ever had.
     case rowid(isMonotonic: Bool)
     /// A sequence of PostgreSQL, as in serial and identity columns.
     case sequence(Sequence)
   }
 
-  /// A sequence of PostgreSQL: the step and the bounds, and the last value that it has given out.
+  /// A sequence of PostgreSQL: its increment and bounds, and the last value that it has generated.
   ///
   ///     DrawnKey.Sequence(name: "orders_id_seq", increment: 1, start: 1, last: 41, least: 1, greatest: .max)
   package struct Sequence: Equatable, Sendable {
     /// The qualified and quoted name of the sequence.
     @ByBytes package var name: String
     package var increment: Int64
-    /// One value that the sequence generates. The increment gives the others.
+    /// One value that the sequence generates. All its other values differ from it by multiples of the increment.
     package var start: Int64
     /// The last value that the sequence has generated; nil if there is none.
     package var last: Int64?
@@ -56,7 +56,8 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// Whether the sequence has another increment than 1, so that it shares its values with other nodes.
+  /// Whether the sequence has another increment than 1, so that it leaves the values between its own ones to other
+  /// nodes.
   package var isSeparated: Bool { if case .sequence(let sequence) = source { sequence.increment != 1 } else { false } }
 }
 
@@ -71,8 +72,8 @@ extension DrawnKey.Sequence {
 
   private static func gcd(_ a: UInt64, _ b: UInt64) -> UInt64 { b == 0 ? a : gcd(b, a % b) }
 
-  /// Returns the next value of the sequence after a used value; nil if there is none.
-  /// - Parameter floor: The furthest used value in the direction of the sequence.
+  /// Returns the first value of the sequence after `floor`; nil if there is none.
+  /// - Parameter floor: The used value that is furthest in the direction of the sequence.
   package func next(behind floor: Int64) -> Int64? {
     let isRising = increment > 0
     if isRising ? start > floor : start < floor { return start }
@@ -95,7 +96,8 @@ package struct KeyShare: Equatable, Sendable {
   package var nodes: Int64
   /// The number of this node, from 1 to ``nodes``.
   package var node: Int64
-  /// Whether this node generates negative values. This avoids the values of an SQLite database, whose rowids count up.
+  /// Whether this node generates negative values. They differ from the values of an SQLite database, whose rowids count
+  /// up.
   package var isBelowZero: Bool
 
   /// Creates the part of one node; nil if a number is out of range.
@@ -104,8 +106,8 @@ package struct KeyShare: Equatable, Sendable {
     (self.nodes, self.node, self.isBelowZero) = (nodes, node, isBelowZero)
   }
 
-  /// Returns the sequence with a start and increment that give only this node's values, beyond the existing values. Nil
-  /// if no value is left.
+  /// Returns the sequence with a start and increment that give only this node's values, after all values that the table
+  /// has. Nil if no value is left.
   /// - Parameter extreme: The greatest value in the table, or the least one if `isBelowZero`; nil if the table is
   ///   empty.
   package func separated(_ sequence: DrawnKey.Sequence, extreme: Int64?) -> DrawnKey.Sequence? {
@@ -122,7 +124,7 @@ package struct KeyShare: Equatable, Sendable {
 }
 
 extension DrawnKey {
-  /// Returns the pairs of columns for which two databases generate the same values.
+  /// Returns the pairs of columns, with the same names in two databases, for which both may generate the same values.
   package static func alike(_ one: [DrawnKey], _ other: [DrawnKey]) -> [(DrawnKey, DrawnKey)] {
     let byName = Dictionary(grouping: other, by: \.commonName.nameKey)
     return one.flatMap { key in (byName[key.commonName.nameKey] ?? []).filter(key.isAlike).map { (key, $0) } }
@@ -130,13 +132,14 @@ extension DrawnKey {
 
   package var text: String { "\(fullName).\(column)" }
 
-  /// The names of the table and the column, in a form that is equal in both engines.
+  /// The names of the table and the column, in a form that is the same for SQLite and PostgreSQL.
   private var commonName: String { "\(commonTable).\(column.asciiLowercased)" }
 
-  /// The name of the table in a form that is equal in both engines.
+  /// The name of the table in a form that is the same for SQLite and PostgreSQL.
   package var commonTable: String { Self.commonName(ofTable: fullName) }
 
-  /// Returns the name of a table in a form that is equal in both engines.
+  /// Returns the name of a table in a form that is the same for SQLite and PostgreSQL: `shop.Items` and `shop_items`
+  /// give `shop_items`.
   package static func commonName(ofTable name: String) -> String {
     String(decoding: name.asciiLowercased.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }

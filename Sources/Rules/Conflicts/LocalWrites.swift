@@ -1,8 +1,8 @@
 import Changes
 
-/// The treatment of target rows that an application has changed, in one-way replication.
+/// The treatment of rows that an application has changed in the target, in one-way replication.
 package enum LocalWrites: String, CaseIterable, Sendable {
-  /// Apply stops if the target's row is not equal to the source's row before the change.
+  /// Apply stops at a change if the target's row is not equal to the source's row from before that change.
   case stop
   /// Changes of applications stay until the source changes the same row.
   case allow
@@ -11,7 +11,7 @@ package enum LocalWrites: String, CaseIterable, Sendable {
   /// Changes of applications stay until the next refresh, which restores the rows of the source.
   case undo
 
-  /// Whether apply continues if the target's row is not equal to the source's row before the change.
+  /// Whether apply continues at a change if the target's row is not equal to the source's row from before that change.
   package var areSettled: Bool { self == .allow || self == .undo }
 }
 
@@ -20,7 +20,7 @@ package enum LocalWrites: String, CaseIterable, Sendable {
 ///     let plan = LocalWritesPlan(.stop, tables: [.init(from: "log", .allow)])
 ///     plan.writes(forTarget: "log")   // .allow
 package struct LocalWritesPlan: Equatable, Sendable {
-  /// The reaction for one source table, or for all source tables that match a pattern.
+  /// The treatment for one source table, or for all source tables that match a pattern.
   ///
   ///     LocalWritesPlan.Table(from: "log", .allow)
   package struct Table: Equatable, Sendable {

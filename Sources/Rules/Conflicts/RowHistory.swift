@@ -19,7 +19,7 @@ package struct RowHistory: Sendable {
     return true
   }
 
-  /// Removes the oldest versions that every node and the authors of all remaining versions know.
+  /// Removes versions from the oldest on, as long as every node and the authors of all remaining versions know them.
   /// - Parameter isSeen: Returns whether every node knows a version.
   package mutating func forget(where isSeen: (Stamp) -> Bool) {
     // Find the latest place before which every version is seen, and followed by every version after it.
@@ -43,6 +43,6 @@ package struct RowHistory: Sendable {
     return left
   }
 
-  /// Returns whether the author of an incoming version knew all versions of the history.
+  /// Returns whether the author of `version` knew all versions of the history.
   package func isFollowed(by version: RowVersion) -> Bool { versions.allSatisfy { version.follows($0) } }
 }

@@ -18,7 +18,7 @@ package struct RowVersion: Sendable {
   /// For each other origin, the last transaction that the author knew.
   package var seen: [String: UInt64]
   package var write: Write
-  /// The indexes of columns that the author's table did not have.
+  /// The indexes of columns that the table did not have at the version's author.
   package var lacks: Set<Int>
 
   package init(_ stamp: Stamp, seen: [String: UInt64] = [:], _ write: Write, lacks: Set<Int> = []) {
@@ -57,8 +57,8 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// Returns the row after the change; nil for a delete. Missing values come from earlier versions in `all` that this
-  /// version's author knew.
+  /// Returns the row after the transaction; nil for a delete. Values that this version does not have come from earlier
+  /// versions in `all` that its author knew.
   func row(_ columnCount: Int, among all: [RowVersion]) -> Row? {
     after.map { after in
       (0..<columnCount).map { column in

@@ -20,7 +20,7 @@ extension [RowVersion] {
     return true
   }
 
-  /// The versions that no other author in the list knew.
+  /// The versions that no author of another version in the list knew.
   var heads: [RowVersion] {
     guard areCausal else { return filter { one in !contains { $0.follows(one) } } }
     // Another version's author knew a version if it has the same origin and a greater number, or has seen that number

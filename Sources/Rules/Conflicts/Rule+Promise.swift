@@ -3,11 +3,12 @@ extension ConflictRules.Rule {
   package enum Promise: Equatable, Sendable {
     /// The nodes have the same rows, in whatever order the transactions arrived.
     case converges
-    /// The nodes have the same rows if both directions between two nodes name the same winner.
+    /// The nodes have the same rows if the rules of both directions between two nodes select the version of the same
+    /// node.
     case convergesIfWaysAgree
-    /// The nodes have the same rows after the deciding node has written or sent its row again.
+    /// The nodes have the same rows after the deciding node's row has reached all others, as a change or by a refresh.
     case decidedAtOneNode
-    /// The nodes have the rows of the rule `newest`, until the operator decides.
+    /// The nodes have the rows of the rule `newest`, until the operator's decision reaches them as a change.
     case decidedByPerson
     /// Apply stops until the operator has repaired the row.
     case stops
@@ -42,7 +43,8 @@ extension ConflictRules.Rule {
   /// Whether only one node can evaluate the rule, so that a decider must be configured.
   package var needsDecider: Bool { if case .function = self { true } else { false } }
 
-  /// Returns the rule that applies until the decider or the operator has decided.
+  /// Returns the rule that applies until the decider or the operator has decided: `newest` if the rule waits for that,
+  /// otherwise the rule itself.
   /// - Parameter isHere: Whether the operator decides at this node.
   func untilDecided(isHere: Bool) -> Self { isDecided || (self == .ask && !isHere) ? .newest : self }
 

@@ -14,7 +14,7 @@ extension ConflictRules {
     /// The greatest value. NULL is less than all others.
     case max
     case min
-    /// The sum of all changes to the value. For numeric columns.
+    /// The sum of all changes to the value since the versions' common ancestor. For numeric columns.
     case delta
     /// The mean of the values. For numeric columns.
     case average
@@ -26,16 +26,17 @@ extension ConflictRules {
     case source
     /// The version of the node whose apply resolves the conflict.
     case target
-    /// The existing row, which incoming changes never change. Rows that do not exist at this node are inserted.
+    /// The existing row, which incoming changes never change. Incoming rows that do not exist at this node are
+    /// inserted.
     case insertOnly
-    /// The value of an SQL expression over both values and their common ancestor. For whole rows, the later version
-    /// wins if the expression is true.
+    /// The value of an SQL expression over both versions' values and that of their common ancestor. For whole rows, the
+    /// later version wins if the expression is true, otherwise the earlier one.
     case sql(String)
     /// The result of a PostgreSQL function, which the deciding node calls.
     case function(String)
     /// No version wins, and apply stops until the operator has repaired the row.
     case stop
-    /// The latest version, until the operator has decided.
+    /// The latest version, until the operator has decided and so written the row.
     case ask
 
     package static func == (a: Rule, b: Rule) -> Bool { a.text == b.text }
@@ -47,7 +48,7 @@ extension ConflictRules.Rule {
   /// The reason why a text is not a rule.
   package enum Fault: Error, Equatable, Sendable {
     case unknown(nearest: String)
-    /// The part after the colon is missing.
+    /// The part after the colon is missing or invalid.
     case incomplete(example: String)
     /// The rule with this name takes no part after a colon.
     case tooMuch(String)
@@ -116,7 +117,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// The names of all rules, in the order in which the documents list them.
+  /// The configured names of all rules, in the order in which the documents list them.
   package static var names: [String] { plain.map(\.0) + withMore.map { "\($0.0):" } }
 
   /// Returns whether PostgreSQL reads the identifier without quotes exactly as it is written.

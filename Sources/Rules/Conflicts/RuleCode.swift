@@ -1,7 +1,7 @@
 import Changes
 
-/// Two versions of a row in conflict, as arguments for a rule in SQL. `local` is the earlier version or result.
-/// `before`, their common ancestor, is nil if unknown.
+/// Two versions of a row in conflict, as arguments for a rule in SQL. `local` is the version with the earlier stamp, or
+/// the result of earlier versions. `before`, their common ancestor, is nil if unknown.
 package struct MetRows {
   package var local: RowVersion.Row
   package var incoming: RowVersion.Row
@@ -18,11 +18,11 @@ package struct MetRows {
 ///
 ///     RuleCode(expression: { _, _ in nil }, function: { _, _ in nil })
 package struct RuleCode {
-  /// A function that evaluates the expression of a rule `sql:`. For a column, it returns the value. For a row, 1 means
-  /// that the later version wins, and other values the earlier one. Nil means that the later version wins.
+  /// A function that evaluates the expression of a rule `sql:`. For a column, it returns the value; nil keeps the later
+  /// version's. For a row, the later version wins if the result is 1, otherwise the earlier one.
   package typealias Expression = (_ text: String, _ rows: MetRows) throws -> Value?
-  /// A function that calls the PostgreSQL function of a rule `function:`. The result is the resolved row; nil if the
-  /// later version wins.
+  /// A function that calls the PostgreSQL function of a rule `function:`. It returns the resolved row; nil if the later
+  /// version wins.
   package typealias Function = (_ name: String, _ rows: MetRows) throws -> RowVersion.Row?
 
   var expression: Expression
@@ -32,6 +32,6 @@ package struct RuleCode {
     (self.expression, self.function) = (expression, function)
   }
 
-  /// An evaluator for rules without SQL.
+  /// An evaluator for rules without SQL: both of its functions return nil.
   package static var none: RuleCode { RuleCode(expression: { _, _ in nil }, function: { _, _ in nil }) }
 }

@@ -10,7 +10,7 @@ package struct Settlement: Equatable, Sendable {
   /// Whether the existing row stays, because only the owner (`insert-only`) may change existing rows. If true, ignore
   /// `row`.
   package private(set) var isKept = false
-  /// The stamps of versions that are ignored, because their authors may not change existing rows.
+  /// The stamps of versions that are ignored, because `insert-only` does not let their authors change the existing row.
   package private(set) var leftOut: Set<Stamp> = []
 
   /// Resolves the row from its versions.
@@ -53,7 +53,8 @@ package struct Settlement: Equatable, Sendable {
     }
   }
 
-  /// Returns the versions that count if only the owner may change existing rows: the owner's, or else the inserts.
+  /// Returns the versions that count if only the owner may change existing rows: the owner's versions. If it has none,
+  /// those that insert the row.
   private static func allowed(_ versions: [RowVersion], _ owner: String) -> [RowVersion] {
     let own = versions.filter { $0.stamp.isOf(owner) }
     // If the owner has not touched the row, only its inserts count.

@@ -3,9 +3,9 @@ package struct TopologyPromise: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// All nodes have the same rows.
     case converges
-    /// All nodes have the same rows if the opposite direction names the same winner.
+    /// All nodes have the same rows if the rule of the opposite direction selects the version of the same node.
     case convergesIfWaysAgree
-    /// One node decides, and its decision reaches all others as a change.
+    /// One node decides, and its decision reaches all other nodes as a change.
     case decided(at: String)
     /// One node decides only for itself. Other nodes get its row with the row's next change, or with a refresh.
     case keptAtOneNode
@@ -16,7 +16,7 @@ package struct TopologyPromise: Equatable, Sendable {
     case severalDecide
     /// No trail of the decider is applied at this node, so its decisions never arrive.
     case deciderMissing(String)
-    /// The deciding node has several trails that are applied here, so that the decider is ambiguous.
+    /// The deciding node has several trails that are applied at this node, so that the decider is ambiguous.
     case deciderUnclear(String, trails: [String])
   }
 

@@ -22,9 +22,9 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
     return a.spelling.lexicographicallyPrecedes(b.spelling)
   }
 
-  /// A rank higher than all ranks of rows in trails.
+  /// A rank higher than all ranks of rows that a trail can have.
   package static let latest = UniqueRank(Stamp(clock: .max, origin: "", number: 0), tie: 0)
-  /// A rank lower than all ranks of rows in trails.
+  /// A rank lower than all ranks of rows that a trail can have.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
   /// The rank just above the ranks of all rows that the same transaction wrote.
@@ -40,8 +40,8 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
-  /// Whether the current group wrote the row. False for a row that waited before, or that was removed from its table
-  /// for another row.
+  /// Whether the current group wrote the row. False for a row that waited before the group, or that was removed from
+  /// its table in favor of another row.
   package var isNew: Bool
   /// The rows in the table that hold a unique value of this row despite a lower rank. Such a row keeps the value while
   /// this row waits.
@@ -58,12 +58,13 @@ package protocol UniqueContest {
 
   /// Returns the rows of the table that hold a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table; nil if it is no longer stored.
+  /// Returns the rank of a row in the table. Nil if it is not known any more, because all nodes know the row's last
+  /// write.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
   /// Writes the row of `claim` to the table. The rows in `others`, which hold its unique values, become waiting rows.
-  /// Returns false if the row cannot be written for another reason.
+  /// Returns false if the row cannot be written even without `others`.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Stores the row of `claim` as a waiting row. The row `other` holds one of its unique values and has a higher rank.
+  /// Stores the row of `claim` as a waiting row. The row `other` holds one of its unique values, and keeps it.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
@@ -101,8 +102,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for a row in the table whose rank is no longer stored. It is above the ranks of all rows in `left`
-  /// that may not replace the row.
+  /// Returns a rank for a row in the table whose rank is not known any more. It is above the ranks of all rows in
+  /// `left` that may not replace the row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -110,8 +111,9 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// Returns whether the row of this claim has a higher rank than `row`.
-  /// - Parameter other: The rank of `row`; nil if it is no longer stored.
+  /// Returns whether the row of this claim has a higher rank than `row`, and so gets the unique value.
+  /// - Parameter other: The rank of `row`; nil if it is not known any more. Then the result is true if this claim's row
+  ///   is new, or if ``earlier`` has `row`.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

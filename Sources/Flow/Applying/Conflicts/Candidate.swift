@@ -18,7 +18,7 @@ struct ContestedRow: Hashable {
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
   /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The name under which ``VersionWindow`` lists the row's versions that came with a copy of its table.
+  /// The name under which ``VersionWindow`` lists the row's versions that came with a refresh of its table.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
@@ -67,7 +67,8 @@ struct Candidate {
   }
 
   static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
-  /// The SET clause that stores a waiting row again. It leaves out `since`, the time when the wait began.
+  /// The SET clause that updates the stored entry of a waiting row. It leaves out `since`, the time when the wait
+  /// began.
   static let renewal = """
     content = excluded.content, clock = excluded.clock, origin = excluded.origin, number = excluded.number,
       earlier = excluded.earlier
@@ -105,7 +106,7 @@ protocol CandidateStore {
   func counts() throws -> [NameKey: Int]
   /// Returns the time at which a row began to wait, in µs since 1970 UTC; nil if not known.
   func since(_ row: ContestedRow) throws -> Int64?
-  /// Returns the rows of the table that have one of the given row's unique values, each with these values.
+  /// Returns the rows of the table that hold one of the given row's unique values, each with the values that it holds.
   ///
   /// Ignores unique indexes with an expression or a WHERE clause.
   func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]
@@ -117,6 +118,6 @@ protocol CandidateStore {
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
   /// Deletes `others` and writes `row`, or does neither.
   ///
-  /// - Returns: False if a constraint refuses `row` for a reason that has nothing to do with other rows.
+  /// - Returns: False if a constraint refuses `row` although `others` are deleted.
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool
 }

@@ -18,7 +18,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns a waiting row with the stamp that decides its rank: its own, or that of a later copy.
+    /// Returns a waiting row with the stamp that decides its rank: its own, or the stamp of a refresh that brought it
+    /// later.
     var ranked: (Candidate) throws -> Candidate
     /// Returns the rank of a row in the table, from the stamp of its last write; nil if all nodes know that write.
     ///
@@ -34,7 +35,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let store: Store
   private let sight: Sight
   private let fresh: Set<ContestedRow>
-  /// The waiting rows that a copy in this group brought.
+  /// The waiting rows that a refresh brought in this group.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 
@@ -42,7 +43,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     (self.store, self.fresh, self.met, self.sight) = (store, Set(fresh), Set(met), sight)
   }
 
-  /// Decides which rows are in their tables and which wait. Returns whether anything changed.
+  /// Decides which rows are in their tables and which wait. Returns whether a table or a waiting row was changed.
   func judge() throws -> Bool {
     var isChanged = false
     for found in try store.all() where try store.mayWrite(found.row) {

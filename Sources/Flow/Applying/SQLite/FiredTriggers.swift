@@ -10,7 +10,7 @@ final class FiredTriggers {
 
   private let database: Database
   private let fires: (String) -> Bool
-  /// SQLite's schema version when the TEMP triggers were created, and their number; nil if there are none.
+  /// SQLite's schema version when the TEMP triggers were created, and their number; nil if none were created.
   private var made: (version: Int64, count: Int)?
 
   /// Selects the triggers that fire, by patterns of their names. Without patterns, none fires.
@@ -29,7 +29,8 @@ final class FiredTriggers {
 
   func includes(_ trigger: String) -> Bool { isUsed && fires(trigger) }
 
-  /// Copies the triggers that must fire to the schema `temp` again, if necessary. Called in a transaction.
+  /// Copies the triggers that must fire to the schema `temp`, if the file's schema has changed or copies are missing.
+  /// Called in apply's write transaction.
   func keepInStep() throws {
     guard isUsed else { return }
     let version = try database.integer("PRAGMA schema_version") ?? 0
@@ -45,7 +46,8 @@ final class FiredTriggers {
     made = (version, count)
   }
 
-  /// Drops the triggers that were copied to the schema `temp`: a schema change fails while they exist.
+  /// Drops the triggers that were copied to the schema `temp`. Called before a schema change, which fails while they
+  /// exist.
   func release() throws {
     guard isUsed else { return }
     try drop(copies())
@@ -63,7 +65,7 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Gives a notice for each trigger of a table that maintains a virtual table and does not fire.
+  /// Gives a notice for each trigger of a table that maintains a virtual table and does not fire while apply writes.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }
@@ -75,7 +77,7 @@ extension SQLiteTarget {
   }
 }
 
-/// A trigger that does not fire while apply writes, and the tables that it would have kept up to date.
+/// A trigger that does not fire while apply writes, with the tables that it would otherwise keep up to date.
 package struct QuietTrigger {
   package let trigger: String
   package let table: String

@@ -2,13 +2,13 @@ import Changes
 
 /// Rows that cannot be written yet because another row has the same unique value.
 ///
-/// SQLite checks unique values at each statement, PostgreSQL perhaps at the end. So if two rows swap their values, one
-/// waits here until the transaction ends.
+/// SQLite checks unique values at each statement, PostgreSQL perhaps only at the end of the transaction. So if two rows
+/// swap their values, one of them waits here until then.
 struct HeldRows {
   struct Row {
     var table: TargetTable
     let values: [Value]
-    /// The record from which on the row is held.
+    /// The record in the trail that should have written the row.
     let position: Position
     let error: CairnError
 
@@ -77,7 +77,7 @@ struct HeldRows {
 
   func hasRows(of name: String) -> Bool { rows.contains { $0.table.schema.name.hasSameBytes(as: name) } }
 
-  /// The first record from which on a row of the table is held; nil if none is.
+  /// The place of the first record whose row of this table is in this list; nil if there is none.
   func start(of name: String) -> Position? {
     rows.filter { $0.table.schema.name.hasSameBytes(as: name) }.map(\.position).min()
   }
@@ -88,7 +88,9 @@ struct HeldRows {
     bytes = rows.reduce(0) { $0 + $1.bytes }
   }
 
-  /// Assigns the listed rows of a table to its new form, after the table or one of its columns was renamed.
+  /// Assigns the listed rows of a table to `table`, which is the same table after a schema change.
+  ///
+  /// - Throws: The error of the row if the number of columns has changed.
   mutating func move(from name: String, to table: TargetTable) throws {
     for index in rows.indices where rows[index].table.schema.name.hasSameBytes(as: name) {
       guard rows[index].values.count == table.schema.columns.count else { throw rows[index].error }

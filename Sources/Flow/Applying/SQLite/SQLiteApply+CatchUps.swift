@@ -9,7 +9,7 @@ extension SQLiteApply {
   struct CatchUp {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// The time in ms for which a catch-up runs before apply continues with the other tables.
+    /// The longest run of a catch-up, in ms, before apply continues with all other tables.
     static let slice: Int64 = 500
 
     /// The conflict handling of a two-way table; nil if the table is one-way.
@@ -41,7 +41,8 @@ extension SQLiteApply {
 
   // MARK: Beginning to wait
 
-  /// Suspends a table after the target refused a record. The group is applied again without that table's later records.
+  /// Suspends a table after the target refused a record. Apply then reads the group again from its begin, and skips the
+  /// table from that record on.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
     // A record that is refused although its table waits would be tried without end.
@@ -50,9 +51,9 @@ extension SQLiteApply {
     try reopen(refusals)
   }
 
-  /// Reads the trail again from the last commit on.
+  /// Reads the trail again from apply's last commit on.
   ///
-  /// - Parameter refusals: The records at which tables are then suspended.
+  /// - Parameter refusals: The records at which the record's table is then suspended, by their places, with the errors.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
     try loadQuarantine()
@@ -81,7 +82,7 @@ extension SQLiteApply {
     return CatchUp(desk: desk, next: next)
   }
 
-  /// Runs the catch-ups whose next attempt is due. Returns whether any of them has committed anything.
+  /// Runs the catch-ups whose next attempt is due. Returns whether any of them has made progress.
   ///
   /// - Parameter isLast: Whether to run all catch-ups, even if their next attempt is not due.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
@@ -112,7 +113,8 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Applies the next transactions of a catch-up, and returns its progress.
+  /// Applies the next transactions of a catch-up, and returns its progress. For a two-way table, takes the lock of
+  /// ``TwoWay/enter(_:)``.
   private func advanceOrSettle(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
     guard let desk = catchUp.desk else { return try advance(key, &catchUp, stop) }
     // Apply waits after it has released the lock of the applies, because other applies wait for the lock.
@@ -200,7 +202,8 @@ extension SQLiteApply {
     }
   }
 
-  /// Continues a suspended table with a later copy in the trail. Returns false if the trail has no such copy.
+  /// Continues a suspended table with a later refresh in the trail. Returns false if the trail has no such refresh, or
+  /// if the target refuses it.
   private func overtake(
     _ key: NameKey, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws -> Bool {

@@ -4,7 +4,7 @@ import SystemKit
 
 // Transactions in quarantine, and how they are retried.
 extension SQLiteReplay {
-  /// Returns whether the transaction must go into quarantine. If so, adds it to the quarantine log.
+  /// Returns whether the transaction is in quarantine or must go there. A new one is added to the quarantine log.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf else { return false }
     guard scope == .main else { return shelf.contains(header.number) }
@@ -27,11 +27,12 @@ extension SQLiteApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if there is
+  /// no such transaction.
   var heldThrough: UInt64? { (waiting.map(\.number) + [shelf.quarantine.heldThrough].compactMap { $0 }).min() }
 
-  /// Carries out one request about quarantine, or retries a quarantined transaction. Returns false if there was nothing
-  /// to do.
+  /// Handles one transaction of the quarantine: removes it, retries it, or lets it wait for another one. Returns false
+  /// if there was nothing to do.
   ///
   /// Does nothing while a table is suspended.
   func settleQuarantine(_ stop: StopSignal) throws -> Bool {
@@ -71,7 +72,7 @@ extension SQLiteApply {
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if it must be tried again after a call of `wait`.
+  /// Tries to apply a quarantined transaction. Returns false if the caller must call `wait` and then try it once more.
   private func attempt(_ one: QuarantinedTransaction, _ stop: StopSignal, _ wait: inout (() throws -> Void)?) throws
     -> Bool
   {

@@ -5,8 +5,8 @@ import Trails
 
 /// Applies a trail to an SQLite file: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// One blocking worker on one thread. If a row differs from what the trail says, apply stops with an error that names
-/// the row.
+/// It runs on one thread, which it blocks. If a row differs from what the trail says, apply stops with an error that
+/// names the row.
 ///
 /// A table whose schema change cannot be made is suspended.
 ///
@@ -24,7 +24,8 @@ package final class SQLiteApply {
   var catchUps: [NameKey: CatchUp] = [:]
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: SQLiteReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far in the future. A two-way apply uses that of ``desk``.
+  /// One-way: the check that no transaction's clock is too far ahead of this node's clock. A two-way apply uses the
+  /// check of ``desk``.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
@@ -83,7 +84,7 @@ package final class SQLiteApply {
 
   /// Applies until `stop` is set, or to the end of the trail once `drain` is set.
   ///
-  /// It reacts to `stop` within a second, or at once if `drain` is set too.
+  /// If `stop` is set while it waits for the trail, it returns within a second, or at once if `drain` is set too.
   ///
   /// - Throws: `schema-stopped` at the end if a table is suspended.
   package func run(stop: StopSignal, drain: StopSignal) throws {
@@ -110,9 +111,9 @@ package final class SQLiteApply {
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
-  /// Applies the available transactions in one commit. Returns false if there are none.
+  /// Applies the next available transactions in one commit. Returns false if there are none.
   ///
-  /// A transaction that the target refuses goes into quarantine if the conf allows it.
+  /// A transaction that the target refuses goes into quarantine if the conf allows it. If not, the error is thrown.
   private func step(_ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
@@ -172,7 +173,8 @@ package final class SQLiteApply {
     }
   }
 
-  /// Writes open decisions on a separate connection, because capture ignores what apply's own connection writes.
+  /// Writes open decisions on a separate connection, because capture ignores the rows that apply's own connection
+  /// writes.
   private func decide(_ desk: SQLiteReplay.Desk) throws {
     guard desk.shared.mayHaveDecisions else { return }
     if try Decisions(target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }
@@ -186,7 +188,7 @@ package final class SQLiteApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Writes waiting rows to their tables if their unique values are free.
+  /// Writes waiting rows to their tables if their unique values are free, in a transaction of its own.
   private func lookAtCandidates(_ stop: StopSignal) throws {
     guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
     defer { target.rollback() }
@@ -221,7 +223,8 @@ package final class SQLiteApply {
     }
   }
 
-  /// Writes the applied note of a group into the target's journal, for the target's capture.
+  /// Writes the applied note of a group into the target's journal, for the target's capture. Called in the group's
+  /// transaction.
   ///
   /// - Parameter number: The last transaction up to which the target lacks nothing.
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {

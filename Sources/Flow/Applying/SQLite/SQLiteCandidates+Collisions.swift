@@ -21,7 +21,7 @@ extension SQLiteCandidates {
     }
   }
 
-  /// Returns the rows with the same values as `row` in a unique index. Empty for the index over the key.
+  /// Returns the other rows with the same values as `row` in a unique index. Empty for the index over the key.
   private func rows(inTheWayOf row: ContestedRow, by index: UniqueIndex) throws -> [ContestedRow] {
     let key = Set(row.key.columns.map { $0.name.sqliteKey })
     let values = index.terms.compactMap { row.row[$0.column] }
@@ -33,7 +33,8 @@ extension SQLiteCandidates {
       like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
   }
 
-  /// Returns the rows that have unique values of `row`. To find them, inserts `row` and rolls the insert back.
+  /// Returns the other rows that have unique values of `row`. To find them, inserts `row`, and rolls back to before the
+  /// insert.
   ///
   /// Only SQLite itself can evaluate an index with expressions or WHERE.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {

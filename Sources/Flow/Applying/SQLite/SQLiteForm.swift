@@ -33,7 +33,8 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// Returns, for each column of the table, its index and its conversion for rows of this schema.
+  /// Returns, for each column of the table, its index in `schema` and its conversion from there; nil if `schema` lacks
+  /// it.
   private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
     if let form = table.lastForm, form.schema == schema { return form.columns }
     let columns = try madeColumns(of: schema)

@@ -76,7 +76,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether a later copy in the trail corrects a missing or different row of the table.
+  /// Returns whether a refresh, later in the trail, corrects a missing or different row of the table.
   func excuses(_ table: TargetTable) throws -> Bool {
     try LaterShape.excuses(
       table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
@@ -85,7 +85,8 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the first update or delete that came in the trail before this row did (see ``EarlyUpdates``).
+  /// Applies the first update or delete whose before image is the row `image`, if it came in the trail before this row
+  /// did. See ``EarlyUpdates``.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in

@@ -6,7 +6,8 @@ import SQLiteKit
 extension SQLiteReplay {
   /// Applies a change of a PostgreSQL source.
   ///
-  /// Such a change may lack former values. The source may check unique constraints only at the end of the transaction.
+  /// Such a change may lack former values. The source may have checked unique constraints only at the end of the
+  /// transaction.
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:

@@ -4,13 +4,13 @@ import SQLiteKit
 
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// The character in a placeholder name, which a table gets if another table has its name: wanted name, separator,
-  /// full name.
+  /// The character that separates the two parts of a placeholder name: the wanted name, and the full name at the
+  /// source. A table gets such a name if another table has its name.
   private static let separator = "\u{1e}"
 
   /// Returns the name under which apply's state lists a table of the trail: its name at the target.
   ///
-  /// If another source table has that name there, returns a placeholder. Such tables differ only in case or schema.
+  /// If another source table, whose name differs only in case or schema, has that name there, returns a placeholder.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }
@@ -49,7 +49,8 @@ extension SQLiteReplay {
     return owner.isEmpty || owner.hasSameBytes(as: schema.fullName) ? nil : owner
   }
 
-  /// Returns which rows of a table belong to the trail. Throws if some of them also belong to another trail.
+  /// Returns the part of a table's rows that this trail writes. If another trail writes some of them too, throws; for a
+  /// known claim outside of a refresh, only gives a notice.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
     // Two-way applies resolve conflicts, so each of them may write all rows.
@@ -76,7 +77,7 @@ extension SQLiteReplay {
       to: .sqlite, fits: fits)
   }
 
-  /// Returns the columns of a schema that apply can write; nil if the source later drops the table.
+  /// Returns the columns of a schema that apply can write; nil if the source drops the table later in the trail.
   func part(of schema: TableSchema) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard case .catchUp = scope, !fits(schema), let later = try laterShape(of: schema) else { return .init(schema) }

@@ -97,7 +97,7 @@ extension SQLiteReplay {
     try remove(range, table)
   }
 
-  /// Restores the saved values of columns that only the target has. Called after the rows of a chunk.
+  /// Restores the saved values of columns that only the target has. Called after the rows of a refresh chunk.
   func endChunk() throws {
     guard let table = aside else { return }
     aside = nil

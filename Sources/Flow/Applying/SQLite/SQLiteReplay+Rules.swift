@@ -4,7 +4,8 @@ import SQLiteKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// Alters the target table as a changed rule says, at the first record of the table.
+  /// Alters the target table as its changed rule in the conf says. Called at the table's first record; at later
+  /// records, does nothing.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source
@@ -32,7 +33,7 @@ extension SQLiteReplay {
     if !rule.isCopied { changedRules.finish(given) }
   }
 
-  /// Alters the target table as its changed rule says, before a schema change of the table.
+  /// Alters the target table as its changed rule in the conf says. Called before a schema change of the table.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given) else { return }
     if ddl.after == 0 { return changedRules.finish(given) }
@@ -44,8 +45,8 @@ extension SQLiteReplay {
     try forget(name)
   }
 
-  /// Alters the catch-up's table to the schema with which a later copy begins. Apply skips the table's records before
-  /// that copy.
+  /// Alters the catch-up's table to the schema with which a later refresh begins. Apply skips the table's records
+  /// before that refresh.
   func goOn(with copy: LaterCopy) throws {
     guard case .catchUp(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
@@ -81,7 +82,8 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table.
+  /// Returns whether a changed rule sends a table's rows to another target table, and
+  /// ``ApplyOptions/refusesRowsElsewhere`` is set.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -90,7 +92,8 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins, to report it after the commit. A changed rule of the table is now in effect.
+  /// Notes that a refresh of a table begins, to report it after the commit. A changed rule of the table is now in
+  /// effect.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

@@ -77,7 +77,7 @@ extension SQLiteReplay {
     if case .catchUp(let key) = scope, let after = names.after { try follow(key, to: after) }
   }
 
-  /// Notes that the catch-up's table is renamed in the trail at the present record.
+  /// Notes that the catch-up's table has another name from the present record on.
   func follow(_ key: NameKey, to name: String) throws {
     catchUpName = name
     guard var known = target.tables[key],
@@ -98,9 +98,9 @@ extension SQLiteReplay {
 
   // MARK: Tables that wait
 
-  /// Throws if the table's rule cannot be carried out for the present change.
+  /// Throws ``Refusal`` if the table's rule cannot be carried out for the present change.
   ///
-  /// A catch-up does not throw if the trail has a later copy of the table.
+  /// A catch-up does not throw if the trail has a later refresh of the table.
   func refuse(_ table: TargetTable) throws {
     guard let error = reader.refusal else { return }
     guard case .catchUp = scope,
@@ -114,8 +114,8 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Begins to apply the catch-up's table, or suspends the table of `record`, if `record` is the place for that. Called
-  /// before each record.
+  /// Begins to apply the catch-up's table, or suspends the table of `record`, if this is decided for the record's
+  /// place. Called before each record.
   func reach(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
@@ -135,9 +135,11 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns the error if the group changes more table definitions than the capture of the target has room for.
+  /// Returns the error if the group changes more table definitions than the target's capture has memory for; nil
+  /// otherwise.
   ///
-  /// The capture writes all of them into one transaction of its trail. A catch-up changes one table.
+  /// The capture writes all of them into one transaction of its trail. A catch-up changes one table, so it is not
+  /// checked.
   private func excess(_ record: Record) throws -> CairnError? {
     guard scope == .main, options.schemaFollower != nil, case .ddl(let ddl) = record,
       options.twoWay?.isEcho(ddl) != true
@@ -155,7 +157,7 @@ extension SQLiteReplay {
       hint: "nothing to do: the table follows by itself, after the others", context: ["table": name])
   }
 
-  /// Suspends the present record's table. Everything before the record is applied.
+  /// Suspends the present record's table. The table's records before this one are applied.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }
@@ -177,14 +179,15 @@ extension SQLiteReplay {
     try save(name, known)
   }
 
-  /// Throws ``Refusal`` for the first row of a table that is suspended while two of its rows have one unique value.
+  /// Throws ``Refusal`` if a row of the table still waits for a unique value of another row. The table is then
+  /// suspended at the record of the first such row.
   private func leaveHeld(_ name: String, _ error: CairnError) throws {
     try held.settle(insertHeld)
     if let position = held.start(of: name) { throw Refusal(position: position, error: error) }
   }
 
-  /// Returns whether a schema change is skipped because its table is suspended. If so, stores only a new name or a
-  /// drop.
+  /// Returns whether a schema change is skipped because its table is suspended. If so, stores the table's new name, or
+  /// that it is dropped.
   private func isPassedOver(_ ddl: DDL, _ names: Names) throws -> Bool {
     if let before = names.before {
       guard let known = target.tables[before.sqliteKey], let waiting = known.waiting else { return false }
@@ -215,7 +218,7 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Throws `schema-stopped` if a suspended table uses the new name of a table.
+  /// Throws `schema-stopped` if the new name of a created or renamed table is the name of a suspended table.
   private func checkFree(_ names: Names) throws {
     guard let after = names.after, names.isMoved else { return }
     let own = key(names.before ?? after)
@@ -234,7 +237,7 @@ extension SQLiteReplay {
 
   /// Returns whether to skip the creation of a table that this database already has under another name.
   ///
-  /// - Throws: `schema-stopped` for any other schema change of the table under its former name.
+  /// - Throws: `schema-stopped` for any other schema change of such a table under its former name.
   private func isPassedBack(_ before: TableSchema?, _ after: TableSchema?, _ desk: Desk) throws -> Bool {
     guard let named = before ?? after, let move = desk.move(of: named) else { return false }
     if before == nil { return true }
@@ -317,10 +320,11 @@ extension SQLiteReplay {
       others: SchemaRight.others(try state.feeders(of: name)), goesBothWays: options.goesBothWays("", name))
   }
 
-  /// Returns whether apply skipped the record that created the table. A copy then brings the rows.
+  /// Returns whether apply skipped the record that created the table. A requested refresh then brings the rows.
   private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
-  /// Creates a table at its first record, if apply skipped the record that created it. A copy then brings the rows.
+  /// Creates a table at its first record, if apply skipped the record that created it. A requested refresh then brings
+  /// the rows.
   func meet(_ mapping: TableMapping, _ key: NameKey) throws {
     guard options.expectsStrangers else { return }
     if let known = target.tables[key] {

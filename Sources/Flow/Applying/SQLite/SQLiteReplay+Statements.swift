@@ -5,8 +5,8 @@ import SystemKit
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension SQLiteReplay {
-  /// Returns whether to skip a change, because apply executes the statement that made it. Executes the statement at its
-  /// first change.
+  /// Returns whether to skip a change, because apply executes the statement that made it. Executes the statement at the
+  /// statement's first change.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -97,7 +97,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Executes a statement, and returns the digest of the rows that it writes. Reads each row while SQLite writes it.
+  /// Executes a statement, and returns the digest of the rows that it writes. Reads each row at the moment when SQLite
+  /// writes it.
   private func told(_ statement: Statement, _ name: String, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: name)
     var digest = StatementDigest()
@@ -133,7 +134,7 @@ extension SQLiteReplay {
     return digest
   }
 
-  /// Returns whether a table has generated columns, which also take positions in a written row.
+  /// Returns whether a table has generated or hidden columns, which also take positions in a written row.
   private func hasHiddenColumns(_ table: String) throws -> Bool {
     try !database.query("SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden <> 0 LIMIT 1", [.text(table)]).isEmpty
   }

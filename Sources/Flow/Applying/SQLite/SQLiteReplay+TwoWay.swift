@@ -13,6 +13,8 @@ extension SQLiteReplay {
 
   /// Reads which rows applications have changed: from this database's own trail, and from the journal. Runs in the
   /// group's transaction.
+  ///
+  /// - Throws: ``LocalAhead`` if the journal has too many rows that the trail lacks.
   func inform(_ desk: Desk) throws {
     let window = desk.shared.window
     try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
@@ -38,15 +40,15 @@ extension SQLiteReplay {
     { throw Refusal(position: reader.position, error: error) }
   }
 
-  /// Returns whether a copied row is skipped because the target's own version of the row must stay.
+  /// Returns whether apply skips a row of a refresh because the target's own version of the row must stay.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: TargetTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Deletes this trail's rows of a key range; all of its rows if `range` is nil.
+  /// Deletes this trail's rows of a key range, for a refresh or TRUNCATE; all of its rows if `range` is nil.
   ///
-  /// Keeps rows that were changed here without the copy's author knowing the change.
+  /// Keeps rows with changes that the author of the refresh or TRUNCATE did not know.
   func removeKnown(_ range: Refresh.Range?, _ table: TargetTable, _ resolver: RowResolver<SQLiteReplay>) throws {
     var last: [Value]?
     while true {

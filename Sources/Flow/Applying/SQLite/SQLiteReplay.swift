@@ -8,9 +8,10 @@ import Versions
 
 /// Reads a trail from one checkpoint on, and writes its transactions to an SQLite target, in groups.
 ///
-/// The caller moves the checkpoint and commits. After an error, the replay cannot be used.
+/// The caller stores the new checkpoint and commits each group. After an error, the replay cannot be used.
 final class SQLiteReplay {
-  /// The default number of rows after which a group is committed. Applications cannot write to the target before.
+  /// The default number of rows after which apply commits a group. Until the commit, applications cannot write to the
+  /// target.
   static let commitRowsUsual = 5000
   enum Scope: Equatable {
     case main
@@ -30,12 +31,12 @@ final class SQLiteReplay {
   let scope: Scope
   let reader: ApplyReader
   private(set) var groupStart: Checkpoint
-  /// The memory of the table definitions that this group has changed, in bytes.
+  /// The memory of the table definitions in this group's schema changes, in bytes.
   var definitionBytes = 0
   /// The errors of the records that the target refuses, by the place of the record in the trail. The record's table is
   /// suspended there.
   let refusals: [Position: CairnError]
-  /// The later copies with which the catch-up's table continues, by the places where it is suspended.
+  /// The later refreshes with which the catch-up's table continues, by the places where the table is suspended.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
@@ -47,11 +48,11 @@ final class SQLiteReplay {
   let desk: Desk?
   /// The resolution of conflicts; nil if the apply is one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
-  /// The trail's transactions in quarantine; nil if this replay retries one of them.
+  /// The trail's transactions in quarantine; nil while one of them is being retried.
   let shelf: QuarantineShelf?
   /// The choice of statements that apply executes instead of writing rows; nil: only rows are written.
   let statements: StatementDesk?
-  /// A record that was read while a statement was executed, and is handled next.
+  /// A record that was read ahead of time and is handled next; nil if there is none.
   var ahead: Record?
 
   private(set) var current: UInt64 = 0
@@ -67,18 +68,18 @@ final class SQLiteReplay {
   private var skipped = 0
 
   var copying: TargetTable?
-  /// The table whose target-only columns are saved while a chunk replaces its rows.
+  /// The table whose target-only columns are saved while a refresh chunk replaces its rows; nil if none.
   var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for existing rows when a copy began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a refresh began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
-  /// The transactions in which copies began since the last commit, by ``TableSchema/plainName``.
+  /// The transactions in which refreshes began since apply's last commit, by the table's ``TableSchema/plainName``.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
   var conflicts = 0
-  /// Whether apply itself makes the schema change. False if an operator has already made it.
+  /// Whether apply itself makes the present schema change. False if an operator has already made it at the target.
   var isShapeMade = false
   var early = EarlyUpdates()
   var held = HeldRows()
@@ -113,7 +114,8 @@ final class SQLiteReplay {
 
   // MARK: Groups
 
-  /// Applies transactions until a commit is due, none after transaction `limit`. Nil if there was nothing to apply.
+  /// Begins a write transaction, and applies transactions until a commit is due, none after transaction `limit`. The
+  /// caller commits. Nil, without a transaction, if there was nothing to apply.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     gate.beginGroup()
     guard number < limit else { return nil }
@@ -381,7 +383,8 @@ final class SQLiteReplay {
     }
   }
 
-  /// Returns the mapping with the table's present name at the target, which an operator may have changed.
+  /// Returns the mapping, in a catch-up with the name that the table has at the target. An operator may already have
+  /// renamed the table there.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
     guard case .catchUp(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
     let name = mapping.target.name
@@ -405,9 +408,9 @@ final class SQLiteReplay {
     return schema
   }
 
-  /// Stores which PostgreSQL table is replicated here.
+  /// Stores the name of the PostgreSQL table that is replicated to a target table. Does nothing for an SQLite source.
   ///
-  /// - Throws: `name-collision` if another table already has the name.
+  /// - Throws: `name-collision` if another PostgreSQL table is already replicated to that table.
   func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
     guard mapping.source.engine == .postgres else { return }
     let name = mapping.source.fullName
@@ -445,7 +448,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Drops the connection's TEMP triggers before a schema change.
+  /// Drops the TEMP triggers of apply's connection before a schema change.
   func releaseTriggers() throws {
     try target.fired.release()
     try target.releaseHooks()

@@ -26,7 +26,7 @@ struct SQLiteStateDatabase: StateDatabase {
     try database.query("SELECT name FROM pragma_table_info(?)", [.text(table(name))]).map { $0[0].string }
   }
 
-  /// Does nothing: in SQLite, a transaction that writes excludes all others.
+  /// Does nothing: in SQLite, a transaction that writes excludes all other writing transactions.
   func lockForInstall() {}
 
   func rows(_ sql: String, _ values: [String?]) throws -> [[String?]] {

@@ -21,19 +21,19 @@ final class SQLiteTarget {
   private var schemaVersion: Int64 = 0
   /// SQLite's schema version at the last check of Cairn's own tables; -1: not checked yet.
   private var provedSchema: Int64 = -1
-  /// Whether the target's own trail gets the rows that this transaction writes.
+  /// Whether the target's own trail gets the rows that the open transaction writes.
   private var isRelaying = false
-  /// Whether this transaction has already written the rows' origin into the journal.
+  /// Whether the open transaction has already written the rows' origin into the journal.
   private var hasBegunRelay = false
   /// SQLite's schema version for which the TEMP capture triggers were created; nil if there may be none.
   private var hooked: Int64?
-  /// Whether the connection may have TEMP capture triggers. A rollback can restore dropped ones.
+  /// Whether the connection may have TEMP capture triggers. A rollback can restore triggers that were dropped.
   private var mayHaveHooks = false
   /// Apply's state of the tables in the open transaction, by table name in lower case.
   var tables: [NameKey: TargetState.Table] = [:]
-  /// Whether the triggers that refuse local writes must be updated before the commit.
+  /// Whether the triggers that refuse writes of applications must be updated before the commit.
   var guardsAreDue = false
-  /// The tables whose changed rule has taken effect in this run.
+  /// The tables whose changed rule in the conf has taken effect since apply started.
   var adopted: Set<NameKey> = []
 
   init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {
@@ -99,7 +99,7 @@ final class SQLiteTarget {
       remedy: .retry)
   }
 
-  /// Commits the transaction.
+  /// Commits the open transaction. Before that, updates Cairn's triggers if tables have changed.
   ///
   /// - Throws: `database-missing` if the target's path is no longer the open file.
   func commit() throws {
@@ -118,7 +118,8 @@ final class SQLiteTarget {
 
   // MARK: Rows that go on
 
-  /// Finds out whether this database is captured. Then creates or drops the connection's TEMP capture triggers.
+  /// Finds out whether this database's capture takes the rows that apply writes. Then creates or drops the connection's
+  /// TEMP capture triggers.
   private func lookForCapture() throws {
     guard let follower = options.schemaFollower else { return }
     (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)
@@ -137,7 +138,7 @@ final class SQLiteTarget {
     schemaVersion = hooked ?? schemaVersion
   }
 
-  /// Writes the origin of the rows that follow into the journal, before the first change of a transaction.
+  /// Writes the origin of a transaction's rows into the journal, before the first of these rows.
   func beginRelay(_ header: TransactionHeader, at position: Position) throws {
     guard isRelaying, !hasBegunRelay, let origin = options.origin(of: header, in: trail) else { return }
     hasBegunRelay = try notes.write(
@@ -145,24 +146,25 @@ final class SQLiteTarget {
         trail: trail.description, number: header.number, clock: header.clock, position: position, origin: origin))
   }
 
-  /// Drops the connection's TEMP capture triggers before a schema change.
+  /// Drops the TEMP capture triggers of apply's connection before a schema change.
   func releaseHooks() throws {
     guard hooked != nil else { return }
     hooked = nil
     try options.schemaFollower?.unhook(database)
   }
 
-  /// Updates capture's triggers after a schema change, before the next row.
+  /// Updates capture's triggers after a schema change. Called before apply writes a row of the table.
   func keepHooked() throws {
     guard isRelaying, hooked == nil, let follower = options.schemaFollower else { return }
     if try database.integer("PRAGMA schema_version") != schemaVersion { try follower.adopt(database, schemaVersion) }
     try hook(follower)
   }
 
-  /// Drops capture's triggers on a table before its schema changes. SQLite cannot drop a column that a trigger names.
+  /// Drops capture's triggers on a table before apply changes the table's schema. SQLite cannot drop a column that a
+  /// trigger names.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
-  /// Checks Cairn's own tables, once for each schema version. Called in a write transaction.
+  /// Checks Cairn's own tables, once for each schema version. Called in apply's write transaction.
   private func checkOwnTables() throws {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard version != provedSchema else { return }
@@ -182,7 +184,8 @@ final class SQLiteTarget {
     tables.compactMapValues { $0.waiting.flatMap { $0.table.checkpoint.trail == trail ? $0 : nil } }
   }
 
-  /// Begins a write transaction. Waits for SQLite's write lock, and returns false if `stop` is set first.
+  /// Begins a write transaction. Waits for SQLite's write lock without a time limit; returns false, without a
+  /// transaction, if `stop` is set first.
   func begin(_ stop: StopSignal) throws -> Bool {
     database.setBusyTimeout(milliseconds: 200)
     defer { database.setBusyTimeout(milliseconds: 10_000) }

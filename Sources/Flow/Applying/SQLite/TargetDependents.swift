@@ -7,7 +7,7 @@ import SQLiteKit
 struct TargetDependents {
   private let works: Set<NameKey>
 
-  /// Finds the views and triggers that work now, except Cairn's own triggers.
+  /// Finds the views and triggers that work now, before the schema change. Leaves out Cairn's own triggers.
   init(_ database: Database) throws {
     var works: Set<NameKey> = []
     let objects = try database.query(
@@ -49,7 +49,8 @@ struct TargetDependents {
     return isView ? all.map(\.1).filter { (try? database.prepare($0)) != nil } : all.map(\.1)
   }
 
-  /// Returns the first view or trigger that worked before and no longer does, such as `view recent`.
+  /// Returns a view or trigger that worked before the schema change, still exists and no longer works, such as `view
+  /// recent`. Nil if there is none.
   func broken(in database: Database) throws -> String? {
     guard !works.isEmpty else { return nil }
     let now = try TargetDependents(database).works

@@ -6,7 +6,7 @@ import SQLiteKit
 extension TargetShape {
   /// Throws `schema-stopped` unless the target's table can hold the source's rows.
   ///
-  /// Under `ignore`, the table may lack columns that are not part of the key.
+  /// Under the policy `ignore`, the target's table may lack columns that are not part of the key.
   func check(_ mapping: TableMapping, _ change: Change) throws {
     let schema = mapping.target
     guard let table = try table(schema.name), !table.schema.columns.isEmpty else {
@@ -61,7 +61,8 @@ extension TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` for a unique key that only the target has. A copied row could replace another row there.
+  /// Throws `schema-stopped` for a unique key that only the target has. A row of the source could replace another row
+  /// there.
   private func checkUniqueKeys(
     of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<NameKey>, _ change: Change
   ) throws {
@@ -111,7 +112,8 @@ extension TargetShape {
 }
 
 extension TableSchema.Object {
-  /// Returns whether `other` creates the same index, apart from names, blanks and case.
+  /// Returns whether `other` creates the same unique index, apart from the names of the index and its table, blanks and
+  /// case.
   fileprivate func isSameIndex(as other: String) -> Bool {
     let (own, theirs) = (Self.definition(text), Self.definition(other))
     return !own.isEmpty && own == theirs

@@ -45,7 +45,8 @@ extension TargetShape {
     }
   }
 
-  /// Returns the number of values of each storage class in a column, to find values that a rebuild converted.
+  /// Returns the number of values of each storage class in a column. Counts from before and after a rebuild show
+  /// whether the rebuild converted values.
   ///
   /// - Parameter isBefore: Whether -0.0 is counted separately: a REAL column in the rebuilt table loses the sign.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
@@ -63,7 +64,10 @@ extension TargetShape {
     return counts
   }
 
-  /// Returns the error for an index or trigger, such as `index mine`, that cannot be created again after the change.
+  /// Returns the error for an index or trigger, such as `index mine`, that cannot be created again after the schema
+  /// change.
+  ///
+  /// - Parameter object: The index or trigger; nil for an error about the change itself.
   private func refused(_ change: Change, _ error: SQLiteError, of object: String?) -> CairnError {
     guard let object else { return refused(change, error) }
     return refusal(change).error(
@@ -71,7 +75,8 @@ extension TargetShape {
       table: change.name)
   }
 
-  /// Returns the error for rows that prevent a schema change and have values in columns that only the target has.
+  /// Returns the error for a schema change that fails because of the target's rows. If a refresh follows, the error
+  /// names the target-only columns, as apply does not empty the table then.
   private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
     guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
     let names = alteration.extras.map(\.name).joined(separator: ", ")
@@ -105,7 +110,8 @@ extension TargetShape {
     }
   }
 
-  /// Runs a body that creates an index. First drops a stale index with the same name on a table that Cairn created.
+  /// Runs a body that creates an index. Before that, drops an index with the same name, if Cairn created that index's
+  /// table.
   func free(index text: String, _ body: () throws -> Void) throws {
     let stale = try database.query(
       """

@@ -15,18 +15,18 @@ struct TargetShape {
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
-    /// Whether only the table's name and perhaps indexes change.
+    /// Whether the change only renames the table. Its columns stay; its indexes may change.
     var isRename = false
     var right = SchemaRight(isCreated: false)
     var isSourceAlone = false
-    /// Whether this database takes the other one's default for a column that both have added (two-way).
+    /// Two-way: whether this database gives up its default for a column that both databases have added.
     var yieldsDefaults = false
     var goesBothWays = false
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
 
     var name: String { (before ?? after)?.target.name ?? "" }
-    /// Whether the table gets a temporary name, because another table takes its name.
+    /// Whether the table gets a temporary name while two tables swap names.
     var isMovingAside: Bool { after?.target.name.hasPrefix("cairn_moving_") ?? false }
   }
 
@@ -44,8 +44,9 @@ struct TargetShape {
 
   /// Creates a table with its indexes.
   ///
-  /// - Parameter isOwn: Whether Cairn created the existing table, at an earlier copy.
-  /// - Returns: False if the table already exists, or if the policy is not to create it.
+  /// - Parameter isOwn: Whether Cairn created an existing table of this name. If so, its columns are changed if
+  ///   necessary.
+  /// - Returns: Whether a table was created. False if it already exists, or if the policy is not to create it.
   func create(_ change: Change, isOwn: Bool = false) throws -> Bool {
     guard let after = change.after else { return false }
     let schema = after.target
@@ -117,7 +118,7 @@ struct TargetShape {
     }
   }
 
-  /// Returns whether a change is not yet made at the target: the table and its columns have their former names.
+  /// Returns whether a change is still to be made at the target: the table and its columns have their former names.
   func isOpen(_ change: Change) throws -> Bool {
     guard let before = change.before?.target, let after = change.after?.target else { return false }
     guard let there = try table(before.name)?.schema.columns else { return false }
@@ -125,9 +126,10 @@ struct TargetShape {
     return TableDifference(before, after, origins: change.origins).isOpen(in: Set(there.map(\.name.sqliteKey)))
   }
 
-  /// Throws `schema-stopped` if columns take each other's names: the table then looks the same before and after.
+  /// Throws `schema-stopped` if columns take each other's names: the target's table then looks the same before and
+  /// after.
   ///
-  /// Does nothing if the rows are copied again.
+  /// Does nothing if a refresh replaces the rows.
   private func checkReusedNames(_ change: Change, _ why: String) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after,
       TableDifference(before.target, after.target, origins: change.origins).reusesNames
@@ -135,7 +137,7 @@ struct TargetShape {
     throw refusal(change).error(reusedNames: why, table: change.name)
   }
 
-  /// Throws `schema-stopped` if a column that only the target has already uses a renamed column's new name.
+  /// Throws `schema-stopped` if a column that only the target has already uses the new name of a renamed column.
   private func checkOwnNames(_ change: Change, _ before: TableSchema, _ after: TableSchema) throws {
     guard let there = try table(before.name) ?? table(after.name) else { return }
     let difference = TableDifference(before, after, origins: change.origins)
@@ -171,7 +173,7 @@ struct TargetShape {
     if !change.isCreated { try check(after, change) }
   }
 
-  /// Throws `schema-stopped` if rows at the target need a default of the source that SQLite cannot express.
+  /// Throws `schema-stopped` if existing rows at the target need a default of the source that SQLite cannot express.
   private func checkDefaults(_ difference: TableDifference, _ change: Change) throws {
     guard !change.isRefreshed, let after = change.after, after.source.engine == .postgres else { return }
     for case .addColumn(let index) in difference.changes {
@@ -191,7 +193,8 @@ struct TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` if an operator has already added a column that the source adds, with wrong values.
+  /// Throws `schema-stopped` if the target already had a column that the source adds, and rows there have wrong values
+  /// in it.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {

@@ -4,10 +4,11 @@ import SQLiteKit
 extension TargetState {
   struct Waiting: Equatable {
     var table: WaitingTable
-    /// The names of the table since its checkpoint. The first is its name at the target, the last its name at the
-    /// source.
+    /// The names that the table has had since its checkpoint. The first is its name at the target, the last its name at
+    /// the source.
     @ByBytes var names: [String]
-    /// The record at which the table is suspended. Nil if nothing of the record's transaction is applied to the table.
+    /// The record at which the table is suspended: the table has what came before it. Nil if the table lacks the
+    /// record's whole transaction.
     var from: Position?
     var isGone = false
 
@@ -106,7 +107,7 @@ extension TargetState {
     }
   }
 
-  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins.
+  /// Ends the suspension of tables. Apply then skips each table's changes until a refresh of the table begins.
   package func replace(_ held: [HeldTable]) throws {
     let tables = try tables()
     try database.transaction {

@@ -18,13 +18,13 @@ package struct TargetState {
     /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
     var refreshing: Refresh.Method?
-    /// Whether a copy of the table was requested and has not begun. Until then, apply skips changes that the copy will
-    /// have.
+    /// Whether a refresh of the table was requested and has not begun. Until then, apply skips changes that the refresh
+    /// will bring.
     var isAwaited = false
     var existing: ExistingRows = .overwrite
     /// The full name of the PostgreSQL table that is replicated to this one; empty for an SQLite source.
     var source = ""
-    /// The part of the table's rows that belongs to the trail; nil: not known.
+    /// The part of the table's rows that this trail writes; nil: not known.
     var claim: TableClaim?
     /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
@@ -104,7 +104,7 @@ package struct TargetState {
     return (Checkpoint(trail: trailID, position: position, chain: chain), number)
   }
 
-  /// Moves the checkpoint of a trail.
+  /// Moves the checkpoint of a trail. Called in the transaction that writes the rows up to there.
   ///
   /// - Throws: `checkpoint-moved` if the stored checkpoint is not `from`.
   func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
@@ -169,7 +169,7 @@ package struct TargetState {
       ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
   }
 
-  /// Returns the other trails that are applied to a table, with the rows that belong to each.
+  /// Returns the trails, except this one, that are applied to a table, with the rows that each of them writes.
   package func feeders(of name: String) throws -> [TableClaim.Feeder] {
     guard try isInstalled() else { return [] }
     let there = try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string }
@@ -198,7 +198,7 @@ package struct TargetState {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil
   }
 
-  /// Stores the definition that a table has in the other engine; removes it if `shape` is nil.
+  /// Stores the definition that a table has in PostgreSQL; removes the stored one if `shape` is nil.
   func saveOrigin(_ name: String, _ shape: TableSchema?) throws {
     guard let shape else {
       if try hasOrigins() { try database.run("DELETE FROM cairn_origin WHERE name = ?", [.text(name)]) }
@@ -229,7 +229,8 @@ package struct TargetState {
     }
   }
 
-  /// Makes apply skip the changes of every table of the trail until the table's next copy begins.
+  /// Makes apply skip the changes of every table of the trail until the table's next refresh begins. Without ``trail``,
+  /// does so for all trails.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     try upgrade()

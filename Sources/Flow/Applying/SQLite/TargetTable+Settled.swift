@@ -66,8 +66,8 @@ extension TargetTable {
     try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
-  /// Returns the foreign keys, the unique columns that they reference, and the tables whose rows the version window
-  /// lists.
+  /// Returns the database's foreign keys, the unique columns besides keys that they reference, and the tables whose
+  /// rows the version window lists.
   static func foreignKeys(_ database: Database) throws -> RowNames.Catalog {
     let references = try references(database)
     var found: RowNames.Alternates = [:]
@@ -80,7 +80,7 @@ extension TargetTable {
     return (found, Set(own), TableHolders(sources: try sources(database)))
   }
 
-  /// Returns the PostgreSQL tables whose rows are replicated to each table here, by lower-case name.
+  /// Returns the PostgreSQL tables whose rows are replicated to each table of this database, by lower-case name.
   private static func sources(_ database: Database) throws -> [NameKey: Set<NameKey>] {
     // Applications can write this table, too.
     let rows = try database.query(

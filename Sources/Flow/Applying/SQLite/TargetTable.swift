@@ -34,7 +34,7 @@ final class TargetTable {
   let kept: [Int]?
   /// The conversion of each column of a row from PostgreSQL; nil for a trail of SQLite.
   let converters: [SQLiteValue]?
-  /// Whether source and target sort keys alike, so that a range of keys has the same rows in both.
+  /// Whether source and target sort keys alike, so that a range of keys includes the same rows in both.
   let sortsAsSource: Bool
   var state: TargetState.Table
   /// The settings of the table's rule about deletes, shared rows and history.
@@ -114,7 +114,7 @@ final class TargetTable {
   /// into them.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
-  /// Returns whether all values are needed to identify a row: the table has no key, or the key has NULL.
+  /// Returns whether a row can be identified only by all its values: the table has no key, or the row's key has NULL.
   func isWholeRow(_ before: [ColumnView]) -> Bool {
     if schema.flags.contains(.wholeRow) { return true }
     guard schema.flags.contains(.nullableKey) else { return false }
@@ -153,7 +153,8 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Updates the row `before`, and returns the number of updated rows. `after` has values only for the columns to set.
+  /// Updates the row with the key of `before`, and returns the number of updated rows. With `isChecked`, the row must
+  /// equal `before`, if that has all columns. `after` has values only for the columns to set.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
     var mask = ColumnMask()
@@ -242,8 +243,8 @@ final class TargetTable {
     return own.joined(separator: ", ")
   }
 
-  /// Saves the values of columns that only the target has, before a chunk replaces the rows. Returns whether any were
-  /// saved.
+  /// Saves the values of columns that only the target has, before a refresh chunk replaces the rows. Returns whether
+  /// any were saved.
   func setAside(_ range: Refresh.Range) throws -> Bool {
     let own = try lookAtOwnColumns()
     guard !own.isEmpty, !schema.key.isEmpty, !schema.flags.contains(.wholeRow), let rows = rows(in: range) else {
@@ -347,7 +348,8 @@ final class TargetTable {
 
   var removal: TableTreatment.Removal { treatment?.removal ?? .applied }
 
-  /// Deletes this trail's rows of a key range; all of its rows if `range` is nil. A rule can keep or mark them instead.
+  /// Deletes this trail's rows of a key range; all of its rows if `range` is nil. A rule of the table can keep or mark
+  /// them instead.
   func remove(_ range: Refresh.Range?, at time: String) throws {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return }
     switch removal {

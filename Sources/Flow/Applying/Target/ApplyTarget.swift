@@ -5,7 +5,7 @@ import Versions
 
 /// The functions by which the engine-independent parts of apply write rows to a target database.
 ///
-/// All calls belong to the open transaction. A row has a value for each column of its table, in order.
+/// All calls belong to apply's open transaction. A row has a value for each column of its table, in order.
 protocol ApplyTarget: AnyObject {
   associatedtype Table: ApplyTable
   associatedtype Form: RowForm
@@ -15,7 +15,8 @@ protocol ApplyTarget: AnyObject {
 
   var progress: ApplyProgress { get }
   func flush() throws
-  /// Runs a body. If it throws, its changes are undone, and the transaction continues.
+  /// Runs a body. If it throws, the error is passed on, and the caller may still use the transaction: PostgreSQL undoes
+  /// what the body did.
   func attempt<Result>(_ body: () throws -> Result) throws -> Result
 
   // MARK: Tables
@@ -26,12 +27,13 @@ protocol ApplyTarget: AnyObject {
   /// Returns the conversion of rows of any trail to rows of a table.
   func form(of table: Table) -> Form
   func hasReferrers(_ table: Table) throws -> Bool
-  /// Returns whether copies of the row's table merge the source's rows with the rows that the target has.
+  /// Returns whether refreshes of the row's table merge the source's rows with the rows that the target has.
   func mergesCopies(at row: ContestedRow) -> Bool
 
   // MARK: Rows
 
-  /// Returns the row with this key, and keeps other sessions from writing it; nil if there is none.
+  /// Returns the row with this key; nil if there is none. Until the transaction ends, no other session can write the
+  /// row.
   func row(_ key: [Value], of table: Table) throws -> [Value]?
   /// Writes the row with this key; deletes it if `row` is nil. Columns that are nil keep their values.
   ///
@@ -39,11 +41,12 @@ protocol ApplyTarget: AnyObject {
   /// - Throws: An error that names the row, if a constraint refuses it.
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: Table) throws -> Bool
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool
-  /// Removes and returns the row with this key from the rows that are written at the end of the transaction.
+  /// Removes and returns the row with this key from the rows that are written at the end of the transaction; nil if
+  /// there is none.
   func takeHeld(_ key: [Value], of table: Table) throws -> [Value]?
   /// Returns the row with which a database function resolves a conflict of two rows; nil if it returns NULL.
   ///
-  /// - Throws: `rule-refused`.
+  /// - Throws: `rule-refused` if the database has no such function, or if the function fails.
   func settle(_ rows: MetRows, by function: String, in table: Table) throws -> RowVersion.Row?
 
   // MARK: Bookkeeping
@@ -60,13 +63,13 @@ protocol ApplyTable: AnyObject {
   var shape: TableSchema { get }
   var existing: ExistingRows { get }
   var refreshing: Refresh.Method? { get }
-  /// Whether the table is partitioned. The trail lacks changes of single partitions, such as TRUNCATE.
+  /// Whether the table is partitioned. The trail lacks changes of single partitions, such as their TRUNCATE.
   var isPartitioned: Bool { get }
   /// Whether the table is two-way, so that conflicts are resolved row by row.
   var goesBothWays: Bool { get }
   /// Whether two rows may have the same unique value besides the key, so that one becomes a waiting row.
   var isContested: Bool { get }
-  /// Whether the table's rule is `insert-only`; nil: not looked up yet.
+  /// Whether the table's rule is `insert-only`; nil: not determined yet.
   var takesRowsIn: Bool? { get set }
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] { get set }
@@ -75,7 +78,7 @@ protocol ApplyTable: AnyObject {
 extension ApplyTable {
   var columnNames: [String] { shape.columns.map(\.name) }
 
-  /// Whether an update or delete may find no row, as during a copy.
+  /// Whether an update or delete may find no row, as during a refresh.
   var mayLackRows: Bool { refreshing != nil || existing != .overwrite }
 
   /// Whether the target may already have a row that the source inserts.

@@ -2,9 +2,9 @@ import Changes
 import Mapping
 import Versions
 
-/// Gives rows the present names of their table and columns, if their author did not know a rename here.
+/// Gives a trail's rows the present names of their table and columns here, if their author did not know a rename.
 ///
-/// Rows also lose columns that were dropped here:
+/// Columns that were dropped in this database are removed from the rows:
 ///
 ///     here:  ALTER TABLE item RENAME COLUMN name TO title, transaction 7 of this database's trail
 ///     comes: item(id, name), by a node that knows this trail through transaction 6
@@ -16,13 +16,15 @@ struct ColumnsNow {
   /// applied trails.
   var steps: [ColumnStep] = []
 
-  /// The former and the present name of a table that was renamed here. The trail uses the former name.
+  /// The former and the present name of a table that was renamed in this database. Another node's trail still uses the
+  /// former name.
   struct Move {
     let former: ColumnStep.Table
     let now: ColumnStep.Table
   }
 
-  /// Returns the columns of a trail's table that still exist here, under present names; nil if nothing has changed.
+  /// Returns the columns of a trail's table that still exist in this database, under their present names. Nil if no
+  /// name has changed, or if a key column was dropped.
   ///
   /// - Parameter known: Takes a rename or drop; returns the last transaction of its trail that the rows' author knew.
   /// - Parameter origin: The name of the trail that has the rows.
@@ -41,7 +43,7 @@ struct ColumnsNow {
     return LaterShape.Part(part, kept)
   }
 
-  /// Returns both names of a trail's table that was renamed here; nil if it was not.
+  /// Returns both names of a trail's table that was renamed in this database. Nil if the rows' author knew the rename.
   func move(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> Move? {
     changed(table, knowing: known, of: origin)?.move
   }
@@ -69,7 +71,8 @@ struct ColumnsNow {
     return copy
   }
 
-  /// Returns the present names of a table and its columns (nil: dropped). Nil if nothing was renamed or dropped.
+  /// Returns the present names of a table and of each column (nil: dropped). Returns nil if nothing was renamed or
+  /// dropped in this database.
   private func changed(
     _ table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String
   ) -> (names: [String?], move: Move?)? {
@@ -98,7 +101,7 @@ struct ColumnsNow {
     return isChanged || move != nil ? (now, move) : nil
   }
 
-  /// Converts a version of a row to the present columns of its table, after renames and drops here.
+  /// Converts a version of a row to the present columns of its table in this database, after renames and drops.
   ///
   /// - Parameter own: The name of this database's own trail.
   func version(_ version: StoredVersion, own: String) -> StoredVersion {
@@ -123,7 +126,7 @@ struct ColumnsNow {
 }
 
 extension ColumnsNow.Move {
-  /// Returns the error for rows under a former name of a table, if another table has that name now.
+  /// Returns the error for rows under a former name of a table, if another table of this database has that name now.
   func taken(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,
@@ -132,7 +135,8 @@ extension ColumnsNow.Move {
       context: ["table": table.fullName])
   }
 
-  /// Returns the error for a schema change of a table under its former name, which cannot be made yet.
+  /// Returns the error for a schema change of a table under its former name. Apply cannot make the change until the
+  /// other node has the new name.
   func unmade(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,

@@ -54,7 +54,7 @@ package struct ConflictExpression {
 
   /// Evaluates the expression; unknown operands are NULL.
   ///
-  /// For a rule about whole rows, the result is 1, 0 or NULL. For a column, it is a value.
+  /// For a rule about whole rows, the result is 1 (true), 0 (false) or NULL. For a column, it is the column's value.
   func value(_ rows: MetRows) throws -> Value {
     let row = operands.map { operand in
       (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null

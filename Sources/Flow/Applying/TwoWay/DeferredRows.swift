@@ -1,10 +1,10 @@
 import Changes
 import Versions
 
-/// The rows of the present transaction that are resolved at its end, in trail order. All changes of one row are
-/// combined.
+/// The rows of the present transaction that are resolved at its end, in the order of the trail. All changes of one row
+/// are combined.
 ///
-/// Above a limit, the rows move to a temporary file.
+/// Above a memory limit, the rows move to a temporary file.
 ///
 ///     let rows = DeferredRows<TargetTable>(bytesMax: 16 << 20)
 ///     try rows.fold(name, table, schema, step)
@@ -23,7 +23,7 @@ final class DeferredRows<Table: AnyObject> {
   private var namesakes: [Int?] = []
   private var file: SpillFile?
   private let writer = SpillWriter()
-  /// The tables of the rows in the file, which has only their indexes in this list.
+  /// The tables of the rows in the file. For each row, the file has the index of its table in this array.
   private var tables: [Table] = []
   private var schemas: [TableSchema] = []
 

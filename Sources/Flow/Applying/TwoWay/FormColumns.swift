@@ -6,7 +6,7 @@ enum FormColumns {
   ///
   /// Columns are matched by name. Key columns that a rename left without a match are matched in key order.
   ///
-  ///     places(["nr", "stock"], [0], in: item(id, stock), .sqlite)     [0, 1]
+  ///     places(["nr", "stock"], [0], in: item(id, stock), .sqlite)     // [0, 1]: nr matches id, the key
   ///
   /// - Parameter columns: The names of the target's columns.
   /// - Parameter key: The indexes of the target's key columns.

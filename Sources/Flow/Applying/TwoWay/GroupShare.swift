@@ -1,11 +1,12 @@
-/// The maximum number of transactions in one commit of two-way apply, while applications write the same rows.
+/// The maximum number of transactions in one commit of a two-way apply to PostgreSQL.
 ///
-/// A large group needs fewer checks. A small group is committed before the next write.
+/// It shrinks while applications write the same rows as apply, because a group with such a row is rolled back. It grows
+/// again after successful commits.
 struct GroupShare {
   private static let countMax: UInt64 = 1 << 20
   private(set) var count = UInt64.max
 
-  /// Halves the limit, after an application has written a row of the group.
+  /// Halves the limit, after a group failed because an application had written or locked one of its rows.
   ///
   /// - Parameter number: The number of transactions of that group.
   mutating func shrink(_ number: UInt64) { count = max(1, min(count, number) / 2) }

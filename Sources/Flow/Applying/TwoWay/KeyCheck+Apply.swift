@@ -4,7 +4,7 @@ import PostgresKit
 import SQLiteKit
 
 extension KeyCheck {
-  /// Throws `table-refused` for a table in which two nodes would not agree which keys are equal.
+  /// Throws `table-refused` for a table in which two nodes would not agree which keys are equal, or that has no key.
   ///
   /// - Parameter source: The table's schema in the trail.
   /// - Parameter target: The table's schema in the target.
@@ -43,7 +43,8 @@ extension KeyCheck {
       context: ["table": source.fullName])
   }
 
-  /// Throws `table-refused` if the server has an older table whose name differs only in the case of letters.
+  /// Throws `table-refused` if the server has an older table than `target` whose name differs only in the case of
+  /// letters.
   private static func refuseLookAlike(
     _ source: TableSchema, _ target: TableSchema, _ server: PostgresConnection
   ) throws {
@@ -54,7 +55,8 @@ extension KeyCheck {
       hint: "rename one of them at both nodes: ALTER TABLE \(source.qualifiedName) RENAME TO ...")
   }
 
-  /// Returns the key columns of type `numeric` without a scale, if the SQLite target stores them as text.
+  /// Returns the key columns that are `numeric` without a scale at a PostgreSQL source and that the SQLite target
+  /// stores as text.
   private static func numericTexts(
     _ source: TableSchema, _ target: TableSchema, _ place: Place
   ) throws -> [NameKey] {

@@ -52,7 +52,8 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns a problem of a key column, or of column names that SQLite treats as equal. Nil if there is none.
+  /// Returns a problem of the key columns' declared types or collations, or of two column names that SQLite treats as
+  /// equal. Nil if there is none.
   static func declared(_ table: TableSchema) -> String? {
     if table.engine == .postgres, let (one, other) = table.likeColumns {
       return TableSchema.likeColumnsReason(one, other)

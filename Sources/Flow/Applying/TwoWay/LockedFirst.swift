@@ -1,17 +1,18 @@
 /// The transactions whose rows apply locks before it checks whether applications have changed them.
 ///
-/// Other rows are checked after they are written, which could fail again and again under constant writes.
+/// Rows of all other transactions are checked after apply has written them. Under constant writes of applications, that
+/// check could fail again and again.
 struct LockedFirst {
   private static let aheadMax: UInt64 = 256
   private var through: UInt64 = 0
-  /// The number of further transactions whose rows are locked first. Doubles after each failure.
+  /// The number of transactions after a failed group whose rows are locked first. Doubles if another group fails soon.
   private var ahead: UInt64 = 1
 
   func contains(_ number: UInt64) -> Bool { number <= through }
 
   /// Notes that a group through transaction `number` failed because applications had changed its rows.
   ///
-  /// - Parameter isAgain: Whether this is the second failure without a commit in between.
+  /// - Parameter isAgain: Whether apply has also failed before since its last commit.
   mutating func note(_ number: UInt64, isAgain: Bool) {
     let isSoon = through > 0 && number > through && number - through <= ahead
     guard isAgain || isSoon else { return }

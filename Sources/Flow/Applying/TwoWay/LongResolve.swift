@@ -1,4 +1,5 @@
-/// Finds out, at every 256th row, that a transaction has been resolved for a second. True once.
+/// Detects, at every 256th row, that apply has been resolving one transaction's rows for a second. Returns true only
+/// once.
 struct LongResolve {
   private let begunAt: Int64
   private var rows = 0

@@ -1,12 +1,12 @@
 import PostgresKit
 
-/// Detects that no application has committed since capture last confirmed that it has read all commits.
+/// Detects that only apply has committed since capture last confirmed that it has read all commits.
 ///
-/// PostgreSQL numbers each writing transaction, so all new numbers must be apply's own.
+/// PostgreSQL gives each writing transaction a number. If all new numbers are those of apply, no application has
+/// written.
 struct QuietServer {
   private var moment: ServerMoment?
-  /// Apply's own transactions that were running when capture last confirmed that it has read all commits, or that began
-  /// later.
+  /// The numbers of apply's own transactions that may end after capture's last confirmation.
   private var ours: Set<UInt64> = []
 
   /// Returns whether only apply's own transactions have ended since capture last confirmed that it has read all
@@ -37,7 +37,8 @@ struct QuietServer {
     if let own, own >= moment.end { ours.insert(own) }
   }
 
-  /// Adds a transaction of apply that changes no rows to ``ours``.
+  /// Adds a transaction of apply that changes no rows to ``ours``. Does nothing while there is no confirmation of
+  /// capture.
   mutating func note(ours number: UInt64) { if moment != nil { ours.insert(number) } }
 
   mutating func forget() { self = QuietServer() }

@@ -2,9 +2,9 @@ import Changes
 import Trails
 import Versions
 
-/// The rows that were waiting rows and are back in their tables, with the transactions that this node knew then.
+/// The former waiting rows that are back in their tables, each with the transactions that this node knew at that time.
 ///
-/// At a node that does not know all of these transactions, the row may still wait.
+/// At a node that does not know all of these transactions, the row may still be a waiting row.
 struct ReturnsFromWaiting {
   private struct Return {
     let row: KeyedRow
@@ -14,17 +14,19 @@ struct ReturnsFromWaiting {
     var isOpen: Bool
   }
 
-  /// The maximum number of rows in the list. A full list is emptied, and ``ofForgotten`` is used for its rows.
+  /// The maximum number of rows in the list. When a full list gets another row, all earlier rows are removed, and
+  /// ``ofForgotten`` replaces them.
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
-  /// The last transaction of each trail that this node knew when the last removed entry was added.
+  /// The last transaction of each trail that this node knew when the list was last emptied. It is used for the removed
+  /// rows.
   private var ofForgotten: [String: UInt64] = [:]
 
   /// Whether this database's own trail may lack a change that brought a row back.
   var hasOpen: Bool { !open.isEmpty }
 
-  /// Loads the entries that earlier runs have stored.
+  /// Loads the entries that the target has from earlier runs of apply.
   ///
   /// - Parameter ids: The ids of the trails that exist now.
   /// - Parameter reached: The last transaction of this database's own trail.

@@ -5,7 +5,7 @@ import Versions
 extension RowNames {
   struct Parent {
     let name: RowName
-    /// Whether the row is referenced by its key; false: by other unique columns.
+    /// Whether the foreign key refers to the row's key; false: to other unique columns.
     let isByKey: Bool
     /// The values of the referenced columns, in order. Empty unless they were requested.
     var key: [Value] = []

@@ -8,12 +8,12 @@ final class RowNames {
     private(set) var schema: TableSchema
     let begun: RowNaming
     let copied: RowNaming
-    /// Whether a column's values are numbers that a PostgreSQL trail has as exact texts, for each column.
+    /// For each column: whether its values are numbers that a PostgreSQL trail has as exact texts.
     private let areNumbers: [Bool]
-    /// Whether a column is a PostgreSQL `char(n)`, which is padded with spaces, for each column.
+    /// For each column: whether it is a PostgreSQL `char(n)`, whose values are padded with spaces.
     private let arePadded: [Bool]
     let key: [Int]
-    /// The sets of unique columns besides the key that foreign keys reference. Each gives the row a further name.
+    /// The sets of unique columns, besides the key, to which foreign keys refer. Each set gives the row a further name.
     let alternates: [Part]
     let references: [Reference]
     /// The number of leading columns of a row image that must be read to get the whole key.
@@ -56,8 +56,8 @@ final class RowNames {
       }
     }
 
-    /// A foreign key of the table. `isOwn`: the key references its own table. `isOfDatabase`: the target has the key
-    /// too.
+    /// A foreign key of the table. `isOwn`: it refers to its own table. `isOfDatabase`: the target has it, not only the
+    /// source.
     typealias Reference = (parent: Part, isByKey: Bool, isOwn: Bool, isOfDatabase: Bool, table: TableSchema)
 
     init(_ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part], references: [Reference]) {
@@ -75,7 +75,7 @@ final class RowNames {
       width = (key.max() ?? -1) + 1
     }
 
-    /// Returns whether this instance is for tables with this schema.
+    /// Returns whether this object computes the names of rows of tables with the schema `other`.
     func isOf(_ other: TableSchema) -> Bool {
       if isSame(other) { return true }
       guard schema == other else { return false }
@@ -123,7 +123,7 @@ final class RowNames {
     }
   }
 
-  /// The unique columns besides keys that foreign keys of the target reference.
+  /// The unique columns besides keys to which foreign keys of the target refer.
   var alternates: Alternates = [:] {
     didSet {
       guard alternates != oldValue else { return }
@@ -211,7 +211,7 @@ final class RowNames {
     return KeyedRow(name, naming.key.map { naming.keyValue($0, row[$0]) })
   }
 
-  /// Returns the name and key of a copied row, given as an image; nil if it has no key.
+  /// Returns the name and key of a row of a refresh, given as an image; nil if it has no key.
   func keyed(_ schema: TableSchema, _ image: ImageView) throws -> KeyedRow? {
     guard let name = try name(schema, image) else { return nil }
     let naming = naming(of: schema)
@@ -225,7 +225,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a foreign key references a row that a change touches, by columns other than the row's key.
+  /// Returns whether a change touches the row `parent`, to which a foreign key refers by other columns than its key.
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
@@ -287,7 +287,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a change's rows, each with the values of its columns.
+  /// Returns the further names of a change's rows (see ``alternates``), each with the values of its columns.
   func keyedAlternates(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -330,9 +330,9 @@ final class RowNames {
     try name(naming(of: schema), image) { $0.begun }
   }
 
-  /// Returns the name under which ``VersionWindow`` lists the copies of a row; nil if the row has no key.
+  /// Returns the name under which ``VersionWindow`` lists a row's versions from refreshes; nil if it has no key.
   ///
-  /// With this name, concurrent copies of a row from two nodes are found.
+  /// With this name, concurrent refreshes of a row from two nodes are found.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }
@@ -370,7 +370,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row, each with the values of its columns.
+  /// Returns the further names of a row (see ``alternates``), each with the values of its columns.
   func keyedAlternates(_ schema: TableSchema, _ row: [Value?]) -> [KeyedRow] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { part in
@@ -378,7 +378,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row, from unique columns besides the key.
+  /// Returns the further names of a row, from unique columns besides the key (see ``alternates``).
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
     keyedAlternates(schema, row).map(\.name)
   }
@@ -422,7 +422,7 @@ final class RowNames {
     roots.root(of: TableMapping.targetName(of: schema, in: engine, names: names))
   }
 
-  /// Returns the unique columns besides the key that foreign keys reference in a table.
+  /// Returns the sets of unique columns of a table, besides its key, to which foreign keys refer.
   ///
   /// - Parameter target: The table's first name, see ``TableRoots``.
   private func otherKeys(of target: String) -> Set<[NameKey]> {

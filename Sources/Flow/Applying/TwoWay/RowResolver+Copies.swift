@@ -4,17 +4,18 @@ import Versions
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides which rows are waiting rows. Called before a chunk of a copy deletes rows.
+  /// Decides which rows are in their tables and which wait. Called before a refresh chunk deletes rows.
   ///
-  /// A row that waits at the copy's source must wait here too, and not be deleted.
+  /// A row that waits at the refresh's source must wait here too, and not be deleted.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
   }
 
-  /// Writes the columns of a copied row that no version unknown to the copy's author wrote. All other columns stay.
+  /// Writes the columns of a refreshed row, except those in `versions`, which the refresh's author did not know. All
+  /// other columns stay.
   ///
-  /// The other end gets those versions too, and keeps its values of all columns that they do not write.
+  /// The refresh's source gets those versions too, and keeps its values of all columns that they do not write.
   func merge(
     _ image: ImageView, _ schema: TableSchema, _ keyed: KeyedRow, into narrow: Table, _ versions: [StoredVersion]
   ) throws {
@@ -37,11 +38,11 @@ extension RowResolver {
     try write(put, key, in: table, outcome: row) { try desk.lastStamp(keyed) }
   }
 
-  /// Handles a copied row that cannot be written because another row has the same unique value.
+  /// Handles a refreshed row that cannot be written because another row has the same unique value.
   ///
   /// One of the two rows is deleted or becomes a waiting row.
   ///
-  /// - Parameter isInPlace: Whether the copied row replaces the row with its key.
+  /// - Parameter isInPlace: Whether the refreshed row replaces the row with its key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
     let key = table.shape.key.map { row[$0] }
     let replaces = isInPlace || table.existing == .overwrite
@@ -60,7 +61,8 @@ extension RowResolver {
     hasCandidates = true
   }
 
-  /// Handles a row that was a waiting row at the copy's source. It waits here too, unless its unique values are free.
+  /// Handles a row of a refresh that was a waiting row at the refresh's source. It waits here too, unless its unique
+  /// values are free.
   ///
   /// - Parameter schema: The table's schema in the trail.
   func takeWaiting(_ waiting: WaitingRow, _ schema: TableSchema, _ narrow: Table) throws {

@@ -14,14 +14,16 @@ final class RowResolver<Target: ApplyTarget> {
   private let trail: TrailName
   private let clock: Clock
   private var resolvedBefore = SettledBefore<Target.Table>()
-  /// The copied rows that have the same unique value as another row. ``judge()`` decides about them before the commit.
+  /// The refreshed rows that have the same unique value as another row. ``judge()`` decides about them before the
+  /// commit.
   var displacedCopies: [ContestedRow] = []
   /// The rows that could not be written because other rows have the same unique values.
   private var displaced: [ContestedRow] = []
   private var longResolves = 0
-  /// The waiting rows that a copy brought since ``judge()`` last decided about waiting rows.
+  /// The waiting rows that a refresh brought since ``judge()`` last decided about waiting rows.
   var met: [ContestedRow] = []
-  /// The trails of the waiting rows that a copy brought since ``judge()`` last decided about waiting rows.
+  /// The trails that last wrote the waiting rows which a refresh brought since ``judge()`` last decided about waiting
+  /// rows.
   var metTrails: Set<NameKey> = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -30,7 +32,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: Classification
 
-  /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
+  /// Returns whether a change is deferred to the end of its transaction, because it may conflict with other versions.
   ///
   /// - Parameter schema: The table's schema in the trail.
   /// - Throws: `table-refused` if a column with the rule `delta` has no former value.
@@ -46,8 +48,8 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
-  /// Returns whether the target's row stays although a copy brings it. Then it has the copy's values in all columns
-  /// that were not written here.
+  /// Returns whether the target's row stays although a refresh brings it. Then it gets the refresh's values in all
+  /// columns that were not written here.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays else { return false }
     guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
@@ -62,7 +64,7 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Returns whether apply may delete a row of the target because a copy of the table lacks the row.
+  /// Returns whether apply may delete a row of the target because a refresh of the table lacks the row.
   ///
   /// - Parameter row: A row; only its key columns are used.
   func mayRemove(_ row: [Value], of table: Table) throws -> Bool {
@@ -90,7 +92,8 @@ final class RowResolver<Target: ApplyTarget> {
     desk.endTransaction()
   }
 
-  /// Resolves each deferred row, and deletes the rows that are not to exist. This frees their unique values.
+  /// Resolves each deferred row, and deletes the rows whose result is a delete. This frees their unique values for the
+  /// rows in `puts`.
   private func resolveRows(
     _ stop: StopSignal, _ watch: inout LongResolve
   ) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
@@ -156,8 +159,9 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Writes a row, or makes it a waiting row if another row has the same unique value.
   ///
+  /// - Parameter put: The columns to write; nil for those that keep their values.
   /// - Parameter outcome: The row with all columns.
-  /// - Parameter stamp: The stamp of the last write to the row.
+  /// - Parameter stamp: Returns the stamp of the last write to the row.
   func write(
     _ put: RowVersion.Row?, _ key: [Value], in table: Table, outcome: [Value?], stamp: () throws -> Stamp
   ) throws {
@@ -195,7 +199,8 @@ final class RowResolver<Target: ApplyTarget> {
     ) { try desk.counts($0, of: keyed, in: table.shape) }
   }
 
-  /// Stores this node's decision about a row, which is written as a separate change after the commit.
+  /// Stores this node's decision about a row; removes an earlier one if there is none now. After the commit, apply
+  /// writes the decision as a separate change.
   private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
     let decisions = target.decisions
     if let decision = row.openDecision(table.shape, key: key) {
@@ -208,7 +213,8 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: Referenced rows
 
-  /// Restores deleted rows that existing rows reference, directly or through other deleted rows.
+  /// Restores rows in `gone`, which this transaction deleted, if existing rows reference them, directly or through
+  /// other deleted rows.
   private func keepReferred(_ gone: SpilledList<GoneRow>) throws {
     guard !gone.isEmpty else { return }
     try putBackReferred(gone).forEach { one in
@@ -221,7 +227,7 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Restores the deleted rows that other rows reference, and returns them.
+  /// Restores the rows in `gone` that other rows reference, and returns them.
   private func putBackReferred(_ gone: SpilledList<GoneRow>) throws -> SpilledList<GoneRow> {
     var (gone, back): (SpilledList<GoneRow>, SpilledList<GoneRow>) = (gone, desk.list())
     var isMoving = true
@@ -243,7 +249,7 @@ final class RowResolver<Target: ApplyTarget> {
     return back
   }
 
-  /// Restores deleted rows that the present transaction references, and deleted rows that these reference.
+  /// Restores the deleted rows that the present transaction references, and the deleted rows that these rows reference.
   private func bringBackNeeded() throws {
     // A row that waits for a unique value is not in its table afterwards, and rows may reference each other in a ring.
     var met: Set<KeyedRow> = []
@@ -256,7 +262,8 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Writes a deleted row again because a row references it. Returns the rows that the restored row references.
+  /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
+  /// if nothing was written.
   ///
   /// - Parameter isReferred: Whether the present transaction references the row. If not, an existing row is not
   ///   written.
@@ -305,7 +312,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Decides, before the commit, which of several rows with the same unique value is in the table. The others wait.
   ///
-  /// - Returns: Whether a row was written.
+  /// - Returns: Whether a table or a waiting row was changed.
   @discardableResult func judge() throws -> Bool {
     guard hasCandidates else { return false }
     try target.flush()
@@ -330,9 +337,10 @@ final class RowResolver<Target: ApplyTarget> {
     try target.attempt { for entry in entries { try target.storedReturns.note(entry) } }
   }
 
-  /// Throws `constraint-failed` if the trail's waiting rows take too many bytes.
+  /// Throws `constraint-failed` if waiting rows of a trail take more bytes than ``TwoWay/waitingBytesMax``.
   ///
-  /// Rows from copies may take only half of another trail's limit.
+  /// Waiting rows that refreshes of this trail bring from another applied trail may take only half of that trail's
+  /// limit.
   private func checkRoom() throws {
     let (bytes, most) = (try target.candidates.byteCounts(), desk.shared.waitingBytesMax)
     try checkRoom("of trail \(trail)", bytes[trail.description] ?? 0, most)

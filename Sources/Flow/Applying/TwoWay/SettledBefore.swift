@@ -2,7 +2,8 @@ import Changes
 import Conflicts
 import Versions
 
-/// A cache of the versions of rows. It saves reading all versions again for each write to the same row.
+/// A cache of the versions of rows. With it, apply need not read all versions from the trails for each write to the
+/// same row.
 struct SettledBefore<Table: AnyObject> {
   typealias Read = [(key: [Value], version: RowVersion)]
 
@@ -17,7 +18,7 @@ struct SettledBefore<Table: AnyObject> {
     let number: UInt64
   }
 
-  /// The versions of a row when it was last resolved, without the incoming version of that time.
+  /// The versions of a row when it was last resolved, without the version that was incoming then (`last`).
   private struct Condensed {
     let key: [Value]
     var fingerprint: VersionFingerprint
@@ -32,10 +33,10 @@ struct SettledBefore<Table: AnyObject> {
   private var byteCount = 0
   private var condensed: [Row: Condensed] = [:]
   private var condensedByteCount = 0
-  /// The tables of the entries, kept so that no other object gets the same identifier.
+  /// The tables of the entries, kept in memory so that no other object gets the same identifier.
   private var tables: [ObjectIdentifier: Table] = [:]
 
-  /// Returns the versions of a row except `incoming`, as few as the resolution needs.
+  /// Returns the versions of a row except `incoming`, condensed to as few as have the same result.
   mutating func others(
     _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWayDesk<Table>,
     isSame: ([Value], [Value]) -> Bool, _ read: (VersionPlace) throws -> Read
@@ -59,7 +60,8 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// Returns the cached versions of a row; nil if there are none, or if other writes have made them out of date.
+  /// Returns the cached versions of a row, and adds the version that was incoming when they were cached. Nil if there
+  /// are none, or if other writes have made them out of date.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {

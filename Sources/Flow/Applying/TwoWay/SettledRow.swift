@@ -12,13 +12,13 @@ struct SettledRow {
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides for all nodes; nil if it decides nothing.
+  /// The row that this node decides for all nodes; nil if it decides nothing, or if the decision equals ``row``.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the target's row stays unchanged because the rule lets no other node change it.
+  /// Whether the target's row stays unchanged because its `insert-only` rule lets only another node change it.
   let isKept: Bool
-  /// Whether the incoming version has no effect, because the rule does not let its author change the row.
+  /// Whether the incoming version has no effect, because the `insert-only` rule does not let its author change the row.
   private let isLeftOut: Bool
 
   struct Decision: Equatable {
@@ -31,7 +31,8 @@ struct SettledRow {
   /// - Parameter deciding: The rules by which this node decides for all nodes; nil: it is not the decider.
   /// - Parameter columns: The columns of the table at the target.
   /// - Parameter function: Calls the database function of a rule `function:` with two rows.
-  /// - Parameter counts: Returns whether a delete has effect although other rows reference the row.
+  /// - Parameter counts: Returns whether a version has effect. A delete has none if another node referenced the row
+  ///   concurrently.
   /// - Throws: `rule-refused` if an expression of a rule cannot be evaluated.
   init(
     _ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, deciding: ConflictRules? = nil,
@@ -56,9 +57,9 @@ struct SettledRow {
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
 
-  /// Resolves a row that the target does not have, and returns its known values; nil: deleted.
+  /// Resolves a row without using the target's values, and returns its known values; nil: deleted.
   ///
-  /// - Parameter counts: Returns whether a delete has effect.
+  /// - Parameter counts: Returns whether a version has effect. A delete has none if the row must exist for a reference.
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
@@ -82,7 +83,7 @@ struct SettledRow {
     return nil
   }
 
-  /// Throws `constraint-failed` if a deleted row must be restored and some of its columns are not known.
+  /// Throws `constraint-failed` if a column of a deleted row that must be restored has no known value.
   static func checkWhole(_ row: RowVersion.Row, _ deleted: Stamp?, _ table: TableSchema, _ key: [Value]) throws {
     guard let missing = row.firstIndex(of: nil) else { return }
     let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
@@ -138,7 +139,7 @@ struct SettledRow {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row after this node's decision; without a decision, the resolved row. Nil: the row is deleted.
+  /// The row after this node's decision; without a decision, ``outcome``. Nil: the row is deleted.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
@@ -167,8 +168,8 @@ struct SettledRow {
 
   /// Returns the entries for the conflict log about this row; empty if there was no conflict.
   ///
-  /// - Parameter isAhead: Whether the author knew changes that have not arrived here, so that differences are no
-  ///   conflict.
+  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, a row that differs from
+  ///   the author's is no conflict.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {
@@ -188,7 +189,7 @@ struct SettledRow {
     return [record(kind, rules.rule.text, nil)]
   }
 
-  /// Returns this node's decision about the row, which is to be written; nil: none.
+  /// Returns this node's decision about the row, which this node still has to write; nil: none.
   func openDecision(_ table: TableSchema, key: [Value]) -> OpenDecision? {
     guard decision != nil else { return nil }
     let names = table.columns.map(\.name)
@@ -209,7 +210,7 @@ struct SettledRow {
 }
 
 extension ConflictRecord {
-  /// Creates the log entry of a conflict. Values of rows are in the order of the table's columns.
+  /// Creates the log entry of a conflict. The values of each row are in the order of the table's columns.
   init(
     _ kind: Conflict.Kind, _ rule: String, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], local: [Value?]?, incoming: [Value?]?, before: [Value?]?, settled: [Value?]?, winner: Winner,

@@ -37,7 +37,7 @@ struct SpilledList<Element: Spillable> {
     (elements, byteCount) = ([], 0)
   }
 
-  /// Passes all elements to `body` in their order. `body` may append only to another list.
+  /// Passes all elements to `body` in their order. `body` must not append to this list.
   func forEach(_ body: (Element) throws -> Void) throws {
     guard let file else { return try elements.forEach(body) }
     for number in 0..<file.count { try body(file.read(number) { try Element(from: &$0) }) }
@@ -56,14 +56,14 @@ final class SpillWriter {
   }
 }
 
-/// A resolved row that apply writes after it has deleted other rows of the same transaction.
+/// A resolved row that apply writes after it has deleted all rows that the same transaction deletes.
 struct SettledPut: Spillable, Equatable {
   /// The row's index for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var put: [Value?]?
   var outcome: [Value?]
-  /// The stamp of the last write to the row; nil if no version of the row is known.
+  /// The stamp of the last write to the row; nil if all known versions of the row are deletes.
   var stamp: Stamp?
 
   init(index: Int, key: [Value], put: [Value?]?, outcome: [Value?], stamp: Stamp?) {
@@ -96,7 +96,7 @@ struct SettledPut: Spillable, Equatable {
   }
 }
 
-/// A row that apply has deleted and that other rows may reference, with its former values.
+/// A row that apply has deleted and that other rows may reference, with its values from before the delete.
 struct GoneRow: Spillable {
   /// The row's index for ``TwoWayDesk/row(_:)``.
   var index: Int

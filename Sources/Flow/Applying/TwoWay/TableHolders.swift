@@ -1,6 +1,6 @@
 import Changes
 
-/// The tables whose rows the version window lists, if names of tables differ only in case.
+/// For tables whose names differ only in case: the ones whose rows the version window lists.
 ///
 /// In PostgreSQL, `item` and `ITEM` can be two tables, but their rows would have the same row names. So only the oldest
 /// such table is listed.
@@ -8,7 +8,7 @@ import Changes
 ///     let holders = try TableHolders(connection.oldestNames)  // of tables public.item and public."ITEM"
 ///     holders.areOther(schema, "public.ITEM", roots)          // true
 struct TableHolders: Equatable {
-  /// PostgreSQL: the oldest table of each name, by name in lower case.
+  /// PostgreSQL: of all tables whose names differ only in case, the oldest one, by the name in lower case.
   private var oldest: [NameKey: String] = [:]
   /// SQLite: the PostgreSQL tables whose rows are replicated to a table, by name in lower case.
   private var sources: [NameKey: Set<NameKey>] = [:]
@@ -20,7 +20,7 @@ struct TableHolders: Equatable {
 
   /// Creates the value for a PostgreSQL target.
   ///
-  /// - Parameter look: Reads the oldest table of each name, by name in lower case.
+  /// - Parameter look: Reads, of all tables whose names differ only in case, the oldest one, by the name in lower case.
   init(_ look: @escaping () throws -> [NameKey: String]) throws {
     self.look = look
     oldest = try look()

@@ -12,7 +12,8 @@ final class TableRoots: Sendable {
   private let spellings = Mutex<Set<NameKey>>([])
   private let changes = Atomic<Int>(0)
 
-  /// The number of changes of these names so far. After a change, row names must be computed again.
+  /// The number of changes of the names in this object since it was created. After a change, row names must be computed
+  /// again.
   var count: Int { changes.load(ordering: .acquiring) }
 
   func root(of name: String) -> String {
@@ -48,8 +49,8 @@ final class TableRoots: Sendable {
     if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Notes that a new table gets a name. A renamed table that is listed under this name is now listed under its present
-  /// one.
+  /// Notes that a new table gets a name. Rows of a renamed table with that first name are listed under its present name
+  /// from now on.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

@@ -8,7 +8,7 @@ import Trails
 import Versions
 
 /// The state that all apply workers of a two-way database share.
-/// Example: `TwoWay(own: (trail, folder), applied: [], link: CaptureLink(url), rules: rules)`.
+/// Example: `TwoWay(own: (trail, folder), applied: [], captured: .init(), local: .stream(stream), rules: rules)`.
 package final class TwoWay: Sendable {
   /// Returns the conflict rules of a table for changes of a trail. The table has its plain name at the target.
   package typealias RuleBook =
@@ -16,9 +16,9 @@ package final class TwoWay: Sendable {
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes rows of the journal after a source position to a function; false: there are too many.
+    /// SQLite: passes the journal's rows after a source position to a function; false: they are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
-    /// PostgreSQL: apply waits until capture has read all commits.
+    /// PostgreSQL: apply waits until capture has read everything that was committed before.
     case stream(CaptureStream)
   }
 
@@ -32,18 +32,18 @@ package final class TwoWay: Sendable {
   private let copiesRows: Bool
   package let window: VersionWindow
   let roots = TableRoots()
-  /// The last schema changes by which apply renamed or dropped tables or columns.
+  /// The latest schema changes by which the applies of this database renamed or dropped tables or columns.
   let arrivedSteps = Mutex(ColumnSteps())
   let rules: RuleBook
   let local: LocalCommits
-  /// The time by which a peer's clock may be ahead of this node's clock, in µs.
+  /// The maximum time by which a peer's clock may be ahead of this node's clock, in µs; beyond it, apply waits.
   let skewMicrosecondsMax: Int64
   /// The memory limit for rows that are resolved at the end of a transaction, in bytes. Above it, a file is used.
   let deferredBytesMax: Int
   /// The size limit for the waiting rows of one trail, in bytes.
   let waitingBytesMax: Int64
   private let turn: ApplyTurn
-  /// The lock that keeps apply from writing while capture reads rows for a copy. Nil: no capture runs.
+  /// The lock that keeps apply from writing while capture reads rows for a refresh. Nil: no capture runs.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[NameKey: Int]>([:])
@@ -51,7 +51,7 @@ package final class TwoWay: Sendable {
   private let applied = Mutex<[String: UInt64]>([:])
   private let held = Mutex<[String: UInt64]>([:])
   private let returned = Mutex(ReturnsFromWaiting())
-  /// PostgreSQL: detects that no application has committed, so that apply need not wait for capture.
+  /// PostgreSQL: detects that only apply has committed since capture's last confirmation, so that it need not wait.
   let quiet = Mutex(QuietServer())
   private let shapes = Mutex(0)
   private let isPrepared = Mutex(false)
@@ -61,7 +61,7 @@ package final class TwoWay: Sendable {
   /// Creates the shared state.
   ///
   /// - Parameter captured: The tables captured into this database's trail.
-  /// - Parameter before: The shared state that this one replaces, whose lock can no longer be taken.
+  /// - Parameter before: The shared state that this one replaces. An apply that still uses it gets the error `busy`.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns,
@@ -87,10 +87,10 @@ package final class TwoWay: Sendable {
     namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
 
-  /// Returns whether a table may have rows that only this node has, because capture has not copied them.
+  /// Returns whether a table may have rows that only this node has, because no refresh has put them into its trail.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter for a trail's rows that are versions of this database's rows; nil for trail ``own``.
+  /// Returns the filter that admits the rows of a trail that its apply writes to this database; nil for trail ``own``.
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -120,9 +120,9 @@ package final class TwoWay: Sendable {
 
   func check(_ trail: TrailName, _ id: TrailID) throws { try window.identify(trail, id) }
 
-  /// Reads the trails into the version window. Only the first call does anything.
+  /// Reads the trails into the version window. Only the first successful call does anything.
   ///
-  /// - Parameter hasUniqueValues: Whether a table has unique values besides its key.
+  /// - Parameter hasUniqueValues: Returns whether a table has unique values besides its key.
   /// - Parameter reach: Returns how far a trail has been applied.
   func prepare(
     _ names: RowNames, hasUniqueValues: () throws -> Bool, candidates: () throws -> [NameKey: Int],
@@ -184,7 +184,7 @@ package final class TwoWay: Sendable {
     return ids
   }
 
-  /// Whether apply must read this database's trail before it changes anything.
+  /// Whether apply must read this database's own trail when it starts, and at the begin of each group.
   var readsOwn: Bool {
     get throws { try !window.isOwnOnly || window.keepsLasts || mayHaveCandidates || window.hasMuchUnread }
   }
@@ -253,9 +253,9 @@ package final class TwoWay: Sendable {
     return false
   }
 
-  /// Waits for capture to read commits of applications, while apply holds no lock.
+  /// Waits without a lock: until capture has read the commits of applications (PostgreSQL), or 2 to 512 ms (SQLite).
   ///
-  /// - Parameter count: The number of waits in a row so far.
+  /// - Parameter count: The number of waits since apply's last commit.
   func waitForCapture(_ stop: StopSignal, _ count: Int) throws {
     switch local {
     case .stream(let stream): _ = try stream.pass(stop, false)
@@ -286,7 +286,7 @@ package final class TwoWay: Sendable {
     set { decisions.withLock { $0 = newValue } }
   }
 
-  /// The number of schema changes that all apply workers of this database have made.
+  /// The number of schema changes that all apply workers of this database have made since this object was created.
   var shapeCount: Int { shapes.withLock { $0 } }
   func noteShapes() { shapes.withLock { $0 += 1 } }
 
@@ -297,7 +297,7 @@ package final class TwoWay: Sendable {
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether the database already has a schema change from its own trail or an applied one.
+  /// Returns whether the database already has a schema change, as it came from its own trail or from an applied one.
   func isEcho(_ ddl: DDL) -> Bool { isApplied(ddl.applied) }
 
   func isApplied(_ trail: String) -> Bool { folders[trail] != nil }
@@ -313,18 +313,18 @@ package final class TwoWay: Sendable {
     /// The id of the trail; nil: nothing of the trail has been applied.
     var id: TrailID?
     var number: UInt64 = 0
-    /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if none is
-    /// missing.
+    /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if there is
+    /// no such transaction.
     var held: UInt64?
   }
 
-  /// Stores that suspended tables may lack transactions after `number`; nil: they lack none.
+  /// Stores that the target may lack changes of a trail after transaction `number`; nil: it lacks none.
   func hold(_ trail: TrailName, through number: UInt64?) {
     window.hold(trail, through: number)
     held.withLock { $0[trail.description] = number }
   }
 
-  /// Returns whether a transaction's author knew changes that suspended tables lack here.
+  /// Returns whether a transaction's author knew changes that the target lacks, see ``hold(_:through:)``.
   ///
   /// - Parameter seen: The last transaction of each trail that the author knew.
   func knowsHeld(_ seen: [String: UInt64]) -> Bool {
@@ -344,7 +344,7 @@ package final class TwoWay: Sendable {
     return isFull ? [.init(row: nil, known: ids), entry] : [entry]
   }
 
-  /// Notes that apply has read everything in this database's trail that applications wrote so far.
+  /// Notes that the version window has read everything that applications have committed so far in this database.
   ///
   /// - Returns: The transaction to store with ``StoredReturns/close(by:)``; nil if no entry needs it.
   func noteCaptured() -> UInt64? {
@@ -388,13 +388,13 @@ final class ApplyTurn: Sendable {
   func end() { isTaken.withLock { $0 = false } }
 }
 
-/// The result of an apply's work under the lock of ``TwoWay/enter(_:)``.
+/// The result of an apply's attempt to write a group under the lock of ``TwoWay/enter(_:)``.
 enum TurnEnd {
-  /// The apply need not wait. The value is false if there was nothing to apply.
+  /// The apply need not wait. The value is false if no transaction was available.
   case moved(Bool)
   /// The apply must wait until the clock of this transaction is no longer too far ahead.
   case heldBack(TransactionHeader)
-  /// The apply must wait until capture has read commits of applications to the same rows.
+  /// The apply must wait until capture has read commits of applications that wrote rows of the group.
   case overtaken
 }
 

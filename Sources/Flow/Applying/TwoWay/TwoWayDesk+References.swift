@@ -4,15 +4,16 @@ import Versions
 
 // Whether a delete has effect although another node referenced the row.
 extension TwoWayDesk {
-  /// Returns whether a delete of a row has effect.
+  /// Returns whether a version of a row has effect. Always true for inserts and updates.
   ///
-  /// It has none if another node referenced the row, and neither author knew the other's transaction.
+  /// A delete has no effect if another node referenced the row, and neither author knew the other's transaction.
   func counts(_ version: RowVersion, of row: KeyedRow, in table: TableSchema) throws -> Bool {
     guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
     return try !isNeeded([row] + names.keyedAlternates(table, version.before ?? []), beside: version)
   }
 
-  /// Returns whether another node referenced one of these rows, and neither author knew the other's transaction.
+  /// Returns whether another node referenced one of `rows`, or a deleted row that referenced them, concurrently with
+  /// `delete`. Concurrent means that neither author knew the other's transaction.
   private func isNeeded(_ rows: [KeyedRow], beside delete: RowVersion) throws -> Bool {
     var (open, met) = (rows, Set(rows))
     while let row = open.popLast() {

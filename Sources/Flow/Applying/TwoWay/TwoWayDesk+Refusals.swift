@@ -17,7 +17,7 @@ extension TwoWayDesk {
       context: ["table": schema.fullName])
   }
 
-  /// Returns the error for a table without keys: rows of two databases cannot be matched.
+  /// Returns the error for a table without a key: its rows in two databases cannot be matched.
   static func keyless(_ schema: TableSchema) -> CairnError {
     let what =
       schema.key.isEmpty || schema.flags.contains(.wholeRow) ? "the table has no key" : "a row has NULL in its key"

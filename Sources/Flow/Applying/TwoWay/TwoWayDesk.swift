@@ -24,7 +24,8 @@ final class TwoWayDesk<Table: AnyObject> {
   private let trail: TrailName
   private let clock: Clock
   private let reader: VersionReader
-  /// The last transaction whose rows are all resolved from versions, after a row differed from the trail; 0: none.
+  /// The last transaction for which apply resolves all rows from their versions, because a row differed from the trail;
+  /// 0: none.
   private var settlesThrough: UInt64 = 0
   private var lockedFirst = LockedFirst()
   private var locksFirst = false
@@ -34,11 +35,11 @@ final class TwoWayDesk<Table: AnyObject> {
   private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   private(set) var seen: [String: UInt64] = [:]
   private var met: MetTransaction?
-  /// The last transaction of each trail that the database has, including the present group.
+  /// The last transaction of each trail that this database has, including the open group.
   private var reached: [String: UInt64] = [:]
   /// Whether the author of the present transaction knew changes that have not arrived here.
   private(set) var isAhead = false
-  /// Whether the author knew changes that the target lacks, so that rows here may differ.
+  /// Whether the present transaction's author knew changes that the target lacks, so that rows here may differ.
   private(set) var mayDiffer = false
   private var settlesAll = false
   /// The rows that applications have changed in commits that capture has not read yet.
@@ -46,11 +47,12 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the present transaction inserted into tables with the rule `insert-only`.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// The rows that each transaction wrote, if other rows may have the same row names.
+  /// A cache, for at most 8 transactions: the rows that each of them wrote and whose names may also be names of other
+  /// rows.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   private var written: [RowName] = []
   private var watchesRows = false
-  /// A cache of the rows that transactions deleted, for at most 16 transactions.
+  /// A cache of ``leavers(at:)``, for at most 16 transactions.
   var leavers: [Stamp: [RowName: [(parent: [Value], rows: [KeyedRow])]]] = [:]
   /// A cache of ``referred(at:)``, for at most 4 transactions.
   var referred: [Stamp: [RowName: Set<[Value]>]] = [:]
@@ -67,7 +69,7 @@ final class TwoWayDesk<Table: AnyObject> {
   }
 
   /// Updates the known renames and drops of tables and columns, after this database's trail was read. Returns whether
-  /// tables must be opened again.
+  /// they have changed, so that tables must be opened again.
   func learnColumns() -> Bool {
     let (steps, count) = (shared.window.columnSteps + shared.arrivedSteps.withLock { $0.all }, shared.roots.count)
     guard steps != columns.steps || count != rootsCount else { return false }
@@ -82,7 +84,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Adds the renames and drops of a schema change to the known names of tables and columns.
   ///
-  /// Must only be called after apply has made the change. Otherwise two tables could be treated as one.
+  /// Must only be called after apply has made the change. Earlier, two tables could be treated as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
@@ -96,14 +98,16 @@ final class TwoWayDesk<Table: AnyObject> {
     columns.steps.append(step)
   }
 
-  /// Returns both names of a table that was renamed here. Nil if the present transaction's author knew the rename.
+  /// Returns both names of a table that was renamed here. Nil if it was not, or if the present transaction's author
+  /// knew the rename.
   func move(of table: TableSchema) -> ColumnsNow.Move? {
     columns.move(of: table, knowing: known, of: trail.description)
   }
 
   func named(_ table: TableSchema, _ move: ColumnsNow.Move) -> TableSchema { columns.named(table, move.now) }
 
-  /// Returns the columns of a table that still exist here, under present names; nil: no change.
+  /// Returns the columns of a table that still exist here, under present names. Nil if no name has changed, or if a key
+  /// column was dropped.
   func part(of table: TableSchema) -> LaterShape.Part? {
     columns.part(of: table, knowing: known, of: trail.description)
   }
@@ -135,9 +139,9 @@ final class TwoWayDesk<Table: AnyObject> {
     try names.namesAndReferences(schema, change, from: nil)
   }
 
-  /// Returns the rows that a row version references.
+  /// Returns the rows to which the foreign keys of a row version refer.
   ///
-  /// A foreign key counts if the target has it, or if the trail may write the referenced table.
+  /// A foreign key counts if the target has it, or if the version's trail may write the referenced table.
   func parents(of version: StoredVersion, _ row: [Value?]) -> [RowNames.Parent] {
     names.parents(version.schema, row, from: admittedRows(of: version.stamp.origin))
   }
@@ -153,7 +157,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   private var shapeCount = -1
 
-  /// Reads the foreign keys of the target again if tables have changed.
+  /// Reads the target's foreign keys if an apply of this database has changed a table since the last call.
   func lookAtKeys(_ keys: () throws -> RowNames.Catalog) throws {
     let count = shared.shapeCount
     guard count != shapeCount else { return }
@@ -165,7 +169,8 @@ final class TwoWayDesk<Table: AnyObject> {
   // MARK: Groups
 
   private(set) var isInformed = false
-  /// Whether apply must read which rows applications have changed, even if the group changes nothing.
+  /// Whether apply must read, at the begin of each group and not only before its first change, which rows applications
+  /// have changed.
   var informsEarly: Bool { get throws { try shared.readsOwn } }
 
   func beginGroup() {
@@ -184,8 +189,8 @@ final class TwoWayDesk<Table: AnyObject> {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests that all rows of transactions through `number` are resolved from versions. Returns false if requested
-  /// before.
+  /// Requests that all rows of transactions through `number` are resolved from versions. Returns false if this was
+  /// already requested.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
@@ -196,14 +201,16 @@ final class TwoWayDesk<Table: AnyObject> {
 
   func noteLocks() { hasLocked = true }
 
-  /// Passes all changes of the present transaction, except TRUNCATE, to `body`. Reads the trail separately.
+  /// Passes all row changes of the present transaction to `body`, without TRUNCATE and refreshed rows. Reads them from
+  /// the trail once more.
   func forEachChange(_ body: (TableSchema, ChangeView) throws -> Void) throws {
     try forEachRow(at: place) { schema, change, isCopied in
       if !isCopied { try body(schema, change) }
     }
   }
 
-  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have changed.
+  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have changed in commits that capture
+  /// has not read.
   func check(committed rows: Set<RowName>) throws {
     if !rows.isEmpty, written.contains(where: rows.contains) { throw LocalAhead() }
   }
@@ -230,7 +237,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Begins a transaction.
   ///
-  /// - Throws: ``ClockGate/Ahead`` if its clock is too far in the future. `trail-forked` if its author knew
+  /// - Throws: ``ClockGate/Ahead`` if its clock is too far ahead of this node's. `trail-forked` if its author knew
   ///   transactions that this database's trail lacks.
   func begin(_ told: TransactionHeader, at begin: Position) throws {
     try gate.check(told)
@@ -281,7 +288,7 @@ final class TwoWayDesk<Table: AnyObject> {
     try deferred.last(of: row.name) { row.isSameKey(names.key(of: version($0))) }.map { self.row($0.row) }
   }
 
-  /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
+  /// Returns whether a change is deferred to the end of its transaction, because it may conflict with other versions.
   ///
   /// - Parameter schema: The table in the trail.
   /// - Parameter isReferenced: Whether foreign keys reference the table.
@@ -316,7 +323,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return true
   }
 
-  /// Returns whether a table's rule is `insert-only`, so that apply adds rows and changes none.
+  /// Returns whether a table's rule is `insert-only`, so that apply inserts rows of this trail and changes no existing
+  /// ones.
   func takesRowsIn(_ table: String, _ columns: [String]) throws -> Bool {
     let rules = try shared.rules(trail, table, columns)
     guard rules.rule == .insertOnly else { return false }
@@ -358,7 +366,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Returns the deleted rows that may have to be restored, with their known versions.
   ///
-  /// These are rows that the present transaction references, and rows that those referenced.
+  /// These are rows that the present transaction references, and rows that those rows referenced when they were
+  /// deleted.
   func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
     for name in needed where met.insert(name).inserted { open.append(name) }
@@ -405,14 +414,14 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.reduce(into: []) { rows, row in if !rows.contains(where: row.isSame) { rows.append(row) } }
   }
 
-  /// Notes that the group writes these rows. Throws ``LocalAhead`` if capture has not read an application's commit of
-  /// one of them.
+  /// Notes that the group depends on these rows. Throws ``LocalAhead`` if an application has committed a change of one
+  /// of them that capture has not read.
   private func watch(_ rows: ChangedRows) throws {
     if !uncaptured.isEmpty, rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written += rows }
   }
 
-  /// Converts a row of a copy into a version of the row by the present transaction, with present names of columns.
+  /// Converts a row of a refresh into a version of the row by the present transaction, with present names of columns.
   func version(_ image: ImageView, _ schema: TableSchema) throws -> StoredVersion {
     let version = StoredVersion(
       stamp: place.stamp, seen: seen, schema: schema, before: nil, after: try image.values())
@@ -423,16 +432,17 @@ final class TwoWayDesk<Table: AnyObject> {
     StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
-  /// The fate of the target's row when a copy brings the row.
+  /// The fate of the target's row when a refresh brings the row.
   enum CopiedRow {
     case replaced
-    /// A later copy brought the row.
+    /// The target's row stays, because a refresh with a later stamp has already brought it.
     case kept
-    /// The copy's author did not know these versions. The copy brings the other columns of the row.
+    /// The columns that these versions wrote stay, because the refresh's author did not know them. The refresh brings
+    /// the other columns.
     case changed([StoredVersion])
   }
 
-  /// Decides what becomes of the target's row when a copy brings the row.
+  /// Decides what becomes of the target's row when a refresh brings the row.
   func copiedRow(_ row: KeyedRow, copied: RowName) throws -> CopiedRow {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
@@ -461,7 +471,8 @@ final class TwoWayDesk<Table: AnyObject> {
     let isCopied: Bool
   }
 
-  /// Returns whether the transaction at a place wrote or copied this row, and not another row with the same name.
+  /// Returns whether the transaction at a place wrote this row, or refreshed it if `isCopied`, and not another row with
+  /// the same name.
   private func made(_ row: KeyedRow, at place: VersionPlace, isCopied: Bool) throws -> Bool {
     // All other names are hashes of their keys alone, which no other row shares.
     guard row.isLoose else { return true }
@@ -488,7 +499,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return isFound
   }
 
-  /// Returns whether a row that a copy lacks must stay, because the copy's author did not know all its changes.
+  /// Returns whether a row that a refresh lacks must stay, because the refresh's author did not know all changes of the
+  /// row.
   ///
   /// - Parameter isContested: Whether two rows of the table may have the same unique value besides the key.
   func keepsUnmentioned(_ row: KeyedRow, copied: RowName, isContested: Bool) throws -> Bool {
@@ -515,16 +527,16 @@ final class TwoWayDesk<Table: AnyObject> {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
-  /// Returns a fingerprint, to detect later whether a row has other versions. It leaves out the versions of the present
-  /// transaction and of `other`.
+  /// Returns a hash of the set of a row's versions, to detect later whether the row has other versions. It leaves out
+  /// the versions of the present transaction and of `other`.
   func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
     try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
 
   func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] { try readVersions(row, at: place) }
 
-  /// Returns a row with all changes of the present transaction. ``deferred`` may lack changes that were written at
-  /// once.
+  /// Returns a row with all changes that the present transaction made of it. `row` may lack changes that were written
+  /// at once.
   func whole(_ row: Row, isSame: (StoredVersion) throws -> Bool) throws -> Row {
     let versions = try readVersions(row.name, at: place)
     guard let version = try versions.first(where: isSame) else { return row }
@@ -537,7 +549,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
-  /// Returns the stamp of a row's last write that is no delete. Nil if all nodes know the write, or `copy` is later.
+  /// Returns the stamp of a row's last insert or update; nil if all nodes know it, or if it is before `copy`.
   private func lastWrite(_ row: KeyedRow, behind copy: Stamp? = nil) throws -> Stamp? {
     for place in try places(row.name).reversed() {
       if let copy, place.stamp < copy { return nil }
@@ -547,7 +559,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return shared.window.lastForgotten(row.name)
   }
 
-  /// Returns the stamp that decides the row's rank. It is the earliest of all if every node knows the row's writes.
+  /// Returns the stamp that decides the row's rank. If all nodes know the row's writes, it has clock 0, before all
+  /// other stamps.
   func lastStamp(_ row: KeyedRow) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
 
   /// Returns the stamp that decides the rank of a row of the present transaction.
@@ -556,24 +569,25 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Adds the present transaction's version of a resolved row to the version window.
   func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
-  /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy.
+  /// Returns the stamp of the last refresh that brought a row; nil if all nodes know the refresh.
   private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
     try places(row.copied).last { try made(row.keyed, at: $0, isCopied: true) }?.stamp
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row. If a later copy brought the row, the result has the stamp of that copy.
+  /// Returns a waiting row. If a refresh brought the row after its last write, the result has the stamp of that
+  /// refresh.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns a row's rank; nil if all nodes know its last write. Returns the highest rank if capture has not read the
+  /// Returns a row's rank; nil if all nodes know its last write. Returns the highest rank if capture has not read that
   /// write.
   ///
   /// - Parameter isNew: Whether the row that needs the value is from this group. If so, a write that capture has not
   ///   read throws ``LocalAhead``.
-  /// - Parameter isMerged: Whether copies merge with the rows that the table has.
+  /// - Parameter isMerged: Whether refreshes merge with the rows that the table has.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
@@ -588,8 +602,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return isMerged && shared.isToBeCopied(row.fullName) ? .latest : nil
   }
 
-  /// Returns whether a row that has a unique value of a copied row stays until ``RowResolver/judge()`` decides about
-  /// both.
+  /// Returns whether a row of the table that has a unique value of a refreshed row stays, until ``RowResolver/judge()``
+  /// decides about both.
   func contests(_ row: ContestedRow) throws -> Bool {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
