@@ -311,9 +311,9 @@ extension ErrorCode {
       Explanation(
         "the disk of the trail or of the state is full",
         why: """
-          A file could not grow because its file system, or the quota of this user, is used up. Durable data stays; \
-          the changes that were not written yet are still in the journal of the source, or in the log that the slot \
-          of PostgreSQL keeps.
+          A file could not grow because its file system, or the quota of this user, is used up. Durable data stays. \
+          The changes that were not written yet are still in the journal of the SQLite source, or in PostgreSQL's log, \
+          which the slot keeps.
           """,
         what: [
           "Make room on the file system (`df -h DIR` shows it), or raise the quota.",

@@ -124,8 +124,8 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for a source row whose key the target's table already has: keep the target's row, overwrite it, or
-  /// merge the source's row into it.
+  /// The policy for a source row whose key the target's table already has. It keeps the target's row, overwrites it, or
+  /// merges the source's row into it.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// The collected changes of this table's rows, which apply sends to the server together.
