@@ -145,8 +145,8 @@ package final class Comparison {
     return SettlingByTrail(follower: follower, ends: flightEnds, seed: ends.seed, stop: watch.stop)
   }
 
-  /// Returns a message if the target has a checkpoint of a trail that is not at this node, so that no difference can be
-  /// proven; otherwise nil.
+  /// Returns a message if the target has a checkpoint of a trail that is not at this node; otherwise nil. Without the
+  /// trail, no difference can be proven.
   private func unknownTrail(_ looks: (source: any RowReader, target: any RowReader)) throws -> String? {
     guard let trail = options.trail, !Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)

@@ -92,7 +92,7 @@ final class Repair {
     }
   }
 
-  /// Compares the requested rows repeatedly until they are equal at both ends, for up to two minutes; the time of a
+  /// Compares the requested rows repeatedly until they are equal at both ends, for up to two minutes. The time of a
   /// running refresh does not count. Returns the number of rows that still differ. Returns `Int.max` if the replication
   /// or the comparison was stopped.
   ///

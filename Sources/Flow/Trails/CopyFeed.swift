@@ -9,7 +9,7 @@ package final class CopyFeed {
   package let trail: TrailID
   /// The place in the trail at which the next received block belongs.
   package private(set) var place: TrailPlace
-  /// The end of the local copy, if the sending node continues at a later segment than that; nil if there is no gap, or
+  /// The end of the local copy, if the sending node continues at a later segment than that. Nil if there is no gap, or
   /// after the first bytes were added.
   private var restartsBehind: TrailPlace?
   private var rest = ByteWriter(capacity: 256 << 10)

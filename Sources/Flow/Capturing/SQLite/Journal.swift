@@ -307,8 +307,9 @@ package struct Journal {
   // MARK: Schema
 
   /// Adapts the triggers and the layouts to the present schema, in a write transaction that the caller has opened.
-  /// Tables with inserts or updates that the trail lacks are refreshed if their journal rows may be wrong: the schema
-  /// changed more than once since Cairn recorded it, or an application's trigger ran before Cairn's.
+  ///
+  /// Journal rows may be wrong if the schema changed more than once since Cairn recorded it, or if an application's
+  /// trigger ran before Cairn's. Then tables with inserts or updates that the trail lacks are refreshed.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
   /// - Returns: The layouts of the tables that must be refreshed because their journal rows may be wrong.

@@ -197,8 +197,7 @@ final class LookWriter {
     try endPart(through: readsTables ? last : through, isLast: true)
   }
 
-  /// Returns whether another chunk of a table may go into the open transaction: the table's definition fits, or the
-  /// transaction has no definition yet.
+  /// Returns whether a chunk of a table fits into the open transaction. The first definition of a transaction fits.
   private func hasRoom(for layout: Layout) -> Bool {
     guard let part else { return true }
     return layout.schema.memoryBytes <= trail.schemaRoom || trail.schemaRoom == part.schemaRoom
