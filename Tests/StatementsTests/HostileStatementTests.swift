@@ -52,6 +52,13 @@ import Testing
     }
   }
 
+  /// A subquery from one row of VALUES, which has such a subquery as its value, and so on.
+  private static func rows(_ levels: Int) -> String {
+    (1...levels).reduce("(SELECT max(stock) FROM item)") { inner, _ in
+      "(SELECT max(\(Array(repeating: "column1", count: 30).joined(separator: "+"))) FROM (VALUES (\(inner))))"
+    }
+  }
+
   private static let common = (1...3).reduce("c0 AS (SELECT stock AS a FROM item)") { tables, level in
     "\(tables), c\(level) AS (SELECT \(Array(repeating: "a", count: 60).joined(separator: "+")) AS a FROM c\(level - 1))"
   }
@@ -63,6 +70,7 @@ import Testing
       "UPDATE item SET stock = 1 WHERE id IN (SELECT a FROM \(subqueries(5, 40)))",
       "DELETE FROM item WHERE stock = (SELECT max(a) FROM \(subqueries(4, 80)))",
       "WITH \(common) DELETE FROM item WHERE id IN (SELECT a + a FROM c3)",
+      "DELETE FROM item WHERE stock = \(rows(6))",
       "DELETE FROM item WHERE id = " + Array(repeating: "id", count: 300).joined(separator: " + "),
       "DELETE FROM item WHERE " + Array(repeating: "id = 1", count: 480).joined(separator: " OR "),
       "DELETE FROM item WHERE " + Array(repeating: "name LIKE 'a%'", count: 17).joined(separator: " OR "),

@@ -305,7 +305,7 @@ struct Checker {
       guard more.count == columns.count else { throw Unreplayable("its queries have different columns") }
       for (index, column) in more.enumerated() {
         if columns[index].storage != column.storage { columns[index].storage = nil }
-        columns[index].weight = max(columns[index].weight, column.weight)
+        columns[index].weight = min(columns[index].weight + column.weight, StatementBounds.weightMax)
         columns[index].isBinary = columns[index].isBinary && column.isBinary
         if operation != .unionAll { try checkDistinct(columns[index]) }
       }
@@ -390,14 +390,19 @@ struct Checker {
     var columns: [NamedColumn]?
     for row in rows {
       var these: [NamedColumn] = []
-      for value in row { these.append(try check(value)) }
+      for value in row {
+        let before = weight
+        these.append(try check(value))
+        these[these.count - 1].weight = weight - before
+      }
       if var known = columns {
-        for index in known.indices where known[index].storage != these[index].storage {
-          known[index].storage = nil
+        for index in known.indices {
+          if known[index].storage != these[index].storage { known[index].storage = nil }
+          known[index].weight = max(known[index].weight, these[index].weight)
         }
         columns = known
       } else {
-        columns = these.enumerated().map { .init(name: "column\($0 + 1)", storage: $1.storage) }
+        columns = these.enumerated().map { .init(name: "column\($0 + 1)", storage: $1.storage, weight: $1.weight) }
       }
     }
     return columns ?? []

@@ -186,12 +186,12 @@ struct StatementReplayTests {
 
   @Test func `slow statements that succeed pause the execution too, and fast ones do not`() {
     var time = StatementTime(milliseconds: 30_000)
-    for _ in 0..<1000 { time.took(100, rows: 10_000, now: 0) }
+    for _ in 0..<1000 { time.took(105, rows: 10_000, now: 0) }
     #expect(!time.isOver(now: 0))
     for _ in 0..<10 { time.took(110, rows: 1000, now: 0) }
     #expect(!time.isOver(now: 0))
-    time.took(1, rows: 0, now: 50)
-    #expect(time.isOver(now: 9058) && !time.isOver(now: 9059))
+    time.took(110, rows: 1000, now: 50)
+    #expect(time.isOver(now: 9454) && !time.isOver(now: 9455))
   }
 
   @Test func `damage among the rows of a statement is reported, and nothing of it stays`() throws {

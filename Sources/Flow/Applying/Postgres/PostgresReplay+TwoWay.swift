@@ -243,7 +243,11 @@ extension PostgresReplay {
 // The parts of conflict resolution that depend on PostgreSQL. Each statement is answered before the next: conflicts are
 // few.
 extension PostgresReplay: ApplyTarget {
-  func flush() throws { try sink.settle() }
+  func flush() throws {
+    // An open COPY may be undone, with all statements after its begin.
+    try endPiece()
+    try sink.settle()
+  }
 
   func attempt<Result>(_ body: () throws -> Result) throws -> Result { try sink.attempt(body) }
 

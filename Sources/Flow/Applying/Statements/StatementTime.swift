@@ -12,6 +12,8 @@ struct StatementTime {
   /// The time in ms that statements may take in sum beyond the time for writing their rows. After that, no statement is
   /// executed for some time.
   private static let excessMax: Int64 = 1000
+  /// The time in ms that each statement may take besides the time for writing its rows.
+  private static let statementTime: Int64 = 5
   /// The number of rows for which the time limit grows by one millisecond.
   private static let rowsPerMillisecond: UInt64 = 100
 
@@ -27,7 +29,7 @@ struct StatementTime {
 
   /// Notes that the execution of a statement took `spent` ms, and wrote this many rows.
   mutating func took(_ spent: Int64, rows: UInt64, now: Int64) {
-    excess += max(0, spent - Self.time(ofRows: rows))
+    excess += max(0, spent - Self.statementTime - Self.time(ofRows: rows))
     guard excess > Self.excessMax else { return }
     pause(milliseconds: excess * 9, now: now)
     excess = 0

@@ -12,17 +12,16 @@ extension RowResolver {
     try judge()
   }
 
-  /// Writes the columns of a refreshed row, except those in `versions`, which the refresh's author did not know. All
-  /// other columns stay.
+  /// Writes the columns of a refreshed row that `versions` do not have. The refresh's author did not know these
+  /// versions of the row. All other columns stay.
   ///
-  /// The refresh's source gets those versions too, and keeps its values of all columns that they do not write.
+  /// The refresh's source gets the same versions, and keeps its values of the columns that they do not have.
   func merge(
     _ image: ImageView, _ schema: TableSchema, _ keyed: KeyedRow, into narrow: Table, _ versions: [StoredVersion]
   ) throws {
     // Each of these decides about the whole row.
     guard !versions.isEmpty, !versions.contains(where: { $0.before == nil || $0.after == nil }),
-      narrow.takesRowsIn != true,
-      narrow.existing != .keep || narrow.refreshing == .rows
+      narrow.existing != .keep || narrow.refreshing == .rows, try !takesRowsIn(narrow, schema)
     else { return }
     try target.flush()
     let table = try target.wide(narrow) ?? narrow

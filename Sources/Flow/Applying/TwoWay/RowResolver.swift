@@ -38,14 +38,21 @@ final class RowResolver<Target: ApplyTarget> {
   /// - Throws: `table-refused` if a column with the rule `delta` has no former value.
   func defers(_ change: ChangeView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays, change.operation != .truncate else { return false }
-    let (name, columns) = (table.shape.plainName, table.columnNames)
-    if table.takesRowsIn == nil { table.summed = try desk.summed(name, columns, in: schema) }
-    let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(name, columns)
-    table.takesRowsIn = takesRowsIn
+    let takesRowsIn = try takesRowsIn(table, schema)
     try Desk.checkSums(change, schema, table.summed)
     return try desk.defers(
       change, schema, table, isReferenced: target.hasReferrers(table), takesRowsIn: takesRowsIn,
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
+  }
+
+  /// Returns whether the table's rule is `insert-only`. Looks the rule up once for each table.
+  func takesRowsIn(_ table: Table, _ schema: TableSchema) throws -> Bool {
+    if let known = table.takesRowsIn { return known }
+    let (name, columns) = (table.shape.plainName, table.columnNames)
+    table.summed = try desk.summed(name, columns, in: schema)
+    let found = try desk.takesRowsIn(name, columns)
+    table.takesRowsIn = found
+    return found
   }
 
   /// Returns whether the target's row stays although a refresh brings it. Then it gets the refresh's values in all
