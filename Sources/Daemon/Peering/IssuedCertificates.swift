@@ -40,8 +40,8 @@ package struct IssuedCertificates: Sendable {
     case refused(String, hint: String)
   }
 
-  /// Signs a new certificate for the key of a peer's present certificate, in the last third of its lifetime or after a
-  /// change of authority.
+  /// Renews the peer's certificate `shown` for the same key, in the last third of its lifetime or after a change of
+  /// authority. Otherwise returns a refusal. A repeated request gets the certificate that was signed before.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {
       // A request may have begun before the revocation.

@@ -35,7 +35,8 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the trails reach their limit with `more` bytes that have arrived since they were measured.
+  /// Returns whether all trails together exceed their limit with `more` bytes, which have arrived since the
+  /// measurement. Also true while captures are paused.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)

@@ -61,7 +61,8 @@ package struct RetentionPlan: Equatable, Sendable {
   static let liveBytesMax: UInt64 = 32 << 20
   /// The size that all trails would have, in bytes, if no reader expired for lack of disk space.
   package private(set) var bytesBefore: UInt64 = 0
-  /// The readers that still need segments, by trail. A trail without any reader has an empty list.
+  /// The readers that have neither expired nor reached the end of their trail, by trail. A trail without any reader has
+  /// an empty list.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
   /// Decides which trails to purge, and whether captures pause, from the sizes of the trails and the limits.

@@ -309,11 +309,11 @@ package final class Supervisor: Sendable {
     return news
   }
 
-  /// A worker whose thread has reported no progress for longer than a limit.
+  /// A worker whose thread has reported no progress for longer than the limit of ``silent(forMilliseconds:)``.
   package struct Silent: Sendable {
     package let name: WorkerName
-    /// Whether SQLite is executing one instruction of a statement. The database is then slow, and a restart would not
-    /// help.
+    /// Whether the thread waits for SQLite, which executes a statement. The database is then slow, and a restart would
+    /// not help.
     package let isInStatement: Bool
   }
 
