@@ -1,4 +1,5 @@
-/// The kinds of record (`docs/trail-format.md`, Records). A reader skips an unknown kind from 0x80 on.
+/// The kinds of record (`docs/trail-format.md`, Records). A reader skips an unknown kind from 0x80 on, and refuses any
+/// other.
 package enum RecordKind {
   package static let begin: UInt8 = 0x01
   package static let commit: UInt8 = 0x02
@@ -251,8 +252,8 @@ package enum Record {
     }
   }
 
-  /// Decodes the payload of a record; nil if the kind is unknown but may be skipped. Throws if a schema takes more than
-  /// `room` bytes.
+  /// Decodes the payload of a record; nil for an unknown kind from 0x80 on. Throws for any other unknown kind, for an
+  /// invalid payload, and for a schema that takes more than `room` bytes.
   package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer, room: Int = .max) throws -> Record? {
     var r = ByteReader(payload)
     switch kind {

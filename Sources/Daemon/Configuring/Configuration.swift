@@ -143,8 +143,8 @@ package struct Configuration: Equatable, Sendable {
   package struct Limits: Equatable, Sendable {
     /// The maximum disk space of all trails together, in bytes; nil for no limit.
     package var diskBytes: Int64?
-    /// The longest lag of an apply for which segments are kept; nil for no limit. An apply with a longer lag needs a
-    /// refresh.
+    /// The longest lag of a reader for which segments are kept; nil for no limit. A reader with a longer lag expires,
+    /// and its tables need a refresh.
     package var retain: Duration?
     /// Whether Cairn may drop a replication slot before the source's disk becomes full.
     package var givesUpSlot = false

@@ -46,8 +46,8 @@ package enum ConflictLogs {
     return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
   }
 
-  /// Returns the sources and targets of the replications in a state folder. If `state` is nil, all state folders at the
-  /// usual place are read.
+  /// Returns the sources and targets of the replications in a state folder. If `state` is nil, reads all state folders
+  /// in `StateFolders.base()`.
   package static func databases(inState state: String?) throws -> [DatabaseURL] {
     var urls: [DatabaseURL] = []
     for place in try StateFolders.places(in: state) {

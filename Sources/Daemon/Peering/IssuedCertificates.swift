@@ -130,7 +130,7 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Revoking
 
-  /// Revokes all certificates of a name. Returns the fingerprints of those that were valid.
+  /// Revokes all certificates of a name. Returns the fingerprints of those that were not revoked before.
   package func revoke(_ name: String, now: Int64) throws -> [String] {
     guard Folder.exists(folder) else { return [] }
     return try peers.locked {

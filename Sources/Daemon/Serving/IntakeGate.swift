@@ -12,8 +12,8 @@ struct IntakeRoom: Equatable, Sendable {
   var held: UInt64 = 0
   /// The bytes that the trails will occupy after all segments that no reader needs are deleted.
   var left: UInt64 = 0
-  /// The bytes in the last segments of fully applied trails. The last segment of a trail can be deleted only after more
-  /// bytes arrive.
+  /// The bytes in the last segments of trails whose readers have all expired or reached the end. The last segment of a
+  /// trail can be deleted only after more bytes arrive.
   var live: UInt64 = 0
   /// Whether captures are paused because the trails exceed their limit.
   var isPaused = false
@@ -42,7 +42,7 @@ struct IntakeRoom: Equatable, Sendable {
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether a node's trails reach its limit with `more` bytes that have arrived since they were measured.
+  /// Returns whether a node's trails exceed its limit with `more` bytes, which have arrived since the measurement.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
   /// Whether all trails together, or those of one node, exceed their limit and have segments that can be deleted.
@@ -101,8 +101,8 @@ extension ServiceContext {
       context: ["peer": peer])
   }
 
-  /// Returns the error if a node has as many trails here as it may have, so that it cannot begin another one. Nil if it
-  /// may.
+  /// Returns an error if a node may not begin `trail`, because it has its maximum number of trails here. Otherwise
+  /// returns nil.
   func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
     guard let share = share(of: peer), !copies.exists(trail) else { return nil }
     let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && share.includes($0) }
@@ -200,6 +200,7 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns true once after each measurement that found trails over a limit, with segments to delete.
+  /// Returns whether the last measurement found trails over a limit, with segments to delete. Later calls return false
+  /// until the next measurement.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }
