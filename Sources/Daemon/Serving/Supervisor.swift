@@ -64,7 +64,8 @@ package final class Supervisor: Sendable {
 
   // MARK: The conf
 
-  /// Adds, removes and restarts workers as a new conf requires. All other workers continue.
+  /// Adds, removes and restarts workers as a new conf requires. Also starts pumps and the listener at once if they wait
+  /// after an error.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
