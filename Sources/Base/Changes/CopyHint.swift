@@ -1,6 +1,6 @@
 /// The part of a hint to the operator that says how to refresh tables.
 package enum CopyHint {
-  /// The words in a hint for all users, those of the daemon and those of `cairn replicate`.
+  /// The words for a hint that users of the daemon and users of `cairn replicate` both may read.
   package static let either = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
   /// Returns `hint` with a command of the daemon in place of the words ``either``. Users of the daemon have no option

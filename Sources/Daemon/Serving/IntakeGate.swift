@@ -6,7 +6,7 @@ import Trails
 
 /// The disk space for bytes that peers send: the sizes of the trails when last measured, and their limits.
 struct IntakeRoom: Equatable, Sendable {
-  /// The limit for all trails together, in bytes; nil for no limit.
+  /// The disk limit of all trails together, in bytes; nil for no limit.
   var allowed: UInt64?
   /// The bytes that the trails occupy on the disk.
   var held: UInt64 = 0
@@ -15,7 +15,7 @@ struct IntakeRoom: Equatable, Sendable {
   /// The bytes in the last segments of trails whose readers have all expired or reached the end. The last segment of a
   /// trail can be deleted only after more bytes arrive.
   var live: UInt64 = 0
-  /// Whether captures are paused because the trails exceed their limit.
+  /// Whether captures are paused because the trails exceed their disk limit.
   var isPaused = false
   /// The sizes and limits of the trails that each other node sends to this node, by the other node's name.
   var peers: [String: Share] = [:]
@@ -35,17 +35,17 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether all trails together exceed their limit with `more` bytes, which have arrived since the
+  /// Returns whether all trails together exceed their disk limit with `more` bytes, which have arrived since the
   /// measurement. Also true while captures are paused.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether a node's trails exceed its limit with `more` bytes, which have arrived since the measurement.
+  /// Returns whether a node's trails exceed its disk limit with `more` bytes, which have arrived since the measurement.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
-  /// Whether all trails together, or those of one node, exceed their limit and have segments that can be deleted.
+  /// Whether all trails together, or those of one node, exceed their disk limit and have segments that can be deleted.
   var isPurgeDue: Bool {
     (allowed.map { held > $0 && held > left } ?? false)
       || peers.values.contains { $0.held > $0.allowed && $0.held > $0.left }
@@ -152,7 +152,7 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether all trails together have reached their limit, with the bytes that arrived after the last
+  /// Returns whether all trails together exceed their disk limit, with the bytes that arrived after the last
   /// measurement. If that is a second old, calls `look` for a new one.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
@@ -170,7 +170,7 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// Returns whether the trails of a peer have reached its limit, by the last measurement and the bytes received after
+  /// Returns whether the trails of a peer exceed its disk limit, by the last measurement and the bytes received after
   /// it.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
@@ -200,7 +200,7 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns whether the last measurement found trails over a limit, with segments to delete. Later calls return false
-  /// until the next measurement.
+  /// Returns whether the last measurement found trails over a disk limit, with segments to delete. Later calls return
+  /// false until the next measurement.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }
