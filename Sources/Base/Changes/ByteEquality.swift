@@ -70,7 +70,8 @@ package protocol ByteComparable: Hashable {
   func hashBytes(into hasher: inout Hasher)
 }
 
-/// A property wrapper that makes the `==` of a type compare a text by its bytes, if Swift derives that `==`.
+/// A property wrapper for a text. An `==` that Swift derives for the enclosing type then compares this property by its
+/// bytes.
 ///
 ///     struct Table: Equatable {
 ///       @ByBytes var name: String

@@ -127,8 +127,8 @@ public struct DecodingError: Error, CustomStringConvertible {
   public var description: String { "\(problem) at byte \(offset)" }
 }
 
-/// Reads the values that ``ByteWriter`` wrote, and checks every length. A reader is valid only as long as its bytes
-/// are.
+/// Reads the values that ``ByteWriter`` wrote. Throws ``DecodingError`` if a value would extend beyond the last byte. A
+/// reader is valid only as long as its bytes are.
 ///
 /// ```swift
 /// var reader = ByteReader(writer.bytes)
@@ -184,7 +184,7 @@ public struct ByteReader {
     return Int64(bitPattern: (raw >> 1) ^ (0 &- (raw & 1)))
   }
 
-  /// Reads a varint that counts items in the following bytes. Throws if it exceeds the number of those bytes.
+  /// Reads the number of items that follow, each of at least one byte, as a varint. Throws if fewer bytes follow.
   @inlinable public mutating func readCount() throws -> Int {
     let at = _offset
     let value = try readVarint()
@@ -194,7 +194,8 @@ public struct ByteReader {
     return Int(value)
   }
 
-  /// Reads the number of items of a list. Throws if it exceeds `most` or the number of the bytes that follow.
+  /// Reads the number of items of a list, as ``readCount()`` does. Throws also if it exceeds `most`. `what` names the
+  /// items in the message, such as `columns`.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()

@@ -1,5 +1,5 @@
-/// The one type of error that functions throw to other modules. The message names what failed, the object and the
-/// value; the hint is the operator's next step.
+/// An error as Cairn reports it to the operator. The message names what failed, the object and the value; the hint is
+/// the operator's next step.
 ///
 ///     throw CairnError(.usage, "'--rate fast' is no rate", hint: "write it as 10MiB", remedy: .badInput)
 package struct CairnError: Error, Sendable, CustomStringConvertible {

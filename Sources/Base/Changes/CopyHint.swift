@@ -1,14 +1,15 @@
 /// The part of a hint to the operator that says how to refresh tables.
 package enum CopyHint {
-  /// The words in a hint for all users, those of the daemon and those of `cairn replicate`.
+  /// The words for a hint that users of the daemon and users of `cairn replicate` both may read.
   package static let either = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
-  /// Returns `hint` for users of the daemon only, who have no option `--existing`. A command replaces the words
-  /// ``either``.
+  /// Returns `hint` with a command of the daemon in place of the words ``either``. Users of the daemon have no option
+  /// `--existing`.
   ///
   ///     CopyHint.ofDaemon("copy again: \(CopyHint.either)", apply: "erp")  // "copy again: run 'cairn copy erp'"
   ///
-  /// - Parameter apply: The name of the apply to refresh; nil if the operator must choose an apply of the trail.
+  /// - Parameter apply: The name of the apply in the command. Nil: the command has the word APPLY, and the operator
+  ///   must choose an apply of the trail.
   package static func ofDaemon(_ hint: String, apply: String?) -> String {
     let command = apply.map { "run 'cairn copy \($0)'" } ?? "run 'cairn copy APPLY' with an apply of this trail"
     let parts = hint.split(separator: either, omittingEmptySubsequences: false)

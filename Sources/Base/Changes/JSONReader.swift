@@ -1,6 +1,6 @@
 /// Reads one JSON value from a text. Depth and size are limited, because peers are not trusted.
 ///
-/// Source: RFC 8259. Numbers with a fraction or an exponent, and those above 64 bits, become
+/// Source: RFC 8259. Numbers with a fraction or an exponent, and integers outside of the range of `Int64`, become
 /// ``JSONObject/Value/real(_:)``.
 package struct JSONReader {
   package struct Fault: Error, Equatable, Sendable, CustomStringConvertible {

@@ -69,8 +69,8 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Stores the knowledge in the header. If the transaction's clock is not above that of every known transaction, it is
-  /// raised.
+  /// Stores the knowledge in the header. Raises the transaction's clock, if necessary, above the greatest known one,
+  /// but at most to ``NumberBounds/followedClock`` + 1.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -125,8 +125,8 @@ extension ByteReader {
   }
 }
 
-/// The note that apply writes into the commit of its rows: the last transaction of a trail that the database contains.
-/// The number 0 states no transaction.
+/// The note that apply writes into the commit of its rows. It states the last transaction that the database contains
+/// from one trail. The number 0 states no transaction.
 ///
 ///     let note = AppliedNote(trail: "hq.erp", number: 12, clock: clock, position: .start)
 ///     AppliedNote(note.text)?.number   // 12

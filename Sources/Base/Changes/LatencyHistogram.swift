@@ -18,7 +18,7 @@ package struct LatencyHistogram: Equatable, Sendable {
 
   package var count: UInt64 { counts.reduce(0, +) }
 
-  /// Adds a duration in µs. A negative duration adds 0 to the sum.
+  /// Adds a duration in µs. A negative duration is counted as 0.
   package mutating func add(microseconds: Int64) {
     let step = Self.boundsMicroseconds.firstIndex { microseconds <= $0 } ?? Self.boundsMicroseconds.count
     counts[step] += 1

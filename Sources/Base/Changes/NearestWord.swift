@@ -1,5 +1,6 @@
 extension String {
-  /// Returns the word in `words` that is most similar to this one, for "did you mean"; nil if none is similar.
+  /// Returns the word in `words` that is most similar to this one, for "did you mean". Nil if more than two letters,
+  /// and more than a third of this word's letters, differ.
   package func nearest(in words: [String]) -> String? { nearest(in: words, atMost: Swift.max(2, count / 3)) }
 
   /// Returns the most similar word in `words`; nil if more than `most` letters are added, missing or different.

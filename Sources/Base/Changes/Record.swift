@@ -1,4 +1,5 @@
-/// The kinds of record (`docs/trail-format.md`, Records). A reader skips an unknown kind from 0x80 on.
+/// The kinds of record (`docs/trail-format.md`, Records). A reader skips an unknown kind from 0x80 on, and refuses any
+/// other.
 package enum RecordKind {
   package static let begin: UInt8 = 0x01
   package static let commit: UInt8 = 0x02
@@ -36,7 +37,7 @@ package struct TransactionHeader: Equatable, Sendable {
     /// from.
     package static let relayed = Flags(rawValue: 4)
   }
-  /// The last transaction of another trail that the database had applied when this transaction was committed.
+  /// The last transaction that the source contained from another trail when this transaction was committed.
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
@@ -50,7 +51,7 @@ package struct TransactionHeader: Equatable, Sendable {
   package var number: UInt64
   /// The time of the commit at the source, µs since 1970 UTC.
   package var commitTime: Int64
-  /// The hybrid logical time of the transaction, µs. It is greater than that of the trail's transaction before.
+  /// The hybrid logical time of the transaction, µs. It is greater than the clock of the trail's previous transaction.
   package var clock: UInt64
   package var flags: Flags
   /// The position in the source from which capture continues after the transaction, in capture's own encoding.
@@ -160,7 +161,7 @@ package struct Refresh: Equatable, Sendable {
     case unkeyed
     /// The row with this key, if it exists. The key has a value for each column of the table, nil outside of the key.
     case row([Value?])
-    /// The rows in the records between this record and the next chunk or end. The target keeps all other rows.
+    /// The rows that follow, up to the record of the next chunk or of the refresh's end. The target keeps all others.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -251,8 +252,8 @@ package enum Record {
     }
   }
 
-  /// Decodes the payload of a record; nil if the kind is unknown but may be skipped. Throws if a schema takes more than
-  /// `room` bytes.
+  /// Decodes the payload of a record; nil for an unknown kind from 0x80 on. Throws for any other unknown kind, for an
+  /// invalid payload, and for a schema that takes more than `room` bytes.
   package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer, room: Int = .max) throws -> Record? {
     var r = ByteReader(payload)
     switch kind {

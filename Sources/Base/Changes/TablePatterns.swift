@@ -1,5 +1,6 @@
 /// A list of tables: patterns with `*` and `?`, and `!` before a pattern that excludes. The last pattern that matches a
-/// table decides whether the list includes it.
+/// table decides whether the list includes it. The case of ASCII letters is ignored; in a pattern that excludes, the
+/// case of all letters.
 ///
 ///     TablePatterns(["k"]).includes("K")          // true
 ///     TablePatterns(["k"]).includes("\u{212a}")  // false: the sign of Kelvin, whose lower case is k
@@ -112,8 +113,8 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the list lets an apply write to a PostgreSQL table. An including pattern without a dot means the
-  /// schema `public`, except `*`.
+  /// Returns whether the list lets an apply write to a PostgreSQL table. A pattern that includes, and has no dot, means
+  /// the schema `public`; only `*` means all schemas.
   ///
   ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
   ///

@@ -1,8 +1,8 @@
 extension TableSchema {
   /// Returns whether a pattern matches the table's name.
   ///
-  /// - Parameter pattern: A name, or a pattern with `*` and `?`. It includes the schema (namespace), except for
-  ///   `public`. Case is ignored.
+  /// - Parameter pattern: A name, or a pattern with `*` and `?`. For a PostgreSQL table outside of `public`, it must
+  ///   include the schema (namespace), as in `sales.*`. The case of ASCII letters is ignored.
   package func matches(_ pattern: String) -> Bool {
     let isBare = !pattern.has(".")
     if isBare, !["", "public"].contains(namespace) { return false }

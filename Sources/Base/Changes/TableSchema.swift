@@ -193,7 +193,8 @@ package struct TableSchema: Equatable, Sendable {
 }
 
 extension ByteWriter {
-  /// Appends the payload of a schema record, except its id. Keys and indexes above the limits of a reader are left out.
+  /// Appends the payload of a schema record, except its id. At most 1000 unique keys, 1000 foreign keys and 10,000
+  /// indexes are written, because readers refuse more.
   package mutating func append(_ schema: TableSchema) {
     var schema = schema
     schema.uniques = Array(schema.uniques.prefix(TableSchema.keysMax))
@@ -261,7 +262,7 @@ extension ByteReader {
   /// Reads the schema of a table from the payload of a schema record, after its id.
   ///
   /// - Parameter room: The most memory that the schema may take, as ``TableSchema/memoryBytes`` counts.
-  /// - Throws: ``DecodingError``, also for a table with more columns or keys than any engine or program gives one.
+  /// - Throws: ``DecodingError``, also for more than 32,767 columns, 1000 unique or foreign keys, or 10,000 indexes.
   package mutating func readSchema(room: Int = .max) throws -> TableSchema {
     var room = room
     return try readSchema(isOriginal: false, &room)

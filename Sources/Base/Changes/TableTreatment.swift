@@ -20,7 +20,8 @@ package struct TableTreatment: Equatable, Sendable {
     }
   }
 
-  /// A column that has the same value in all rows of this trail. Rows with another value belong to other trails.
+  /// A column of the target's table with one constant value in all rows of the apply's trail. Rows with another value
+  /// belong to other trails.
   package struct Share: Equatable, Sendable {
     @ByBytes package var column: String
     package var value: Value

@@ -77,8 +77,8 @@ package enum URLPassword {
     return first + 1..<hosts.endIndex
   }
 
-  /// Returns the index at which the word with the last `@` begins, if the URI has no scheme:
-  /// `ann:secret@db.example/shop`. Nil without an `@`.
+  /// Returns the index at which the word with the last `@` begins, for a URI without `://`, such as
+  /// `ann:secret@db.example/shop`. Nil without an `@`, or for an SQLite URL.
   private static func userStart(in bytes: [UInt8]) -> Int? {
     guard let at = bytes.lastIndex(of: UInt8(ascii: "@")), !bytes.starts(with: "sqlite:".utf8) else { return nil }
     return bytes[..<at].lastIndex { $0 <= 0x20 || $0 == UInt8(ascii: "'") }.map { $0 + 1 } ?? 0

@@ -1,4 +1,4 @@
-/// A matcher of patterns, in which `*` matches any characters and `?` matches one.
+/// A matcher of patterns: `*` matches any number of characters, even none, and `?` matches exactly one.
 enum Wildcard {
   static func matches(_ pattern: String, _ name: String) -> Bool {
     let (pattern, name) = (Array(pattern.unicodeScalars), Array(name.unicodeScalars))

@@ -120,8 +120,8 @@ final class CurlHandle {
 final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 
-  /// Creates the list. If two headers have the same name, only the first is sent. An empty value stops libcurl from
-  /// sending a header of that name by itself.
+  /// Creates the list. If several headers have the same name, only the first is sent. A header with an empty value is
+  /// not sent, and libcurl adds none of that name.
   init(_ headers: [(String, String)], unless given: [String]) {
     var names: Set<String> = []
     for (name, value) in headers where names.insert(name.asciiLowercased).inserted {

@@ -76,8 +76,9 @@ package final class HTTPClient {
   /// Sends a request and waits for the whole answer. `target` is the escaped path and query. If there is a `sink`, it
   /// gets the body of an answer with a status 2xx.
   ///
-  /// - Throws: ``Stopped`` if the stop signal is set; `peer-unreachable` or `peer-untrusted`, both with the remedy to
-  ///   repeat the request; the errors of `sink` and `source`.
+  /// - Throws: ``Stopped`` if the stop signal is set; `conf-value` if a certificate file cannot be read;
+  ///   `peer-unreachable` or `peer-untrusted`. The remedy of these errors is retry. Also the errors of `sink` and
+  ///   `source`.
   package func perform(
     _ method: String, _ target: String, headers: [(String, String)] = [], body: UnsafeRawBufferPointer? = nil,
     source: (any HTTPBodySource)? = nil, into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil

@@ -1,11 +1,11 @@
 import CHTTP
 
-/// The head of a request, checked for limits and form.
+/// The head of a request. The initializer checks its size, its form, and the number of connections.
 struct HTTPHead {
   private let target: HTTPTarget?
   private let headers: [(String, String)]
   let contentLength: UInt64?
-  /// The error answer to a malformed or too large head; nil if the head is accepted.
+  /// The error answer if the head is malformed or too large, or if there are too many connections; nil otherwise.
   let fault: HTTPResponse?
 
   init(

@@ -5,7 +5,7 @@ package struct HTTPTarget: Equatable, Sendable {
   package let path: String
   package let query: [String: String]
 
-  /// Parses an escaped path and query. Nil if the text is ambiguous: for example with an empty, `.` or `..` part, or an
+  /// Parses an escaped path and query. Nil for invalid text, and for a path with an empty, `.` or `..` part, or with an
   /// escaped slash.
   package init?(_ text: String) {
     let halves = text.utf8.split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
@@ -31,7 +31,7 @@ package struct HTTPTarget: Equatable, Sendable {
     self.query = query
   }
 
-  /// Returns a text in which every byte that a path or query may not have is escaped.
+  /// Returns a text in which every byte is escaped, except ASCII letters, digits, and `-._~`.
   package static func escape(_ text: String) -> String {
     var escaped = ""
     for byte in text.utf8 {

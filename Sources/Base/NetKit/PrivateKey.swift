@@ -48,7 +48,7 @@ package final class PrivateKey {
 
 /// Returns the SHA-256 of a public key.
 ///
-/// - Parameter ask: Calls the GnuTLS function that writes the hash.
+/// - Parameter ask: Calls the GnuTLS function that writes the SHA-256 into a buffer.
 func keyID(_ ask: (UnsafeMutablePointer<UInt8>?, UnsafeMutablePointer<Int>) -> Int32) -> [UInt8] {
   var bytes = [UInt8](repeating: 0, count: 64)
   var count = bytes.count

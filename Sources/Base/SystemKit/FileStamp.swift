@@ -19,7 +19,7 @@ package struct FileStamp: Equatable, Sendable {
 
   /// Returns the present ``FileStamp`` of the file at a path; nil if there is no file.
   ///
-  /// - Throws: ``FileError`` if the file cannot be examined: a missing right, an error of the disk.
+  /// - Throws: ``FileError`` if the file cannot be examined, for lack of a right or because of a disk error.
   package static func look(at path: String) throws(FileError) -> FileStamp? {
     var info = stat()
     guard stat(path, &info) != 0 else { return FileStamp(info) }

@@ -10,8 +10,8 @@ package final class LocalListener {
   package let descriptor: Int32
   private let inode: UInt64
 
-  /// Begins to listen. Throws `EADDRINUSE` if another process listens at this path. The file has the mode 0660 and
-  /// belongs to `group`, if one is given.
+  /// Begins to listen. Throws `EADDRINUSE` if another process listens at this path. The socket's file has the mode 0660
+  /// and belongs to `group`, if one is given.
   package init(_ path: String, group: String?) throws(FileError) {
     self.path = path
     try Self.removeStale(path)

@@ -32,7 +32,7 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
 
   package var outcome: Outcome? { box.outcome.withLock { $0 } }
 
-  /// Waits for the end of the thread, and returns its result. Call it once.
+  /// Waits for the end of the thread. Returns what `body` returned, which is then not nil. Call it once.
   package func join() -> Outcome? {
     pthread_join(thread, nil)
     return outcome

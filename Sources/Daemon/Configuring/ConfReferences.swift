@@ -1,8 +1,8 @@
 import Changes
 import Conflicts
 
-/// Checks that the databases and trails that sections name exist, and that two sections do not use them in conflicting
-/// ways.
+/// Checks that the databases and trails that sections name exist, and that sections fit together. For example, a
+/// database can have only one capture.
 struct ConfReferences {
   let node: String?
   private let databases: [ReadSection]

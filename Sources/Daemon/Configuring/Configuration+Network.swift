@@ -14,7 +14,8 @@ extension Configuration {
     package var url: PeerURL
     /// The name that the listener's certificate must have; nil for the host of the URL.
     @ByBytes package var peer: String? = nil
-    /// The certificates; nil for the files of `[receive]`, or those that `cairn peer join` wrote to the state folder.
+    /// The certificates. If nil, the pump uses those that `[receive]` names; if it names none, those in the state
+    /// folder.
     package var tls: PeerFiles?
     /// The limit for sending or fetching, in bytes per second; nil for no limit.
     package var bytesPerSecond: Int?

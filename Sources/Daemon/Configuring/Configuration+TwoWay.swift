@@ -26,15 +26,16 @@ extension Configuration {
 
   // MARK: Audits
 
-  /// Returns the rate of an apply's audit in bytes per second; nil: no audit. Without a setting in the conf, an audit
-  /// runs at the default rate if the target should equal the source.
+  /// Returns the rate of an apply's audit in bytes per second; nil: no audit. Without a setting in the conf, a one-way
+  /// apply has an audit at the default rate, unless other settings let source and target differ. A two-way apply has
+  /// none.
   package func auditRate(_ apply: Apply, goesBothWays: Bool) -> Int? {
     if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
     let isToBeEqual = !goesBothWays && !apply.mayDiffer && lineOnLacking(apply) == nil
     return isToBeEqual ? Configuration.auditBytesUsual : nil
   }
 
-  /// Returns whether this node applies the trail of a capture, but none of these applies has an audit.
+  /// Returns whether this node has applies of a capture's trail, but none of them has an audit.
   package func isUnaudited(_ capture: Capture) -> Bool {
     let applies = applies.filter { $0.trail == trail(of: capture) }
     return !applies.isEmpty && applies.allSatisfy { auditRate($0, goesBothWays: captureBehind($0) != nil) == nil }

@@ -47,7 +47,8 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var url: String
     /// The password, from a systemd credential; never printed.
     @ByBytes package var secret: String? = nil
-    /// Whether other nodes may generate the same keys as this database. Applications must then avoid equal keys.
+    /// Whether applies start even if this database generates the same keys as another one. The operator vouches that
+    /// applications do not insert equal keys.
     package var sharesKeys = false
     /// Whether two-way SQLite tables may have a foreign key to themselves with ON UPDATE CASCADE.
     package var acceptsMovedKeys = false
@@ -123,7 +124,7 @@ package struct Configuration: Equatable, Sendable {
       (self.name, self.trail, self.database) = (name, trail, database)
     }
 
-    /// Whether these settings allow rows of the target to stay different from the source. Only for one-way replication.
+    /// Whether these settings allow rows of a one-way target to stay different from the source.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }
@@ -142,8 +143,8 @@ package struct Configuration: Equatable, Sendable {
   package struct Limits: Equatable, Sendable {
     /// The maximum disk space of all trails together, in bytes; nil for no limit.
     package var diskBytes: Int64?
-    /// The longest lag of an apply for which segments are kept; nil for no limit. An apply with a longer lag needs a
-    /// refresh.
+    /// The longest lag of a reader for which segments are kept; nil for no limit. A reader with a longer lag expires,
+    /// and its tables need a refresh.
     package var retain: Duration?
     /// Whether Cairn may drop a replication slot before the source's disk becomes full.
     package var givesUpSlot = false

@@ -2,7 +2,8 @@ import Changes
 import Glibc
 
 extension OptionReader {
-  /// Returns the string of a value, with environment variables replaced.
+  /// Returns the string of a value, with environment variables replaced. Adds a problem and returns nil if the value is
+  /// no string, or a variable is unknown.
   mutating func string(_ node: TomlNode, _ option: OptionTable.Option) -> String? {
     guard case .string(let raw) = node.value else {
       wrongType(node, option)

@@ -19,8 +19,8 @@ package enum ConflictLogs {
     }
   }
 
-  /// Returns the tables of a database to which the conf lets an apply write the trail. Returns all tables if the conf
-  /// has no apply for the database.
+  /// Returns the tables of the database `url` that applies in the conf may write from `trail`. Returns all tables if
+  /// the conf has no apply for the database.
   ///
   /// - Throws: `table-forbidden` if the conf has applies that write to the database, but none of them reads this trail.
   package static func scope(
@@ -46,8 +46,8 @@ package enum ConflictLogs {
     return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
   }
 
-  /// Returns the sources and targets of the replications in a state folder. If `state` is nil, all state folders at the
-  /// usual place are read.
+  /// Returns the sources and targets of the replications in a state folder. If `state` is nil, reads all state folders
+  /// in `StateFolders.base()`.
   package static func databases(inState state: String?) throws -> [DatabaseURL] {
     var urls: [DatabaseURL] = []
     for place in try StateFolders.places(in: state) {

@@ -9,7 +9,7 @@ package enum NetworkTLS {
   /// Revoked certificates are refused.
   ///
   /// - Throws: `conf-missing` if there are no certificates and `insecure` is not set; `conf-value` if `insecure` is set
-  ///   although peers have certificates of this node.
+  ///   although the state folder has certificates.
   package static func server(_ receive: Configuration.Receive, state: String) throws -> ServerTLS? {
     let peers = PeerFolder(state: state)
     if receive.isInsecure {

@@ -40,8 +40,8 @@ package struct IssuedCertificates: Sendable {
     case refused(String, hint: String)
   }
 
-  /// Signs a new certificate for the key of a peer's present certificate, in the last third of its lifetime or after a
-  /// change of authority.
+  /// Renews the peer's certificate `shown` for the same key, in the last third of its lifetime or after a change of
+  /// authority. Otherwise returns a refusal. A repeated request gets the certificate that was signed before.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {
       // A request may have begun before the revocation.
@@ -130,7 +130,7 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Revoking
 
-  /// Revokes all certificates of a name. Returns the fingerprints of those that were valid.
+  /// Revokes all certificates of a name. Returns the fingerprints of those that were not revoked before.
   package func revoke(_ name: String, now: Int64) throws -> [String] {
     guard Folder.exists(folder) else { return [] }
     return try peers.locked {

@@ -86,7 +86,7 @@ extension PeerFolder {
   /// The authorities that this node trusts, in `ca.crt`; the one that signs comes first. Empty if they cannot be read.
   package var authorities: [PeerCertificate] { ((try? certificates("ca.crt")) ?? []).map(\.facts) }
 
-  /// The certificate that the listener shows.
+  /// The certificate that the listener shows; nil if its file cannot be read.
   package var listener: PeerCertificate? { try? certificate("node.crt").facts }
 
   /// Returns the names of the peers whose valid certificate an old authority has signed.

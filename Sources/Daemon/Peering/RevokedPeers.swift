@@ -4,8 +4,8 @@ import SystemKit
 import Synchronization
 
 /// The revoked certificates, from the file `revoked`. A line with `name` revokes a peer's certificates whose validity
-/// begins at the given time (seconds since 1970 UTC) or earlier. Any other line revokes one certificate by its SHA-256.
-/// If the file cannot be read, all certificates are revoked.
+/// begins at the given time (seconds since 1970 UTC) or earlier. A line with a SHA-256 revokes that certificate of the
+/// named peer. If the file cannot be read, all certificates are revoked.
 ///
 /// ```
 /// name store-042 1767225600

@@ -104,7 +104,7 @@ package final class ServiceLog: Sendable {
     limit = Mutex(level)
   }
 
-  /// Sets the lowest level that is written; entries of lower levels are left out.
+  /// Sets the least severe level that is written. Less severe entries are left out.
   package func setLevel(_ level: LogEntry.Level) { limit.withLock { $0 = level } }
 
   package func write(_ entry: LogEntry) {

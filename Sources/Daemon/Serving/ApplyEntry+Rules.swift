@@ -13,10 +13,10 @@ import Trails
 extension ApplyEntry {
   /// Checks that each rule for one table matches a table of the trail at the target, or a captured table of the source.
   ///
-  /// A rule without a table is only logged if the apply has run with it before, since its table may have been dropped.
-  /// It is also only logged for another node's trail, and if an apply may still create the table in the source.
+  /// A rule that matches no table is only logged if the apply has run with it before: its table may have been dropped.
+  /// The same holds if the trail comes from another node, or if an apply writes to the source and may create the table.
   ///
-  /// - Throws: `table-missing` for any other rule without a table.
+  /// - Throws: `table-missing` for any other rule that matches no table.
   func checkRulesMatch(_ end: TargetEnd) throws {
     let adopted = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
     // A new rule must not prove by its own `to` that its table was there.
@@ -114,7 +114,7 @@ extension ApplyEntry {
   }
 
   /// Returns the suspended tables in `held` that have another name at the target now than under the rules `old`. A
-  /// table counts too if the source has renamed it, or if its source table is unclear.
+  /// table counts too if the source has renamed it, or if `old` does not give it exactly one source table.
   func renamed(_ held: [HeldTable], _ old: [TableRule]) -> [HeldTable] {
     held.filter { table in
       let sources = RuleChange.sources(of: [table.name], old)

@@ -1,7 +1,8 @@
 import Configuring
 import Steering
 
-/// The log messages for the steps against trails over their disk limit: captures are paused, or readers expire.
+/// The log messages about readers that expire, and about captures that pause because the trails exceed their disk
+/// limit.
 struct BudgetWords {
   private let plan: RetentionPlan
   private let limits: Configuration.Limits

@@ -10,8 +10,8 @@ import Steering
 import SystemKit
 import Trails
 
-/// The worker that observes how full the slot or journal of one source is, and writes messages to an idle PostgreSQL
-/// source.
+/// The worker that observes how full the slot or journal of one source is. It also writes small messages to the log of
+/// an idle PostgreSQL source.
 final class HeartbeatWorker: Worker {
   let name: WorkerName
   private let capture: Configuration.Capture

@@ -6,16 +6,16 @@ import Trails
 
 /// The disk space for bytes that peers send: the sizes of the trails when last measured, and their limits.
 struct IntakeRoom: Equatable, Sendable {
-  /// The limit for all trails together, in bytes; nil for no limit.
+  /// The disk limit of all trails together, in bytes; nil for no limit.
   var allowed: UInt64?
   /// The bytes that the trails occupy on the disk.
   var held: UInt64 = 0
   /// The bytes that the trails will occupy after all segments that no reader needs are deleted.
   var left: UInt64 = 0
-  /// The bytes in the last segments of fully applied trails. The last segment of a trail can be deleted only after more
-  /// bytes arrive.
+  /// The bytes in the last segments of trails whose readers have all expired or reached the end. The last segment of a
+  /// trail can be deleted only after more bytes arrive.
   var live: UInt64 = 0
-  /// Whether captures are paused because the trails exceed their limit.
+  /// Whether captures are paused because the trails exceed their disk limit.
   var isPaused = false
   /// The sizes and limits of the trails that each other node sends to this node, by the other node's name.
   var peers: [String: Share] = [:]
@@ -35,16 +35,17 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the trails reach their limit with `more` bytes that have arrived since they were measured.
+  /// Returns whether all trails together exceed their disk limit with `more` bytes, which have arrived since the
+  /// measurement. Also true while captures are paused.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether a node's trails reach its limit with `more` bytes that have arrived since they were measured.
+  /// Returns whether a node's trails exceed its disk limit with `more` bytes, which have arrived since the measurement.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
-  /// Whether all trails together, or those of one node, exceed their limit and have segments that can be deleted.
+  /// Whether all trails together, or those of one node, exceed their disk limit and have segments that can be deleted.
   var isPurgeDue: Bool {
     (allowed.map { held > $0 && held > left } ?? false)
       || peers.values.contains { $0.held > $0.allowed && $0.held > $0.left }
@@ -100,8 +101,8 @@ extension ServiceContext {
       context: ["peer": peer])
   }
 
-  /// Returns the error if a node has as many trails here as it may have, so that it cannot begin another one. Nil if it
-  /// may.
+  /// Returns an error if a node may not begin `trail`, because it has its maximum number of trails here. Otherwise
+  /// returns nil.
   func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
     guard let share = share(of: peer), !copies.exists(trail) else { return nil }
     let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && share.includes($0) }
@@ -151,7 +152,7 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether all trails together have reached their limit, with the bytes that arrived after the last
+  /// Returns whether all trails together exceed their disk limit, with the bytes that arrived after the last
   /// measurement. If that is a second old, calls `look` for a new one.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
@@ -169,7 +170,7 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// Returns whether the trails of a peer have reached its limit, by the last measurement and the bytes received after
+  /// Returns whether the trails of a peer exceed its disk limit, by the last measurement and the bytes received after
   /// it.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
@@ -199,6 +200,7 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns true once after each measurement that found trails over a limit, with segments to delete.
+  /// Returns whether the last measurement found trails over a disk limit, with segments to delete. Later calls return
+  /// false until the next measurement.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

@@ -22,7 +22,7 @@ struct LeftOutNote: Sendable {
 
   /// Returns the tables in the file; empty if there is no file.
   ///
-  /// - Throws: `state-foreign` if this version of Cairn did not write the file.
+  /// - Throws: `state-foreign` if the file does not have the format of this version of Cairn.
   func read() throws -> [LeftOutTable] {
     guard Folder.exists(path) else { return [] }
     let text: String

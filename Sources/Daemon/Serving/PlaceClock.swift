@@ -1,4 +1,5 @@
-/// A record of when a trail reached each of its positions, over the last hours, to compute the lag of a reader in time.
+/// A record of the times at which a trail reached its positions, to compute the lag of a reader in ms. The older two
+/// samples are, the more time may lie between them.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }

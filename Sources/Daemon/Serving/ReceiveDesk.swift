@@ -5,8 +5,8 @@ import Pumping
 import Steering
 import SystemKit
 
-/// The HTTP handler for peers that push and pull trails. Pushed bytes are refused while the trails are over their
-/// limit.
+/// The HTTP handler for peers that push and pull trails. Pushed bytes are refused while all trails, or those of the
+/// peer, exceed their disk limit.
 final class ReceiveDesk: HTTPHandler {
   private let desk: PumpDesk
   private let join: JoinDesk

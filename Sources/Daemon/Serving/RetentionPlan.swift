@@ -49,7 +49,8 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var pausesCaptures = false
   /// The size of all trails, in bytes, after the planned segments are deleted.
   package private(set) var bytes: UInt64 = 0
-  /// The part of ``bytes`` in the last segments of fully applied trails. The last segment of a trail cannot be deleted.
+  /// The part of ``bytes`` in the last segments of trails whose readers have all expired or reached the end. The last
+  /// segment of a trail cannot be deleted.
   package private(set) var live: UInt64 = 0
   /// The size of one trail, in bytes, after the planned segments are deleted. `live` is the part in the last segment.
   package struct Part: Equatable, Sendable {
@@ -61,7 +62,8 @@ package struct RetentionPlan: Equatable, Sendable {
   static let liveBytesMax: UInt64 = 32 << 20
   /// The size that all trails would have, in bytes, if no reader expired for lack of disk space.
   package private(set) var bytesBefore: UInt64 = 0
-  /// The readers that still need segments, by trail. A trail without any reader has an empty list.
+  /// The readers that have neither expired nor reached the end of their trail, by trail. A trail without any reader has
+  /// an empty list.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
   /// Decides which trails to purge, and whether captures pause, from the sizes of the trails and the limits.

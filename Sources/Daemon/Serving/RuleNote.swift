@@ -18,7 +18,7 @@ struct RuleNote {
 
   /// Returns the content of the file; nil if it does not exist.
   ///
-  /// - Throws: `state-foreign` if the file was not written by this version of Cairn.
+  /// - Throws: `state-foreign` if the file does not have the format of this version of Cairn.
   func read() throws -> Content? {
     guard Folder.exists(path) else { return nil }
     let text: String

@@ -107,7 +107,7 @@ package final class ServiceContext: Sendable {
   func note(end: Position, of trail: TrailName) { ends.withLock { $0[trail.description] = end } }
   func end(of trail: String) -> Position? { ends.withLock { $0[trail] } ?? trailInfos[trail]?.end.position }
 
-  /// Returns whether the capture of a trail has opened it since the daemon started.
+  /// Returns whether the capture of a trail has opened it since the capture was last started.
   func isOpen(_ trail: TrailName) -> Bool { openTrails.withLock { $0.contains(trail) } }
   func opened(_ trail: TrailName, _ isOpen: Bool) {
     openTrails.withLock { trails in

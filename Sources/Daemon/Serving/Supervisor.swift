@@ -64,7 +64,8 @@ package final class Supervisor: Sendable {
 
   // MARK: The conf
 
-  /// Adds, removes and restarts workers as a new conf requires. All other workers continue.
+  /// Adds, removes and restarts workers as a new conf requires. Also starts pumps and the listener at once if they wait
+  /// after an error.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -309,11 +310,11 @@ package final class Supervisor: Sendable {
     return news
   }
 
-  /// A worker whose thread has reported no progress for longer than a limit.
+  /// A worker whose thread has reported no progress for longer than the limit of ``silent(forMilliseconds:)``.
   package struct Silent: Sendable {
     package let name: WorkerName
-    /// Whether SQLite is executing one instruction of a statement. The database is then slow, and a restart would not
-    /// help.
+    /// Whether the thread waits for SQLite, which executes a statement. The database is then slow, and a restart would
+    /// not help.
     package let isInStatement: Bool
   }
 

@@ -3,7 +3,7 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// The file with the names that the tables of a trail had at the target in the last run of the apply.
+/// The file with the settings that determined the names of tables at the target in the last run of an apply.
 struct TargetNames {
   private let path: String
 

@@ -67,7 +67,8 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// The problems with peers that an operator must solve, as errors to log.
+  /// The problems with peers that an operator must solve, as errors to log. The keys are texts such as `till.pos from
+  /// till`.
   var problems: [String: CairnError] {
     book.withLock { book in
       var problems: [String: CairnError] = [:]

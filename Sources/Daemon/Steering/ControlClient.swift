@@ -21,8 +21,8 @@ package struct ControlClient: Sendable {
     return state + "/control"
   }
 
-  /// Returns the sockets that a client tries, in order. First comes the one in the lock file of the state folder's
-  /// daemon, then `given`, or the default paths if it is nil.
+  /// Returns the sockets that a client tries, in order. The first is the one that the lock file of the state folder
+  /// names, if any. Then comes `given`; if nil, the default paths.
   ///
   /// - Parameter given: The path from the conf; nil if the conf has none.
   package static func places(given: String?, state: String) -> [String] {
