@@ -7,7 +7,7 @@ extension NodeStatus {
   package struct LeftSlot: Equatable, Sendable {
     package var capture: String
     package var slot: String
-    /// The database, as messages name it, without a password.
+    /// The server and the database, such as `db.example/shop`, without a password.
     package var place: String
     /// The bytes of log that the server keeps for the slot; nil if unknown.
     package var bytes: Int64?

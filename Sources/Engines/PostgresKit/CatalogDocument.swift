@@ -10,7 +10,7 @@ package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
     /// The row of the table, from pg_class, and the rights of the session's role on it.
     case table = 0x74  // t
-    /// The row of a column, with the value that the column has in older rows.
+    /// The row of a column, with the value that it has in rows written before the column was added.
     case column = 0x63  // c
     /// The row of an index that is unique or belongs to a constraint.
     case index = 0x69  // i

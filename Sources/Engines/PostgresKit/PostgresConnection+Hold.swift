@@ -137,8 +137,8 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the greatest number in a column, or the least one if `isLeast`. Nil if there is none within 64 bits, or
-  /// for another type.
+  /// Returns the greatest number in a column, or the least one if `isLeast`. Nil if the column has no number, is not
+  /// of an integer or `numeric` type, or if the number is not a 64-bit integer.
   ///
   ///     try connection.extreme(of: "id", in: "\"sales\".\"orders\"", isLeast: false)  // 4711
   ///

@@ -21,7 +21,8 @@ package struct PostgresTable: Sendable {
   package var owner: String
   /// The sequences that give values to the table's columns.
   package var sequences: [(namespace: String, name: String)]
-  /// The definitions that decide how stored values print, such as the labels of an enum.
+  /// The definitions that decide how stored values print. For example, `label 16410` has the text of the enum label
+  /// with this oid.
   package var forms: [NameKey: String] = [:]
   /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: Refusal?
@@ -203,8 +204,8 @@ extension PostgresConnection {
     return (readable, refused)
   }
 
-  /// Returns `sizes`, with the printed size of each table whose constants may print much longer than they are stored,
-  /// such as `1e131000`.
+  /// Returns `sizes`, with the larger of stored and printed size for each table whose constants may print much longer.
+  /// An example of such a constant is `1e131000`.
   private func printed(_ sizes: [DefinitionSizes.Size]) throws -> [DefinitionSizes.Size] {
     let stored = sizes.filter { $0.bytes <= DefinitionSizes.tableBytesMax }.map(\.oid)
     let rows = try query(

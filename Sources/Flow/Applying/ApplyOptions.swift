@@ -81,7 +81,8 @@ package struct ApplyOptions: Sendable {
   package var originName: TrailName?
   /// The trail into which the target's own changes are captured. Apply skips transactions whose origin is that trail.
   package var ownTrail: TrailName?
-  /// The names of nodes. Apply skips transactions whose origin is a trail of such a node.
+  /// The origins, as in names of trails, of all captures that read the target. Apply skips transactions of such an
+  /// origin.
   package var ownOrigins: Set<String> = []
   package init() {}
 }

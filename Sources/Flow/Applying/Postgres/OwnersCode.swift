@@ -184,7 +184,7 @@ struct OwnersCode: Equatable {
 
   // MARK: SQL
 
-  /// The WITH clause that finds the relations, the trusted roles and the code that matter when table `$1` is written.
+  /// The WITH clause that finds the tables that a write to table `$1` reaches, their code, and the trusted roles.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
