@@ -20,7 +20,7 @@ package struct ControlRequest: Equatable, Sendable {
     case unhook
     case rehook
     case reload
-    /// Reads rows or digests from the source of another node's trail. Only for root and the daemon's own user.
+    /// Reads rows or their digests from the source of another node's trail. Only for root and the daemon's own user.
     case question
   }
 

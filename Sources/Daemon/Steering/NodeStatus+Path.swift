@@ -25,7 +25,7 @@ extension NodeStatus {
       /// The transfer failed, and an operator must act. For example, the peer refuses it, or has a different trail of
       /// this name.
       case failed
-      /// The peer lagged too far, so that no segments are kept for it. The peer's tables need a refresh.
+      /// The peer lagged more than the conf allows, so that no segments are kept for it. Its tables need a refresh.
       case givenUp = "given_up"
     }
 

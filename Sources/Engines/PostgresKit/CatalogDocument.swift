@@ -16,7 +16,8 @@ package struct CatalogDocument: Sendable {
     case index = 0x69  // i
     /// The row of any other index: name and definition.
     case object = 0x6f  // o
-    /// The row of a foreign key: column numbers, schema, table, columns, on update, on delete, deferred, deferrable.
+    /// The row of a foreign key: its column numbers, the schema, name and columns of the referenced table, its actions
+    /// on update and delete. Then whether it is deferred, and deferrable.
     case foreignKey = 0x66  // f
     /// The row of a sequence: schema, name, number of the owning column, kind of dependency, options.
     case sequence = 0x73  // s

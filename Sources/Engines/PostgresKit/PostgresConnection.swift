@@ -256,7 +256,8 @@ package final class PostgresConnection {
     throw error
   }
 
-  /// Reads all results of the statement that was sent. Throws the first error.
+  /// Reads all results of the statement that was sent. Returns its rows, and the number of rows that it changed or
+  /// returned. Throws the first error.
   func finish(_ sql: String) throws -> (rows: [[String?]], touched: Int64) {
     var rows: [[String?]] = []
     var touched: Int64 = 0

@@ -49,7 +49,7 @@ package struct PostgresTable: Sendable {
     package var isOfPartition = false
     /// Whether the reason is a generated column in the key. The log then lacks the keys of rows.
     package var isOfGenerated = false
-    /// Whether the reason is another table whose name is equal, or differs only in case in two-way replication.
+    /// Whether the reason is another table with the same full name. Two-way replication ignores the case of names.
     package var isOfName = false
     /// Whether the reason is two columns whose names differ only in case, in two-way replication.
     package var isOfColumns = false
@@ -281,7 +281,7 @@ extension PostgresTable {
   }
 
   /// Sets the ``refusal`` of tables with equal full names, such as table `b.c` in schema `a` and table `c` in schema
-  /// `a.b`.
+  /// `a.b`. Also refuses a table if names of columns differ only in how Unicode composes letters.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.nameKey })
     for group in names.values where group.count > 1 {

@@ -58,7 +58,7 @@ extension Database {
   }
 
   /// Runs `body` while a name in double quotes may be a text, as on the connections of applications. `body` must not
-  /// name a column.
+  /// name a column, because SQLite would read a dropped one as a text.
   package func readingAsPrograms<T>(_ body: () throws -> T) rethrows -> T {
     let before = takesQuotedTexts
     takesQuotedTexts = true

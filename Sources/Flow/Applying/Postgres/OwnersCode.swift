@@ -228,7 +228,7 @@ struct OwnersCode: Equatable {
         SELECT tgrelid FROM up WHERE coalesce(parent, 0) = 0))
     """
 
-  /// The functions of `pg_catalog` that look up a cast to `json` when they run.
+  /// The functions of `pg_catalog` that look up a cast to `json` when they run, and so may run another role's function.
   private static let casting = """
     array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
