@@ -263,9 +263,9 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Locks a table of an untrusted role until the caller's transaction ends. Meanwhile, other sessions cannot add
-  /// indexes, statistics or partitions. Does nothing for a table of a trusted role, or if the session's role may not
-  /// lock the table.
+  /// Locks a table until the caller's transaction ends, if an untrusted role owns it or one of its partitions. Other
+  /// sessions cannot add indexes, statistics or partitions meanwhile. Does nothing for any other table, or if the
+  /// session's role may not lock the table.
   ///
   /// Waits for another session's lock for at most a second, then throws ``PostgresError``.
   ///

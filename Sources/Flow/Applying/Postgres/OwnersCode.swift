@@ -362,7 +362,7 @@ struct OwnersCode: Equatable {
     ORDER BY 1, 2
     """
 
-  /// The query for the ``Openness``, ``Parents``, ``bearer`` and ``fingerprint`` of table `$1`.
+  /// The query for all properties of this type except ``findings``, for table `$1`.
   private static let stateText = """
     \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
     SELECT CASE
