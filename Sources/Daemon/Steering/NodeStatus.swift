@@ -65,8 +65,8 @@ package struct NodeStatus: Sendable {
     package var name: WorkerName
     package var state: WorkerState
     package var trail = ""
-    /// The database, such as `db.example/shop`, without a password. For a pump, the URL of the peer; for `receive`, the
-    /// address on which it listens.
+    /// The database, such as `postgresql://db.example/shop`, without a password. For a pump, the URL of the peer; for
+    /// `receive`, the address on which it listens.
     package var place = ""
     /// The present activity of the worker, or the reason why it waits, in words.
     package var detail = ""

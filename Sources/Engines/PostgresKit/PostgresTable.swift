@@ -44,8 +44,8 @@ package struct PostgresTable: Sendable {
     package let mend: String
     /// Whether capture skips the table, such as a foreign table, instead of failing.
     package let isHarmless: Bool
-    /// Whether the reason is the replica identity of a partition: PostgreSQL logs too little of its old rows. Capture
-    /// would miss changes of these rows.
+    /// Whether PostgreSQL logs too little of a partition's changes, so that capture would miss them. The partition is
+    /// UNLOGGED, or has another replica identity than the table.
     package var isOfPartition = false
     /// Whether the reason is a generated column in the key. The log then lacks the keys of rows.
     package var isOfGenerated = false
@@ -114,8 +114,8 @@ extension PostgresConnection {
     return tables
   }
 
-  /// Returns the tables of ``userTables(_:)``, read in one snapshot. `locked` has tables that other sessions keep
-  /// locked, without columns.
+  /// Returns the tables of ``userTables(_:)``, read in one snapshot. If a lock is not free in time, reads each table
+  /// separately. `locked` then has the tables that other sessions keep locked, without columns.
   ///
   /// - Parameter patience: An SQL statement that sets `lock_timeout` for the transaction.
   package func userTables(
