@@ -153,7 +153,8 @@ extension ApplyOptions {
   /// A pattern is `table.trigger` for a table of `public`, else `schema.table.trigger`. The last pattern that matches
   /// decides; one with `!` excludes triggers.
   ///
-  /// A pattern without a table counts only if all triggers that it matches are on tables of one owner.
+  /// A pattern without a table counts only if all triggers that it matches are on tables of one owner. This does not
+  /// limit patterns with `!`.
   ///
   ///     // fire_triggers = ["order.audit"]
   ///     options.fires(.init(namespace: "public", table: "order", name: "audit"), among: [])  // true
