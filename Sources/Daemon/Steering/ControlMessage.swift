@@ -1,6 +1,6 @@
 import Changes
 
-/// A request to a daemon over its control socket: one JSON object on one line, answered by another.
+/// A request to a daemon over its control socket: one JSON object on one line. The answer is a ``ControlReply``.
 ///
 /// ```
 /// {"version":1,"command":"copy","subject":"pos","tables":["sales"]}
@@ -20,7 +20,7 @@ package struct ControlRequest: Equatable, Sendable {
     case unhook
     case rehook
     case reload
-    /// Reads rows or digests from the source of another node's trail. Only for root and the daemon's own user.
+    /// Reads rows or their digests from the source of another node's trail. Only for root and the daemon's own user.
     case question
   }
 
@@ -74,7 +74,7 @@ package struct ControlRequest: Equatable, Sendable {
   }
 }
 
-/// The answer to a request: its result, or an error.
+/// The answer to a ``ControlRequest``, as one JSON object on one line: the result of the request, or an error.
 package enum ControlReply: Sendable {
   case done(JSONObject)
   case refused(CairnError)

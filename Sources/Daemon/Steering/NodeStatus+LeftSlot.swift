@@ -3,11 +3,11 @@ import Changes
 extension NodeStatus {
   /// A slot at a PostgreSQL server whose capture was removed from the conf.
   ///
-  ///     NodeStatus.LeftSlot(capture: "pos", slot: "cairn_1a2b", place: "db.example/shop", command: command)
+  ///     NodeStatus.LeftSlot(capture: "pos", slot: "cairn_1a2b", place: "postgresql://db/shop", command: command)
   package struct LeftSlot: Equatable, Sendable {
     package var capture: String
     package var slot: String
-    /// The database, as messages name it, without a password.
+    /// The server and the database, such as `postgresql://db.example/shop`, without a password.
     package var place: String
     /// The bytes of log that the server keeps for the slot; nil if unknown.
     package var bytes: Int64?

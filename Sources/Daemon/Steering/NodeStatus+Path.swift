@@ -20,11 +20,12 @@ extension NodeStatus {
 
     package enum State: String, CaseIterable, Sendable {
       case connected
-      /// The peer cannot be reached, or has not connected.
+      /// There is no connection: the peer cannot be reached, or has not connected for at least 25 s.
       case waiting
-      /// The peer refuses the transfer, or its trail of this name is another one.
+      /// The transfer failed, and an operator must act. For example, the peer refuses it, or has a different trail of
+      /// this name.
       case failed
-      /// The peer lagged too far, so that no segments are kept for it. The peer's tables need a refresh.
+      /// The peer lagged more than the conf allows, so that no segments are kept for it. Its tables need a refresh.
       case givenUp = "given_up"
     }
 
@@ -41,7 +42,8 @@ extension NodeStatus {
     package var applied = ""
     /// The bytes of the trail that the receiving node does not have yet; nil if unknown.
     package var behindBytes: UInt64?
-    /// The ms since the receiving node last had the whole trail durably; nil if unknown.
+    /// The age in ms of the oldest bytes of the trail that the receiving node does not have durably. 0 if it has all
+    /// bytes; nil if unknown.
     package var durableLagMilliseconds: Double?
     package var appliedLagMilliseconds: Double?
     /// The bytes transferred since the daemon was started.

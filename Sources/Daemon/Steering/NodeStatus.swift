@@ -28,7 +28,7 @@ package struct NodeStatus: Sendable {
     package var times: Int
     /// The ms since the last occurrence; nil if unknown.
     package var agoMilliseconds: Int64?
-    /// Whether the problem is over: since then, the worker has run for some time without an error.
+    /// Whether the problem is over: after its last occurrence, the worker has run for 15 s without an error.
     package var isPassed: Bool
     package init(
       code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false
@@ -65,7 +65,8 @@ package struct NodeStatus: Sendable {
     package var name: WorkerName
     package var state: WorkerState
     package var trail = ""
-    /// The database, as messages name it, without a password.
+    /// The database, such as `postgresql://db.example/shop`, without a password. For a pump, the URL of the peer; for
+    /// `receive`, the address on which it listens.
     package var place = ""
     /// The present activity of the worker, or the reason why it waits, in words.
     package var detail = ""
@@ -73,7 +74,8 @@ package struct NodeStatus: Sendable {
     package var rows: UInt64 = 0
     package var transactions: UInt64 = 0
     package var rowsPerSecond: Double = 0
-    /// The ms from a commit at the source until this worker had written the transaction durably.
+    /// The present lag in ms. It grows while changes wait for the worker, and is 0 while the worker is idle; nil if
+    /// unknown.
     package var lagMilliseconds: Double?
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
@@ -89,7 +91,7 @@ package struct NodeStatus: Sendable {
     /// The number of versions in the version window of a two-way apply's database. 0 if there are less than 100,000, or
     /// if the apply's peer knows all of them.
     package var versionsKept = 0
-    /// The counts of statements that apply executed again, and of statements whose rows apply wrote instead.
+    /// The counts of the source's statements that apply executed, and of those whose changed rows it wrote instead.
     package var statements = Statements()
     package var copying: Copying?
     /// The number of tables whose refresh the apply has completed since the daemon was started.
@@ -100,7 +102,8 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence for the operator if the peer has not yet confirmed many row versions; otherwise nil.
+    /// A sentence for the operator if ``versionsKept`` is above 0, as the peer has not confirmed these versions;
+    /// otherwise nil.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return
@@ -115,8 +118,8 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// The counts of an application's statements since the worker was started: those that apply executed, and those whose
-  /// rows apply wrote instead.
+  /// The counts of the source's statements since the worker was started: those that apply executed, and those whose
+  /// changed rows it wrote instead.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0
@@ -137,7 +140,7 @@ package struct NodeStatus: Sendable {
     package var rows: UInt64
     /// The number of rows that the source estimated when the refresh began; 0 for no estimate.
     package var estimated: UInt64
-    /// The number of tables whose refresh was completed since the daemon was started.
+    /// The number of tables whose refresh this apply has completed since the daemon was started.
     package var tablesDone: Int
     package init(table: String, rows: UInt64, estimated: UInt64, tablesDone: Int) {
       (self.table, self.rows, self.estimated, self.tablesDone) = (table, rows, estimated, tablesDone)

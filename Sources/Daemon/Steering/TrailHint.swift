@@ -1,4 +1,4 @@
-/// The hints for a trail whose end does not match the position of its source.
+/// The hints for a trail that does not fit its source, for example after a restore of the source.
 package enum TrailHint {
   /// Returns the hint for a source or a state folder that was replaced, or restored from an older backup.
   package static func wentBack(_ folder: String) -> String {

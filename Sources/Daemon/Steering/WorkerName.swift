@@ -41,12 +41,12 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
-  /// Orders workers by the flow of data: captures, pumps, applies.
+  /// Orders workers by their kind, in the order of ``Kind``, and workers of one kind by name.
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
-  /// Returns the worker in `all` that `text` names. The name of a section is enough if it is unique. Nil if no worker
-  /// or several workers match.
+  /// Returns the worker in `all` that `text` names, such as `apply.pos`. For a capture, pump or apply, its name alone
+  /// (`pos`) is enough if it is unique. Otherwise nil.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }

@@ -6,8 +6,8 @@ extension CatalogDocument {
   ///
   /// - Parameter oid: An SQL expression for the table's oid, such as `$1` or `listed.oid`. A table alias in it must not
   ///   be one that the returned SQL defines.
-  /// - Parameter withTypes: Whether the document describes the column types that are not built in. Without them,
-  ///   planning takes half the time. ``usesTypes(_:)`` finds out whether a table has such types.
+  /// - Parameter withTypes: Whether the document describes the column types that are not built in. Without these, the
+  ///   server plans the query in half the time. ``usesTypes(_:)`` finds out whether a table has such types.
   package static func sql(of oid: String, types withTypes: Bool = true) -> String {
     let ofTable = [
       table, columns, indexes, objects, foreignKeys, sequences, partitions, checks,

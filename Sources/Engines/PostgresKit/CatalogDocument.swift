@@ -10,13 +10,14 @@ package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
     /// The row of the table, from pg_class, and the rights of the session's role on it.
     case table = 0x74  // t
-    /// The row of a column, with the value that the column has in older rows.
+    /// The row of a column, with the value that it has in rows written before the column was added.
     case column = 0x63  // c
     /// The row of an index that is unique or belongs to a constraint.
     case index = 0x69  // i
     /// The row of any other index: name and definition.
     case object = 0x6f  // o
-    /// The row of a foreign key: column numbers, schema, table, columns, on update, on delete, deferred, deferrable.
+    /// The row of a foreign key: its column numbers, the schema, name and columns of the referenced table, its actions
+    /// on update and delete. Then whether it is deferred, and deferrable.
     case foreignKey = 0x66  // f
     /// The row of a sequence: schema, name, number of the owning column, kind of dependency, options.
     case sequence = 0x73  // s

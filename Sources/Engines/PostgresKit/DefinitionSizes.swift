@@ -14,7 +14,7 @@ struct DefinitionSizes {
 
   /// The oids of the tables that may be read, and the sizes, in bytes, of the definitions of all other tables.
   ///
-  /// If all tables together are too large, the largest tables of the owners with the largest sums may not be read.
+  /// If all tables exceed ``allBytesMax``, the largest tables of the owners with the largest sums may not be read.
   var readable: (readable: Set<UInt32>, large: [UInt32: Int]) {
     var (readable, large): (Set<UInt32>, [UInt32: Int]) = ([], [:])
     for size in sizes where size.bytes > Self.tableBytesMax { large[size.oid] = size.bytes }

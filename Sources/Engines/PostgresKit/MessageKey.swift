@@ -17,7 +17,7 @@ package struct MessageKey: Equatable, Sendable {
 
   let innerPad: [UInt8]
   let outerPad: [UInt8]
-  /// The LSN up to which messages without an HMAC are accepted, from versions of Cairn without a key.
+  /// The LSN up to which messages without an HMAC are accepted, as versions of Cairn without a key wrote them.
   package let since: LSN
 
   // MARK: Messages

@@ -20,7 +20,8 @@ package enum OwnSchema {
       context: ["role": found.owner])
   }
 
-  /// Returns the first object of a schema that belongs to an untrusted role; nil if there is none.
+  /// Returns an object of a schema that belongs to an untrusted role, with that role and the session's role. Nil if all
+  /// objects belong to trusted roles.
   package static func foreign(
     _ schema: String, _ connection: PostgresConnection
   ) throws -> (what: String, owner: String, role: String)? {

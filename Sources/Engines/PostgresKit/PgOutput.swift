@@ -34,7 +34,7 @@ package enum PgOutput {
     package var columns: [Column]
   }
 
-  /// The values of a row, still encoded.
+  /// The values of a row, as the server sent them (`TupleData`).
   package struct Tuple {
     package let count: Int
     package let bytes: UnsafeRawBufferPointer
@@ -105,7 +105,7 @@ package enum PgOutput {
 extension PgOutput.Tuple {
   /// Appends the row as an image. A value that the server did not send (TOAST) is marked as unchanged.
   ///
-  /// - Parameter given: For each column, whether the row has its value. If not, the value is encoded as *unchanged*.
+  /// - Parameter given: For each column, whether its value is used; nil: all are. Unused ones are marked as unchanged.
   package func appendImage(to writer: inout ByteWriter, scratch: inout ByteWriter, given: [Bool]? = nil) throws {
     scratch.removeAll()
     var r = PgReader(bytes)

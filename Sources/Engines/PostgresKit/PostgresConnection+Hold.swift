@@ -137,8 +137,8 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the greatest number in a column, or the least one if `isLeast`. Nil if there is none within 64 bits, or
-  /// for another type.
+  /// Returns the greatest number in a column, or the least one if `isLeast`. Nil if the column has no number, is not
+  /// of an integer or `numeric` type, or if the number is not a 64-bit integer.
   ///
   ///     try connection.extreme(of: "id", in: "\"sales\".\"orders\"", isLeast: false)  // 4711
   ///
@@ -263,9 +263,9 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Locks a table of an untrusted role until the caller's transaction ends. Meanwhile, other sessions cannot add
-  /// indexes, statistics or partitions. Does nothing for a table of a trusted role, or if the session's role may not
-  /// lock the table.
+  /// Locks a table until the caller's transaction ends, if an untrusted role owns it or one of its partitions. Other
+  /// sessions cannot add indexes, statistics or partitions meanwhile. Does nothing for any other table, or if the
+  /// session's role may not lock the table.
   ///
   /// Waits for another session's lock for at most a second, then throws ``PostgresError``.
   ///

@@ -1,5 +1,5 @@
 extension PostgresConnection {
-  /// Returns a URI for the host and the database that ``place(of:)`` returned, without password and options.
+  /// Returns the URI of the user, server and database that ``place(of:)`` returned as a text. It has no password.
   package static func uri(ofPlace place: String) -> String {
     let scheme = "postgresql://"
     guard place.hasPrefix(scheme), let slash = place.lastIndex(of: "/") else { return place }

@@ -17,7 +17,7 @@ package final class PostgresConnection {
     case replication
   }
 
-  /// The host and the database of the connection, for messages, without the password.
+  /// The user, host, port and database for messages, without the password: `postgresql://app@db.example/shop`.
   package let place: String
   private let purpose: Purpose
   let handle: OpaquePointer
@@ -145,7 +145,7 @@ package final class PostgresConnection {
     return String(decoding: Array(shown.reversed()), as: UTF8.self)
   }
 
-  /// Returns the host and the database of a URI, for messages.
+  /// Returns the user, host, port and database of a URI, for messages: `postgresql://app@db.example/shop`.
   package static func place(of uri: String) -> String {
     // Otherwise libpq would read part of the password as the host or the database.
     if let fault = URLPassword.fault(in: uri) { return "postgresql://… (\(fault))" }
@@ -256,7 +256,8 @@ package final class PostgresConnection {
     throw error
   }
 
-  /// Reads all results of the statement that was sent. Throws the first error.
+  /// Reads all results of the statement that was sent. Returns its rows, and the number of rows that it changed or
+  /// returned. Throws the first error.
   func finish(_ sql: String) throws -> (rows: [[String?]], touched: Int64) {
     var rows: [[String?]] = []
     var touched: Int64 = 0

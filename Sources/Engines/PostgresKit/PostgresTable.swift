@@ -21,7 +21,8 @@ package struct PostgresTable: Sendable {
   package var owner: String
   /// The sequences that give values to the table's columns.
   package var sequences: [(namespace: String, name: String)]
-  /// The definitions that decide how stored values print, such as the labels of an enum.
+  /// The definitions that decide how stored values print. For example, `label 16410` has the text of the enum label
+  /// with this oid.
   package var forms: [NameKey: String] = [:]
   /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: Refusal?
@@ -43,12 +44,12 @@ package struct PostgresTable: Sendable {
     package let mend: String
     /// Whether capture skips the table, such as a foreign table, instead of failing.
     package let isHarmless: Bool
-    /// Whether the reason is the replica identity of a partition: PostgreSQL logs too little of its old rows. Capture
-    /// would miss changes of these rows.
+    /// Whether PostgreSQL logs too little of a partition's changes, so that capture would miss them. The partition is
+    /// UNLOGGED, or has another replica identity than the table.
     package var isOfPartition = false
     /// Whether the reason is a generated column in the key. The log then lacks the keys of rows.
     package var isOfGenerated = false
-    /// Whether the reason is another table whose name is equal, or differs only in case in two-way replication.
+    /// Whether the reason is another table with the same full name. Two-way replication ignores the case of names.
     package var isOfName = false
     /// Whether the reason is two columns whose names differ only in case, in two-way replication.
     package var isOfColumns = false
@@ -113,8 +114,8 @@ extension PostgresConnection {
     return tables
   }
 
-  /// Returns the tables of ``userTables(_:)``, read in one snapshot. `locked` has tables that other sessions keep
-  /// locked, without columns.
+  /// Returns the tables of ``userTables(_:)``, read in one snapshot. If a lock is not free in time, reads each table
+  /// separately. `locked` then has the tables that other sessions keep locked, without columns.
   ///
   /// - Parameter patience: An SQL statement that sets `lock_timeout` for the transaction.
   package func userTables(
@@ -203,8 +204,8 @@ extension PostgresConnection {
     return (readable, refused)
   }
 
-  /// Returns `sizes`, with the printed size of each table whose constants may print much longer than they are stored,
-  /// such as `1e131000`.
+  /// Returns `sizes`, with the larger of stored and printed size for each table whose constants may print much longer.
+  /// An example of such a constant is `1e131000`.
   private func printed(_ sizes: [DefinitionSizes.Size]) throws -> [DefinitionSizes.Size] {
     let stored = sizes.filter { $0.bytes <= DefinitionSizes.tableBytesMax }.map(\.oid)
     let rows = try query(
@@ -280,7 +281,7 @@ extension PostgresTable {
   }
 
   /// Sets the ``refusal`` of tables with equal full names, such as table `b.c` in schema `a` and table `c` in schema
-  /// `a.b`.
+  /// `a.b`. Also refuses a table if names of columns differ only in how Unicode composes letters.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.nameKey })
     for group in names.values where group.count > 1 {

@@ -24,8 +24,8 @@ package final class Checkpointer: @unchecked Sendable {
 
   private init(_ path: String) { self.path = path }
 
-  /// Replaces SQLite's own `wal_autocheckpoint` on a connection. Returns nil, and changes nothing, for a database
-  /// without a file.
+  /// Creates a checkpointer that replaces SQLite's own `wal_autocheckpoint` on a connection. Returns nil, and changes
+  /// nothing, for a database without a file.
   static func watch(_ handle: OpaquePointer) -> Checkpointer? {
     guard let path = sqlite3_db_filename(handle, "main").map({ String(cString: $0) }), !path.isEmpty else { return nil }
     let checkpointer = Checkpointer(path)

@@ -38,8 +38,8 @@ extension Database {
 
   /// Sets the limit for values and rows that statements make (`SQLITE_LIMIT_LENGTH`).
   ///
-  /// - Parameter bytes: The limit. It must exceed the largest row to be written; a larger value is an ``SQLiteError``
-  ///   with SQLITE_TOOBIG.
+  /// - Parameter bytes: The limit. It must exceed the largest row to be written. A statement that makes a value or row
+  ///   beyond it fails with SQLITE_TOOBIG.
   package func limitValues(bytes: Int32) { sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, bytes) }
 
   var trustsSchema: Bool { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA)) != 0 }
@@ -58,7 +58,7 @@ extension Database {
   }
 
   /// Runs `body` while a name in double quotes may be a text, as on the connections of applications. `body` must not
-  /// name a column.
+  /// name a column, because SQLite would read a dropped one as a text.
   package func readingAsPrograms<T>(_ body: () throws -> T) rethrows -> T {
     let before = takesQuotedTexts
     takesQuotedTexts = true

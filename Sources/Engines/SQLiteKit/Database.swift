@@ -23,8 +23,8 @@ package final class Database {
   package let path: String
   let handle: OpaquePointer
   private let isOwned: Bool
-  /// Whether the connection's authorizer must not be replaced, because the application uses it or it records the
-  /// touched tables.
+  /// Whether the connection's authorizer must not be replaced. The application may have set it, or it records the
+  /// tables that statements read or change.
   let keepsAuthorizer: Bool
   // Nil for a connection of an application.
   private let fileGuard: OpaquePointer?

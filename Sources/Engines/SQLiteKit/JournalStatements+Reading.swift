@@ -29,7 +29,7 @@ package struct JournalStatementRow {
 
   package struct Text {
     fileprivate var range: Range<Int>
-    /// The tables that the statement's text touches; nil if they are not known.
+    /// The tables that the statement's text reads or changes; nil if they are not known.
     package var tables: [String]?
   }
 

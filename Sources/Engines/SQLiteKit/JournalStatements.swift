@@ -33,7 +33,7 @@ package struct JournalStatements: ~Copyable {
 
     /// Creates a text that can be executed repeatedly.
     ///
-    /// - Parameter tables: The tables that the text touches; nil if they are not known.
+    /// - Parameter tables: The tables that the text reads or changes; nil if they are not known.
     package init(_ text: String, tables: [String]?) {
       var writer = ByteWriter(capacity: 256)
       writer.append(JournalStatements.textTag)

@@ -73,7 +73,7 @@ package final class ProgramDatabase {
 
   // MARK: Journal
 
-  /// The rowid of the first journal row that this connection has written since `first` was set to 0; 0 if none was.
+  /// The rowid of the first journal row that this connection has written since `first` was set to 0; 0: none.
   package var first: Int64 {
     get { watch.pointee.first }
     set { watch.pointee.first = newValue }
@@ -85,8 +85,8 @@ package final class ProgramDatabase {
 
   // MARK: Statements
 
-  /// Prepares a statement. Returns the statement and the names of the tables that it touches; nil if they are not
-  /// known.
+  /// Prepares a statement. Returns it with the names of the tables that it reads or changes; nil instead of the names
+  /// if the application opened the connection.
   package func prepare(_ sql: String) throws -> (statement: Statement, tables: [String]?) {
     guard isOwned else { return (try database.prepare(sql), nil) }
     let (statement, tables) = try touched.collect { try database.prepare(sql) }
@@ -107,7 +107,7 @@ package final class ProgramDatabase {
   private static let julianOf1970: Int64 = 210_866_760_000_000
 }
 
-/// The tables that a statement touches, recorded from SQLite's calls of the authorizer while the statement is prepared.
+/// The tables that a statement reads or changes. SQLite names them to the authorizer while the statement is prepared.
 ///
 /// Source: https://sqlite.org/c3ref/set_authorizer.html
 private final class TouchedTables {

@@ -193,8 +193,8 @@ extension Database {
 
   /// Chooses the key by which rows of the table are identified.
   ///
-  /// It takes the first of these that the table has: INTEGER PRIMARY KEY, a key without NULLs, a primary key with
-  /// NULLs, the whole row.
+  /// It takes INTEGER PRIMARY KEY, else a primary key without NULLs, else a unique key without NULLs. If the table has
+  /// none of them, it takes a primary key with NULLs, else the whole row.
   private func chooseKey(
     _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
     uniques: [[(column: Int, collation: String)]]

@@ -81,7 +81,8 @@ package struct ApplyOptions: Sendable {
   package var originName: TrailName?
   /// The trail into which the target's own changes are captured. Apply skips transactions whose origin is that trail.
   package var ownTrail: TrailName?
-  /// The names of nodes. Apply skips transactions whose origin is a trail of such a node.
+  /// The origins, as in names of trails, of all captures that read the target. Apply skips transactions of such an
+  /// origin.
   package var ownOrigins: Set<String> = []
   package init() {}
 }
@@ -152,7 +153,8 @@ extension ApplyOptions {
   /// A pattern is `table.trigger` for a table of `public`, else `schema.table.trigger`. The last pattern that matches
   /// decides; one with `!` excludes triggers.
   ///
-  /// A pattern without a table counts only if all triggers that it matches are on tables of one owner.
+  /// A pattern without a table counts only if all triggers that it matches are on tables of one owner. This does not
+  /// limit patterns with `!`.
   ///
   ///     // fire_triggers = ["order.audit"]
   ///     options.fires(.init(namespace: "public", table: "order", name: "audit"), among: [])  // true

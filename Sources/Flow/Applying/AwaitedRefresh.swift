@@ -27,7 +27,7 @@ extension ApplyOptions {
   /// Returns whether apply skips a change because a requested refresh of its table has not begun.
   ///
   /// A one-way apply skips all changes until the refresh begins. With ``askedBehind``, a two-way apply skips only
-  /// changes up to that transaction.
+  /// changes up to that transaction, and changes for which the table's rule cannot be carried out.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

@@ -81,8 +81,8 @@ struct LaterShape {
   /// seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Returns whether a later refresh in the trail corrects rows of a partitioned table. If so, such rows may be missing
-  /// at the target.
+  /// Returns whether a later refresh in the trail corrects rows of a partitioned table, and waits for it for up to 5 s.
+  /// If so, such rows may be missing at the target.
   ///
   /// PostgreSQL does not report attached, detached or truncated partitions, so capture then refreshes the table.
   static func excuses(

@@ -18,17 +18,17 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns a waiting row with the stamp that decides its rank: its own, or the stamp of a refresh that brought it
-    /// later.
+    /// Returns a waiting row with the stamp that decides its rank. This is the later one of its own stamp and the stamp
+    /// of the last refresh that brought the row.
     var ranked: (Candidate) throws -> Candidate
     /// Returns the rank of a row in the table, from the stamp of its last write; nil if all nodes know that write.
     ///
     /// - Parameter isNew: Whether the waiting row with the same unique value comes from the present group.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
     var noteReturn: (ContestedRow) throws -> Void
-    /// Logs the conflict of two rows over a unique value.
+    /// Logs the conflict of two rows over a unique value. The stamp is that of `other`; nil if it is not known.
     ///
-    /// - Parameter isOurs: Whether the first row got the value, so that the other one waits.
+    /// - Parameter isOurs: Whether the first row got the value, so that `other` waits.
     var log: (ContestedRow, _ other: ContestedRow, Stamp?, _ isOurs: Bool) throws -> Void
   }
 

@@ -15,7 +15,7 @@ extension Meeting.Step {
     }
   }
 
-  /// Returns the row that apply writes in this step, together with its table; nil if the step writes no row.
+  /// Returns the row that apply writes in this step, with the names of its table; nil if the step writes no row.
   func contested(_ table: TableSchema) -> ContestedRow? {
     settled.map { row in
       let names = table.columns.map(\.name)

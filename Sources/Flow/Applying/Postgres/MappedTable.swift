@@ -70,8 +70,8 @@ final class MappedTable {
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
   var referrers: [Reference]?
-  /// A cache for ``PostgresForm``: the last schema that it converted, with the index and the conversion of each target
-  /// column.
+  /// A cache for ``PostgresForm``: the schema of the row converted last. For each target column, it has the index in
+  /// that schema and the conversion; nil: the schema lacks the column.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
   /// The check, repeated in each transaction of apply, that no untrusted role has replaced the table or changed its
   /// code. Nil if no untrusted role can do so.
@@ -138,7 +138,7 @@ final class MappedTable {
   lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
-  /// The positions in the target's list of unique indexes, without the key's index and indexes with a column that the
+  /// The positions of unique indexes in the target's list, except the key's index and indexes with a column that the
   /// trail lacks.
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in

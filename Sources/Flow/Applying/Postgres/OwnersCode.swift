@@ -184,7 +184,7 @@ struct OwnersCode: Equatable {
 
   // MARK: SQL
 
-  /// The WITH clause that finds the relations, the trusted roles and the code that matter when table `$1` is written.
+  /// The WITH clause that finds the tables that a write to table `$1` reaches, their code, and the trusted roles.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
@@ -228,7 +228,7 @@ struct OwnersCode: Equatable {
         SELECT tgrelid FROM up WHERE coalesce(parent, 0) = 0))
     """
 
-  /// The functions of `pg_catalog` that look up a cast to `json` when they run.
+  /// The functions of `pg_catalog` that look up a cast to `json` when they run, and so may run another role's function.
   private static let casting = """
     array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
@@ -362,7 +362,7 @@ struct OwnersCode: Equatable {
     ORDER BY 1, 2
     """
 
-  /// The query for the ``Openness``, ``Parents``, ``bearer`` and ``fingerprint`` of table `$1`.
+  /// The query for all properties of this type except ``findings``, for table `$1`.
   private static let stateText = """
     \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
     SELECT CASE

@@ -24,8 +24,8 @@ extension PostgresApply {
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
-    /// Whether the catch-up must wait for capture, because an application has written rows of the group that was rolled
-    /// back.
+    /// Whether the catch-up must wait for capture. An application has written rows of the catch-up's last group, which
+    /// was therefore rolled back.
     var isOvertaken = false
   }
 

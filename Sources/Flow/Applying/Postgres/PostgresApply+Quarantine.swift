@@ -28,8 +28,8 @@ extension PostgresApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// Carries out one request of the operator about a quarantined transaction, or retries such a transaction. Returns
-  /// false if there was nothing to do.
+  /// Carries out one request of the operator about a quarantined transaction, or retries one. Returns false if there
+  /// was nothing to do.
   ///
   /// Does nothing and returns false while a table is suspended.
   func settleQuarantine(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
@@ -62,8 +62,8 @@ extension PostgresApply {
 
   /// Tries to apply a quarantined transaction.
   ///
-  /// - Returns: True if the transaction was applied or stays in quarantine. False if the caller must call `wait`, if it
-  ///   is set, and try again.
+  /// - Parameter wait: Set to a function that the caller must call before it tries again; nil: it may try at once.
+  /// - Returns: True if the transaction was applied or stays in quarantine. False if the caller must try again.
   private func attempt(
     _ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal,
     _ wait: inout (() throws -> Void)?

@@ -19,7 +19,8 @@ package final class PostgresApply {
 
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
-  /// After `drain` was set: the time in ms for which the server may be unreachable before apply ends with an error.
+  /// The time in ms after which apply ends with an error if the server stays unreachable and `drain` is set. It also
+  /// holds if the server is reached again, but is busy or read-only.
   private static let awayMillisecondsMax: Int64 = 60_000
   private static let lockedMillisecondsMax: Int64 = 5000
 

@@ -6,8 +6,8 @@ import PostgresKit
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  /// Deletes a row from the target if its update would collide with another row's unique value. The updated row is
-  /// inserted at the end of the transaction in the trail.
+  /// Deletes a row whose update would collide with another row's unique value, and holds the updated row. Apply inserts
+  /// it when it reaches the end of the trail's transaction.
   func hold(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }

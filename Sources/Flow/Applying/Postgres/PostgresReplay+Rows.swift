@@ -50,7 +50,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Throws the error of the table's rule, which cannot be carried out for the present change.
+  /// Throws the error of the table's rule if the rule cannot be carried out for the present change.
   ///
   /// Does not throw in a catch-up if the trail has a refresh of the table after this change. Apply then skips the
   /// table's changes until that refresh.
@@ -65,7 +65,8 @@ extension PostgresReplay {
 
   // MARK: Statements
 
-  /// Sends a statement, or collects the change in the table's batch. Only a careful replay waits for the answer.
+  /// Sends a statement, or collects the change in the table's batch. Waits for the answer only in a careful replay,
+  /// which sends one statement at a time.
   ///
   /// - Returns: The number of changed rows if apply has waited for the answer; otherwise `count`, or 1 if `count` is
   ///   nil.

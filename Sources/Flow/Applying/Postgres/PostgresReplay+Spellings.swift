@@ -91,8 +91,8 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates a row while its table is refreshed. If the target lacks the row, only an update of the key writes it;
-  /// otherwise the refresh brings it.
+  /// Updates a row while its table is refreshed. If the target lacks the row, the refresh brings it, unless the
+  /// update changes the key. Such an update inserts the row.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)

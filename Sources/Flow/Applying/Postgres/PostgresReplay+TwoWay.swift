@@ -164,8 +164,8 @@ extension PostgresReplay {
     try desk.check(committed: rowsCommitted(desk))
   }
 
-  /// Adds the transactions of this database's own trail that it does not have yet to the version window. Returns the
-  /// rows that applications wrote in them.
+  /// Adds to the version window those transactions of this database's own trail that the window lacks. Returns the rows
+  /// that applications wrote in them.
   private func rowsCommitted(_ desk: Desk) throws -> Set<RowName> {
     var committed: Set<RowName> = []
     try desk.shared.window.catchUp(
