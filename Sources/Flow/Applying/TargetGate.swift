@@ -23,7 +23,7 @@ struct TargetGate {
   /// The last schema id whose table apply may write. Most records are of the same table as the record before.
   private var allowed: UInt64?
   /// The tables, by schema id, that the setting `tables` includes only under their new name, after a rename. The target
-  /// lacks the rows from before the rename.
+  /// lacks the rows that such a table got before the rename.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   private var told: Set<NameKey> = []
 

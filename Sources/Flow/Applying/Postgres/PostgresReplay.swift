@@ -26,11 +26,12 @@ final class PostgresReplay {
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: Desk?
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
-  /// The trail's transactions in quarantine; nil if this replay adds none.
+  /// The trail's transactions in quarantine; nil if this replay puts none there.
   let shelf: QuarantineShelf?
   /// The quarantined transaction that this replay retries; nil for any other replay.
   let retried: QuarantinedTransaction?
-  /// The choice of statements that apply executes instead of writing rows; nil: only rows are written.
+  /// The object that chooses the statements of the source that apply executes instead of writing their rows. Nil: apply
+  /// writes all rows.
   let statements: StatementDesk?
   let pruning: ConflictPruning
   /// Whether the present transaction is skipped: it is in quarantine, or its origin is the target itself.
@@ -40,8 +41,8 @@ final class PostgresReplay {
   /// The errors of the records that the target refuses, by the record's position in the trail. The record's table is
   /// suspended there.
   let refusals: [Position: CairnError]
-  /// The refreshes, later in the trail, with which tables of a catch-up continue, by the positions at which the tables
-  /// are suspended.
+  /// For each position at which a table of the catch-up is suspended: the later refresh in the trail with which the
+  /// table continues.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
@@ -72,7 +73,7 @@ final class PostgresReplay {
   /// ``begin(_:as:hasRows:)``); nil: not begun yet.
   private(set) var head: UInt64?
   private var groupNumber: UInt64 = 0
-  /// The checks of this group's tables whose code an untrusted role may change.
+  /// For this group's tables with code that an untrusted role may change: the checks that the code is unchanged.
   private var watched: [OwnersWatch] = []
   /// Whether waiting rows may be written to a table in this group, by the table's qualified name. A table is missing
   /// until it was checked.
@@ -114,7 +115,7 @@ final class PostgresReplay {
 
   /// Reads apply's state, and opens the trail.
   ///
-  /// - Parameter catchUp: The suspended tables to apply; nil: all others.
+  /// - Parameter catchUp: The suspended tables to apply; nil: every table that is not suspended.
   /// - Throws: ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of another trail, or the first segment
   ///   to read is purged.
   init(
@@ -773,7 +774,8 @@ final class PostgresReplay {
 
   /// Returns which rows of a table belong to the trail. Throws if some of them also belong to another trail.
   ///
-  /// If the trail was already applied to these rows, and `isCopied` is false, only reports that to the operator.
+  /// - Parameter isCopied: Whether a refresh of the table begins. If not, and the trail's claim is not new, the
+  ///   operator gets a notice instead of the error.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {

@@ -3,7 +3,7 @@ import Changes
 /// Rows that cannot be written yet because another row has the same unique value.
 ///
 /// SQLite checks unique values at each statement, PostgreSQL perhaps only at the end of the transaction. So if two rows
-/// swap their values, one of them waits here until then.
+/// swap their values, one of them waits here, at most until the end of the transaction.
 struct HeldRows {
   struct Row {
     var table: TargetTable
@@ -90,7 +90,7 @@ struct HeldRows {
 
   /// Assigns the listed rows of a table to `table`, which is the same table after a schema change.
   ///
-  /// - Throws: The error of the row if the number of columns has changed.
+  /// - Throws: The error for which a row was added to this list, if the number of columns has changed.
   mutating func move(from name: String, to table: TargetTable) throws {
     for index in rows.indices where rows[index].table.schema.name.hasSameBytes(as: name) {
       guard rows[index].values.count == table.schema.columns.count else { throw rows[index].error }

@@ -188,7 +188,7 @@ package final class SQLiteApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Writes waiting rows to their tables if their unique values are free, in a transaction of its own.
+  /// Writes waiting rows to their tables if their unique values are free, in a separate transaction.
   private func lookAtCandidates(_ stop: StopSignal) throws {
     guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
     defer { target.rollback() }

@@ -84,7 +84,8 @@ final class SQLiteTarget {
     return database
   }
 
-  /// Throws `database-missing` if the target's path is no longer the open file. Apply would write to a deleted file.
+  /// Throws `database-missing` if the target's path is no longer the open file. Otherwise, apply would write to a
+  /// deleted file.
   func checkIdentity() throws {
     let found = FileIdentity(path: database.path)
     if found == identity { return }
@@ -118,8 +119,8 @@ final class SQLiteTarget {
 
   // MARK: Rows that go on
 
-  /// Finds out whether this database's capture takes the rows that apply writes. Then creates or drops the connection's
-  /// TEMP capture triggers.
+  /// Finds out whether this database's capture takes the rows that apply writes. If so, creates the connection's TEMP
+  /// capture triggers; if not, drops them.
   private func lookForCapture() throws {
     guard let follower = options.schemaFollower else { return }
     (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)

@@ -12,8 +12,8 @@ extension RowResolver {
     try judge()
   }
 
-  /// Writes the columns of a refreshed row, except those in `versions`, which the refresh's author did not know. All
-  /// other columns stay.
+  /// Writes the values of a refreshed row, except in columns that `versions` have written. The refresh's author did not
+  /// know these versions. Does nothing if one of them is an insert or delete.
   ///
   /// The refresh's source gets those versions too, and keeps its values of all columns that they do not write.
   func merge(

@@ -48,8 +48,8 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
-  /// Returns whether the target's row stays although a refresh brings it. Then it gets the refresh's values in all
-  /// columns that were not written here.
+  /// Returns whether the target's row stays although a refresh brings the row. If versions unknown to the refresh's
+  /// author wrote only some columns, the other columns get the refresh's values.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays else { return false }
     guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {

@@ -168,8 +168,8 @@ struct SettledRow {
 
   /// Returns the entries for the conflict log about this row; empty if there was no conflict.
   ///
-  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, a row that differs from
-  ///   the author's is no conflict.
+  /// - Parameter isAhead: Whether the incoming version's author knew changes that have not arrived here. If so, a row
+  ///   that differs from the author's is no conflict.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {

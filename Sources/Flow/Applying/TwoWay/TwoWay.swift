@@ -10,7 +10,7 @@ import Versions
 /// The state that all apply workers of a two-way database share.
 /// Example: `TwoWay(own: (trail, folder), applied: [], captured: .init(), local: .stream(stream), rules: rules)`.
 package final class TwoWay: Sendable {
-  /// Returns the conflict rules of a table for changes of a trail. The table has its plain name at the target.
+  /// Returns the conflict rules of a table for changes of a trail. `table` is the table's plain name at the target.
   package typealias RuleBook =
     @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
@@ -90,7 +90,7 @@ package final class TwoWay: Sendable {
   /// Returns whether a table may have rows that only this node has, because no refresh has put them into its trail.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter that admits the rows of a trail that its apply writes to this database; nil for trail ``own``.
+  /// Returns the filter for the rows that the apply of a trail writes to this database; nil for trail ``own``.
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -297,7 +297,7 @@ package final class TwoWay: Sendable {
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether the database already has a schema change, as it came from its own trail or from an applied one.
+  /// Returns whether this database already has a schema change, as an apply of one of its trails made it at the source.
   func isEcho(_ ddl: DDL) -> Bool { isApplied(ddl.applied) }
 
   func isApplied(_ trail: String) -> Bool { folders[trail] != nil }
