@@ -69,8 +69,8 @@ final class PostgresReplay {
   /// The objects of the server that table definitions from the trail may use.
   var reach: ServerReach
   let own: OwnStatements
-  /// The transaction number with which apply has begun the group's transaction at the target (see
-  /// ``begin(_:as:hasRows:)``); nil: not begun yet.
+  /// The transaction in the applied note with which apply began the target's transaction for this group (see
+  /// ``begin(_:as:hasRows:)``). Nil: not begun yet.
   private(set) var head: UInt64?
   private var groupNumber: UInt64 = 0
   /// For this group's tables with code that an untrusted role may change: the checks that the code is unchanged.
@@ -311,7 +311,7 @@ final class PostgresReplay {
   }
 
   /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if the target
-  /// lacks none.
+  /// lacks no transaction.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
   /// The last transaction before the first one that is in quarantine, or that suspended tables outside of ``waiting``
@@ -587,7 +587,7 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// Queues the check that the names of the group's tables still mean the tables whose code was checked.
+  /// For each table in ``watched``, queues the check that its name still means the table whose code was checked.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
@@ -858,7 +858,7 @@ struct SchemaStop: Error {
   let key: String
   let position: Position
   let error: CairnError
-  /// Whether the change fails only because a session holds a lock on the table.
+  /// Whether the change fails only because another session holds a lock on the table.
   var isLocked = false
 }
 

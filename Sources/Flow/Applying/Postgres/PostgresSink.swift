@@ -53,7 +53,7 @@ final class PostgresSink {
 
   // MARK: Rows
 
-  /// Sends the table's collected changes, and queues a statement that must change `count` rows; nil: any number.
+  /// Sends the collected changes of `table`, and queues a statement that must change `count` rows; nil: any number.
   func queue(
     _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
     expecting count: Int64?

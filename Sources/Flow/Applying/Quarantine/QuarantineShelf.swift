@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// The transactions of one apply that are in quarantine, and those that must go there.
+/// The transactions of one apply that are in quarantine, and the errors of transactions that must go there.
 final class QuarantineShelf {
   /// The interval at which apply reads the operator's requests about transactions in quarantine, in ms.
   static let lookMilliseconds: Int64 = 500

@@ -8,7 +8,7 @@ struct HeldRows {
   struct Row {
     var table: TargetTable
     let values: [Value]
-    /// The record in the trail that should have written the row.
+    /// The position in the trail of the record that should have written the row.
     let position: Position
     let error: CairnError
 
@@ -77,7 +77,8 @@ struct HeldRows {
 
   func hasRows(of name: String) -> Bool { rows.contains { $0.table.schema.name.hasSameBytes(as: name) } }
 
-  /// The place of the first record whose row of this table is in this list; nil if there is none.
+  /// Returns the position of the first record whose row waits in this list, for one table. Nil if the list has no row
+  /// of the table.
   func start(of name: String) -> Position? {
     rows.filter { $0.table.schema.name.hasSameBytes(as: name) }.map(\.position).min()
   }

@@ -53,7 +53,8 @@ extension SQLiteApply {
 
   /// Reads the trail again from apply's last commit on.
   ///
-  /// - Parameter refusals: The records at which the record's table is then suspended, by their places, with the errors.
+  /// - Parameter refusals: The errors of the records at which the record's table is then suspended, by the records'
+  ///   positions in the trail.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
     try loadQuarantine()

@@ -5,8 +5,8 @@ import Trails
 
 /// Applies a trail to an SQLite file: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// It runs on one thread, which it blocks. If a row differs from what the trail says, apply stops with an error that
-/// names the row.
+/// Apply runs on the caller's thread, which it blocks. If a row differs from what the trail says, apply stops with an
+/// error that names the row.
 ///
 /// A table whose schema change cannot be made is suspended.
 ///

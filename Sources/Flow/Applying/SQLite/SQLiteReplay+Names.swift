@@ -5,7 +5,7 @@ import SQLiteKit
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
   /// The character that separates the two parts of a placeholder name: the wanted name, and the full name at the
-  /// source. A table gets such a name if another table has its name.
+  /// source. A table gets a placeholder name if another table has its wanted name.
   private static let separator = "\u{1e}"
 
   /// Returns the name under which apply's state lists a table of the trail: its name at the target.

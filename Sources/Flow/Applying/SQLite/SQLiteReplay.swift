@@ -31,7 +31,7 @@ final class SQLiteReplay {
   let scope: Scope
   let reader: ApplyReader
   private(set) var groupStart: Checkpoint
-  /// The memory of the table definitions in this group's schema changes, in bytes.
+  /// The memory that the table definitions in this group's schema changes take, in bytes.
   var definitionBytes = 0
   /// The errors of the records that the target refuses, by the place of the record in the trail. The record's table is
   /// suspended there.

@@ -199,7 +199,7 @@ final class RowResolver<Target: ApplyTarget> {
     ) { try desk.counts($0, of: keyed, in: table.shape) }
   }
 
-  /// Stores this node's decision about a row; removes an earlier one if there is none now. After the commit, apply
+  /// Stores this node's decision about a row; without a decision, removes an earlier one. After the commit, apply
   /// writes the decision as a separate change.
   private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
     let decisions = target.decisions

@@ -16,9 +16,9 @@ struct SettledRow {
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the target's row stays unchanged because its `insert-only` rule lets only another node change it.
+  /// Whether the target's row stays unchanged because the rule `insert-only` lets only another node change the row.
   let isKept: Bool
-  /// Whether the incoming version has no effect, because the `insert-only` rule does not let its author change the row.
+  /// Whether the incoming version has no effect, because the rule `insert-only` does not let its author change the row.
   private let isLeftOut: Bool
 
   struct Decision: Equatable {

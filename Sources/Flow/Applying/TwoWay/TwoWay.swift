@@ -16,7 +16,7 @@ package final class TwoWay: Sendable {
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes the journal's rows after a source position to a function; false: they are too many.
+    /// SQLite: passes the journal's rows after a source position to a function; returns false if they are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read everything that was committed before.
     case stream(CaptureStream)
@@ -51,7 +51,7 @@ package final class TwoWay: Sendable {
   private let applied = Mutex<[String: UInt64]>([:])
   private let held = Mutex<[String: UInt64]>([:])
   private let returned = Mutex(ReturnsFromWaiting())
-  /// PostgreSQL: detects that only apply has committed since capture's last confirmation, so that it need not wait.
+  /// PostgreSQL: detects that only apply has committed since capture's last confirmation, so that apply need not wait.
   let quiet = Mutex(QuietServer())
   private let shapes = Mutex(0)
   private let isPrepared = Mutex(false)

@@ -84,7 +84,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Adds the renames and drops of a schema change to the known names of tables and columns.
   ///
-  /// Must only be called after apply has made the change. Earlier, two tables could be treated as one.
+  /// Must only be called after apply has made the change. Otherwise, two tables could be treated as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
