@@ -161,7 +161,8 @@ extension PostgresShape {
 
   /// Returns whether apply may alter an existing type.
   ///
-  /// If the setting `tables` limits the apply, it must include every table that uses the type.
+  /// If the setting `tables` limits the apply, some table must use the type, and the setting must include every such
+  /// table.
   func reaches(_ type: String) throws -> Bool {
     if scope.isOpen { return true }
     let users = try users(of: type)

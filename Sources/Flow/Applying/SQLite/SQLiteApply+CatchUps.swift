@@ -83,7 +83,8 @@ extension SQLiteApply {
     return CatchUp(desk: desk, next: next)
   }
 
-  /// Runs the catch-ups whose next attempt is due. Returns whether any of them has made progress.
+  /// Runs the catch-ups that are in progress or whose next attempt is due. Returns whether any of them has made
+  /// progress.
   ///
   /// - Parameter isLast: Whether to run all catch-ups, even if their next attempt is not due.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {

@@ -301,7 +301,7 @@ final class RowNames {
   }
 
   /// Returns all names that ``VersionWindow`` stores for a change: of the changed rows, and of the rows that they
-  /// reference.
+  /// reference or referenced before.
   func namesAndReferences(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
   ) throws -> ChangedRows {

@@ -92,8 +92,10 @@ final class RowResolver<Target: ApplyTarget> {
     desk.endTransaction()
   }
 
-  /// Resolves each deferred row, and deletes the rows whose result is a delete. This frees their unique values for the
-  /// rows in `puts`.
+  /// Resolves each deferred row, and deletes the rows whose result is a delete. This frees their unique values.
+  ///
+  /// - Returns: The deleted rows that other rows may reference (`gone`), and the rows that are still to be written
+  ///   (`puts`).
   private func resolveRows(
     _ stop: StopSignal, _ watch: inout LongResolve
   ) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {

@@ -302,7 +302,7 @@ package final class TwoWay: Sendable {
 
   func isApplied(_ trail: String) -> Bool { folders[trail] != nil }
 
-  /// The last transaction of each trail that has been applied to the database, by trail name.
+  /// The number of the last transaction of each trail that was applied to this database, by trail name.
   var appliedNumbers: [String: UInt64] { applied.withLock { $0 } }
 
   func note(applied number: UInt64, of trail: TrailName) {
