@@ -52,6 +52,14 @@ import Testing
     }
   }
 
+  private static func sum(_ name: String, _ count: Int) -> String {
+    Array(repeating: name, count: count).joined(separator: "+")
+  }
+  private static func list(_ count: Int) -> String { (1...count).map(String.init).joined(separator: ",") }
+  private static func branches(_ count: Int) -> String {
+    (1...count).map { "WHEN \($0) THEN 1" }.joined(separator: " ")
+  }
+
   /// A subquery from one row of VALUES, which has such a subquery as its value, and so on.
   private static func rows(_ levels: Int) -> String {
     (1...levels).reduce("(SELECT max(stock) FROM item)") { inner, _ in
@@ -70,6 +78,9 @@ import Testing
       "UPDATE item SET stock = 1 WHERE id IN (SELECT a FROM \(subqueries(5, 40)))",
       "DELETE FROM item WHERE stock = (SELECT max(a) FROM \(subqueries(4, 80)))",
       "WITH \(common) DELETE FROM item WHERE id IN (SELECT a + a FROM c3)",
+      "DELETE FROM item WHERE id IN (SELECT b + b FROM (SELECT \(sum("a", 90)) AS b FROM (SELECT name LIKE '%1x%' AS a FROM item)))",
+      "DELETE FROM item WHERE id IN (SELECT a FROM (SELECT \(sum("stock", 40)) AS a FROM item) WHERE a IN (\(list(10_000))))",
+      "DELETE FROM item WHERE stock = (SELECT max(CASE a \(branches(400)) END) FROM \(subqueries(2, 25)))",
       "DELETE FROM item WHERE stock = \(rows(6))",
       "DELETE FROM item WHERE id = " + Array(repeating: "id", count: 300).joined(separator: " + "),
       "DELETE FROM item WHERE " + Array(repeating: "id = 1", count: 480).joined(separator: " OR "),
@@ -102,6 +113,12 @@ import Testing
     for engine in [Engine.sqlite, .postgres] {
       #expect(Fixture.told("UPDATE item SET name = 'z' WHERE \(condition)", for: engine).hasPrefix("no: IS TRUE"))
     }
+  }
+
+  @Test func `a list after IN is short in PostgreSQL, whose planner takes memory for each value and index`() {
+    #expect(Fixture.told("DELETE FROM item WHERE id IN (\(list(1001)))", for: .postgres).hasPrefix("no: it has more"))
+    #expect(!Fixture.told("DELETE FROM item WHERE id IN (\(list(1000)))", for: .postgres).hasPrefix("no: "))
+    #expect(!Fixture.told("DELETE FROM item WHERE id IN (\(list(60_000)))", for: .sqlite).hasPrefix("no: "))
   }
 
   @Test func `a list after IN has no affinity`() {

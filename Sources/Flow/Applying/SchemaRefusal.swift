@@ -5,7 +5,7 @@ struct SchemaRefusal {
   let place: String
   /// The parts of the schema change, such as `add column note text`.
   var phrases: [String]
-  /// The CREATE TABLE statement of the target's table before the change; nil: no table.
+  /// The CREATE TABLE statement of the target's table before the change; nil: there was no table.
   var before: String?
   var after: String?
   var statements: [String] = []
@@ -164,7 +164,7 @@ struct FilledColumn {
   ///
   /// - Parameter condition: The SQL condition that selects these rows.
   /// - Parameter table: The table in SQL.
-  /// - Parameter more: Statements of the hint after the UPDATE.
+  /// - Parameter more: Statements that the hint lists after the UPDATE of these rows.
   func error(
     _ refusal: SchemaRefusal, _ condition: String, of table: String, named name: String, isNull: Bool,
     more: [String] = []

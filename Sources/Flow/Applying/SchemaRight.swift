@@ -6,7 +6,7 @@ import Mapping
 /// Any trail may add columns to a table that Cairn created. Only the trail for which Cairn created the table may drop
 /// or rename.
 ///
-/// That trail may not drop or rename if another trail has rows in a one-way table.
+/// That trail may not drop or rename if the table is one-way and another trail has rows in it.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {
@@ -19,7 +19,7 @@ struct SchemaRight: Equatable {
   var isCreated: Bool
   /// The other trails whose rows in the table forbid the change.
   @ByBytes var others: [String]
-  /// Whether only this trail writes the table.
+  /// Whether the table is one-way and only this trail writes it.
   var isOnlyTrail: Bool
   /// Whether rows written to the table at the target are replicated back.
   var goesBothWays = false
@@ -54,7 +54,8 @@ struct SchemaRight: Equatable {
     isOnlyTrail = true
   }
 
-  /// Returns the policy for the schema change.
+  /// Returns the policy for the schema change. If rows of other trails forbid the change, returns `stop`, or `ignore`
+  /// if that is the operator's policy.
   ///
   /// - Parameter ddl: The policy that the operator set for the apply; nil: none.
   func policy(_ ddl: DDLPolicy?) -> DDLPolicy {

@@ -16,8 +16,8 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
-  /// Replaces a table's or column's former names by the target's present ones, if the change's author did not know a
-  /// rename here.
+  /// Replaces former names of columns by the target's present ones, if the change's author did not know that they were
+  /// renamed here. Only for a new table, and for a change that only adds columns.
   ///
   /// - Parameter part: Returns the columns of a schema that the target still has; nil: all are unchanged.
   mutating func takeNames(_ part: (TableSchema) -> LaterShape.Part?) {

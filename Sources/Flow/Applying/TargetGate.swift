@@ -20,10 +20,11 @@ struct TargetGate {
 
   private var segment: UInt64 = 0
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
-  /// The last schema id whose table apply may write. Most records are of the same table as the record before.
+  /// The schema id of the last record whose table apply may write. Most records are of the same table as the record
+  /// before.
   private var allowed: UInt64?
   /// The tables, by schema id, that the setting `tables` includes only under their new name, after a rename. The target
-  /// lacks the rows from before the rename.
+  /// lacks the rows that such a table got before the rename.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   private var told: Set<NameKey> = []
 

@@ -83,8 +83,15 @@ struct Checker {
     }
   }
 
+  /// Checks an operand that is compared with several values. An engine may copy it for each of them.
+  private mutating func checkRepeated(_ operand: Expression, _ count: Int) throws(Unreplayable) {
+    let before = weight
+    try check(operand)
+    try weigh((weight - before) * min(count, StatementBounds.weightMax))
+  }
+
   private mutating func value(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
-    try weigh(1)
+    try weigh(StatementBounds.weight(of: expression))
     switch expression {
     case .literal(let value): return Self.column(value)
     case .parameter(let number): return Self.column(try parameter(number))
@@ -97,7 +104,12 @@ struct Checker {
       try weigh(column.weight)
       column.weight = 0
       return column
-    case .function(let call): return try function(call)
+    case .function(let call):
+      // The translation of some functions repeats their arguments.
+      let before = weight
+      let value = try function(call)
+      try weigh(weight - before)
+      return value
     case .unary(let sign, let operand):
       let value = try check(operand)
       switch sign {
@@ -108,8 +120,12 @@ struct Checker {
       }
     case .binary(let operation, let left, let right): return try binary(operation, left, right)
     case .isNull(let operand, _): try check(operand)
-    case .between(let operand, let low, let high, _): for part in [operand, low, high] { try check(part) }
-    case .inList(let operand, let list, _): for part in [operand] + list { try check(part) }
+    case .between(let operand, let low, let high, _):
+      try checkRepeated(operand, 1)
+      for part in [low, high] { try check(part) }
+    case .inList(let operand, let list, _):
+      try checkRepeated(operand, list.count)
+      for part in list { try check(part) }
     case .inSelect(let operand, let select, _):
       try check(operand)
       try check(select)
@@ -120,7 +136,7 @@ struct Checker {
       for part in [operand, pattern] { try check(part) }
       try StatementBounds.check(pattern: constant(pattern))
     case .conditional(let operand, let branches, let otherwise):
-      if let operand { try check(operand) }
+      if let operand { try checkRepeated(operand, branches.count) }
       for branch in branches { try check(branch.when) }
       return try same(branches.map(\.then) + (otherwise.map { [$0] } ?? []))
     case .cast(let operand, let type):

@@ -11,6 +11,9 @@ struct PostgresTranslator {
   private var producedBytes = 0
   private static let pieceBytesMax = 4 << 20
   private static let producedBytesMax = 32 << 20
+  /// The values in all lists after IN: PostgreSQL's planner takes about 1 KiB for each of them and each index.
+  private static let listedMax = 1000
+  private var listed = 0
   private static let tooLong = Unreplayable("its translation is too long")
 
   init(tables: @escaping (String) -> StatementTable?, checker: Checker) {
@@ -57,6 +60,8 @@ struct PostgresTranslator {
       return PostgresPiece("(\(isNot ? "NOT " : "")(\(low) AND \(high)))", .logic)
     case .inList(let operand, let list, let isNot):
       if list.isEmpty { return try PostgresPiece(constant: .integer(isNot ? 1 : 0), bound) }
+      listed += list.count
+      guard listed <= Self.listedMax else { throw Unreplayable("it has more than \(Self.listedMax) values after IN") }
       let value = try piece(operand)
       var terms: [String] = []
       for element in list {

@@ -4,9 +4,10 @@ import PostgresKit
 
 // Conversion of values for rows, and values that do not fit.
 extension PostgresReplay {
-  /// Converts a row image into texts for PostgreSQL. The misfit policy decides about values that do not fit.
+  /// Converts a row image into texts for PostgreSQL, and stores them in `row`. The misfit policy decides whether a
+  /// value that does not fit becomes NULL, widens the column, or is an error.
   ///
-  /// - Parameter isNew: False for the before image of a change.
+  /// - Parameter isNew: Whether the image is the row after the change; false: before the change.
   func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)
@@ -65,8 +66,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether a column's type may be changed to text. A key column may not, as existing rows would keep
-  /// PostgreSQL's text form.
+  /// Returns whether a column's type may be changed to text. False if the column is text already or identifies rows, or
+  /// if Cairn did not create the table.
   private func canWiden(_ index: Int, _ table: MappedTable) -> Bool {
     table.state.isCreated && table.columns[index].type.kind != .text && !table.isWholeRow && !table.key.contains(index)
   }
@@ -141,10 +142,11 @@ extension PostgresReplay {
     if copying === table { copying = nil }
   }
 
-  /// Applies the misfit policies to the values of the new row that the server refuses.
+  /// Applies the misfit policies to those values in ``after`` that the server refuses.
   ///
-  /// - Returns: False if the server refuses no value.
-  /// - Throws: An error that names the value, if the policy is to stop.
+  /// - Returns: True if refused values became NULL; false if the server refuses none.
+  /// - Throws: ``Widening`` if a column must become text. An error that names the value, if the policy does not allow
+  ///   NULL or text.
   func mendRefusedValues(_ table: MappedTable) throws -> Bool {
     var values = after.strings
     var isMended = false

@@ -26,11 +26,12 @@ final class PostgresReplay {
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: Desk?
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
-  /// The trail's transactions in quarantine; nil if this replay adds none.
+  /// The trail's transactions in quarantine; nil if this replay puts none there.
   let shelf: QuarantineShelf?
   /// The quarantined transaction that this replay retries; nil for any other replay.
   let retried: QuarantinedTransaction?
-  /// The choice of statements that apply executes instead of writing rows; nil: only rows are written.
+  /// The object that chooses the statements of the source that apply executes instead of writing their rows. Nil: apply
+  /// writes all rows.
   let statements: StatementDesk?
   let pruning: ConflictPruning
   /// Whether the present transaction is skipped: it is in quarantine, or its origin is the target itself.
@@ -40,8 +41,8 @@ final class PostgresReplay {
   /// The errors of the records that the target refuses, by the record's position in the trail. The record's table is
   /// suspended there.
   let refusals: [Position: CairnError]
-  /// The refreshes, later in the trail, with which tables of a catch-up continue, by the positions at which the tables
-  /// are suspended.
+  /// For each position at which a table of the catch-up is suspended: the later refresh in the trail with which the
+  /// table continues.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
@@ -68,11 +69,11 @@ final class PostgresReplay {
   /// The objects of the server that table definitions from the trail may use.
   var reach: ServerReach
   let own: OwnStatements
-  /// The transaction number with which apply has begun the group's transaction at the target (see
-  /// ``begin(_:as:hasRows:)``); nil: not begun yet.
+  /// The transaction in the applied note with which apply began the target's transaction for this group (see
+  /// ``begin(_:as:hasRows:)``). Nil: not begun yet.
   private(set) var head: UInt64?
   private var groupNumber: UInt64 = 0
-  /// The checks of this group's tables whose code an untrusted role may change.
+  /// For this group's tables with code that an untrusted role may change: the checks that the code is unchanged.
   private var watched: [OwnersWatch] = []
   /// Whether waiting rows may be written to a table in this group, by the table's qualified name. A table is missing
   /// until it was checked.
@@ -114,7 +115,7 @@ final class PostgresReplay {
 
   /// Reads apply's state, and opens the trail.
   ///
-  /// - Parameter catchUp: The suspended tables to apply; nil: all others.
+  /// - Parameter catchUp: The suspended tables to apply; nil: every table that is not suspended.
   /// - Throws: ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of another trail, or the first segment
   ///   to read is purged.
   init(
@@ -310,7 +311,7 @@ final class PostgresReplay {
   }
 
   /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if the target
-  /// lacks none.
+  /// lacks no transaction.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
   /// The last transaction before the first one that is in quarantine, or that suspended tables outside of ``waiting``
@@ -586,7 +587,7 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// Queues the check that the names of the group's tables still mean the tables whose code was checked.
+  /// For each table in ``watched``, queues the check that its name still means the table whose code was checked.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
@@ -773,7 +774,8 @@ final class PostgresReplay {
 
   /// Returns which rows of a table belong to the trail. Throws if some of them also belong to another trail.
   ///
-  /// If the trail was already applied to these rows, and `isCopied` is false, only reports that to the operator.
+  /// - Parameter isCopied: Whether a refresh of the table begins. If not, and the trail's claim is not new, the
+  ///   operator gets a notice instead of the error.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {
@@ -856,7 +858,7 @@ struct SchemaStop: Error {
   let key: String
   let position: Position
   let error: CairnError
-  /// Whether the change fails only because a session holds a lock on the table.
+  /// Whether the change fails only because another session holds a lock on the table.
   var isLocked = false
 }
 

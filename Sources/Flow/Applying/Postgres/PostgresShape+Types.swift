@@ -4,8 +4,8 @@ import PostgresKit
 
 // User-defined types of a table's columns, which other tables may use too.
 extension PostgresShape {
-  /// Returns the user-defined types of a table before and after a schema change, as they are at the target. A catch-up
-  /// leaves out types that are already altered.
+  /// Returns the user-defined types that a table has before or after a schema change, as they are at the target. A
+  /// catch-up leaves out types that are already altered.
   func types(of change: Change) throws -> [PostgresUserType] {
     let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
     let there = try Set((before + after).map(\.name.nameKey)).sorted().compactMap {
@@ -32,7 +32,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Alters composite types as a new table needs them, if they still have the attributes of an earlier table.
+  /// Alters the composite types of a new table that have other attributes at the target, for example those of an
+  /// earlier table.
   ///
   /// - Throws: `schema-stopped` if another table uses such a type.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
@@ -131,8 +132,8 @@ extension PostgresShape {
     """
   }
 
-  /// Returns the name of a composite type that a schema change alters and whose attributes at the target are different;
-  /// nil if there is none.
+  /// Returns the name of a composite type that a schema change alters and whose attributes have other types at the
+  /// target than after the change. Nil if there is none.
   func unfitType(_ change: Change) throws -> String? {
     for wanted in PostgresUserType.all(of: change.after) where !PostgresUserType.all(of: change.before).contains(wanted)
     {
@@ -160,7 +161,8 @@ extension PostgresShape {
 
   /// Returns whether apply may alter an existing type.
   ///
-  /// If the setting `tables` limits the apply, it must include every table that uses the type.
+  /// If the setting `tables` limits the apply, some table must use the type, and the setting must include every such
+  /// table.
   func reaches(_ type: String) throws -> Bool {
     if scope.isOpen { return true }
     let users = try users(of: type)

@@ -4,7 +4,8 @@ import PostgresKit
 /// Sends the statements for many rows before it reads the answers. Similar changes are sent together (see
 /// ``RowBatch``).
 ///
-/// Statements have succeeded only when ``settle()`` returns. Memory is bounded.
+/// Statements have succeeded only when ``settle()`` returns. To limit memory, changes and statements are sent when they
+/// exceed a number or size.
 final class PostgresSink {
   /// The failure of a statement: the server refused it, or it changed an unexpected number of rows.
   ///
@@ -21,7 +22,7 @@ final class PostgresSink {
   /// The minimum number of changes of the same form for which one statement with arrays is used.
   private static let manyMin = 16
   private static let copyMin = 48
-  /// The number of inserts at which a batch that has only inserts is sent.
+  /// The number of inserts at which a batch is sent early, if it has only inserts and is the only batch.
   private static let directMin = 256
   private static let changesBetweenFlushes = 64
   /// The maximum number of bytes of COPY lines that wait in memory for the server.
@@ -52,7 +53,7 @@ final class PostgresSink {
 
   // MARK: Rows
 
-  /// Sends the table's collected changes, and queues a statement that must change `count` rows; nil: any number.
+  /// Sends the collected changes of `table`, and queues a statement that must change `count` rows; nil: any number.
   func queue(
     _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
     expecting count: Int64?

@@ -2,9 +2,11 @@ import PostgresKit
 
 final class PostgresStatement {
   enum Parameter: Hashable {
-    /// The column's former value. If the before image does not give it, the value of the after image.
+    /// The parameter is the column's former value. If the before image does not give it, it is the value of the after
+    /// image.
     case old(Int)
-    /// The column's new value. If the after image does not give it, the value of the before image.
+    /// The parameter is the column's new value. If the after image does not give it, it is the value of the before
+    /// image.
     case new(Int)
   }
 

@@ -359,7 +359,8 @@ package struct PostgresTargetState {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }
 
-  /// Removes the schema `cairn` and the replication origins from this database. Returns false if there was nothing.
+  /// Removes the schema `cairn` and the replication origins from this database. Returns false if the database had
+  /// neither.
   package func detach() throws -> Bool {
     let prefix = try originPrefix()
     let origins = try connection.query(

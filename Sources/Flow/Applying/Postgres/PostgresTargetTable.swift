@@ -18,7 +18,7 @@ struct PostgresTargetTable {
     /// Whether the column's default is the next value of a sequence of its own.
     var isSerial: Bool
     var isCounting: Bool { isSerial || identity != .none }
-    /// The default for an insert without the column; nil if there is none, or if it uses a sequence.
+    /// The default that an insert without the column gets. Nil if there is none, or if it uses a sequence.
     var idleDefault: String? { isCounting || defaultText?.contains("nextval(") ?? false ? nil : defaultText }
     /// Whether the column's type has an equality operator; if not, values are compared as texts.
     var hasEquality: Bool
@@ -74,7 +74,8 @@ struct PostgresTargetTable {
 
   /// Reads a table of the target from the catalog; nil if there is none.
   ///
-  /// - Throws: `schema-stopped` for a table with too large definitions, a view, or anything else that is not a table.
+  /// - Throws: `schema-stopped` for a view or anything else that is not a table, and for a table whose definitions are
+  ///   too large to be read.
   static func read(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> PostgresTargetTable? {
     let found = try connection.query(
       """

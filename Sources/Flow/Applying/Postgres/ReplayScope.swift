@@ -61,8 +61,8 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the present name of a catch-up's table in the trail. `from` is the first record to apply to the table; nil
-  /// if it was already reached.
+  /// Returns the present name in the trail of a catch-up's table, and the first record to apply to it (`from`; nil:
+  /// already reached). Returns nil for any other table.
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

@@ -15,7 +15,7 @@ final class ReturnedRows {
   private var row = ByteWriter(capacity: 256)
   private var scratch = ByteWriter(capacity: 256)
 
-  /// Prepares the conversion. Nil if values of a column cannot be converted back exactly.
+  /// Prepares the conversion. Nil if values of a column cannot be converted back to the source's form exactly.
   init?(_ table: MappedTable) {
     var forms: [Form] = []
     for (column, target) in zip(table.source.columns, table.columns) {

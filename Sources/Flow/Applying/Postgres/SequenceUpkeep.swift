@@ -20,7 +20,7 @@ struct SequenceUpkeep {
     carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
   }
 
-  /// Adds a table of an SQLite source whose columns a sequence fills at the target.
+  /// Adds a target table that has a column filled by a sequence, if the table's source is SQLite.
   mutating func note(_ table: MappedTable) {
     guard table.source.engine == .sqlite, table.columns.contains(where: \.isCounting) else { return }
     identities[table.target.qualifiedName] = table

@@ -48,7 +48,8 @@ package struct Footprint: Equatable, Sendable {
 // MARK: - As text
 
 extension Footprint {
-  /// The footprint as text: lines with a kind, and a table's name or a row's hash.
+  /// The footprint as text: a line for each table, row and referenced row, such as `table orders`, and the number of
+  /// changes.
   var text: String {
     var lines = tables.sorted().map { "table \($0.text.escapedLine)" }
     lines += wholeTables.sorted().map { "whole \($0.text.escapedLine)" }

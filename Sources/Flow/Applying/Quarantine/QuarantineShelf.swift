@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// The transactions of one apply that are in quarantine, and those that must go there.
+/// The transactions of one apply that are in quarantine, and the errors of transactions that must go there.
 final class QuarantineShelf {
   /// The interval at which apply reads the operator's requests about transactions in quarantine, in ms.
   static let lookMilliseconds: Int64 = 500
@@ -41,7 +41,8 @@ final class QuarantineShelf {
 
   /// Returns the quarantine entry for the transaction that begins after `border`; nil if apply applies it.
   ///
-  /// - Throws: The error of the transaction, if it cannot go into quarantine because it has more than changes of rows.
+  /// - Throws: The transaction's error, if the transaction has a schema change or a part of a refresh, and so cannot go
+  ///   into quarantine.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64

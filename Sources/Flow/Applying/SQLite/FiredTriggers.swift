@@ -65,7 +65,8 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Gives a notice for each trigger of a table that maintains a virtual table and does not fire while apply writes.
+  /// Gives a notice for each trigger on a table that does not fire while apply writes, and that would write to a
+  /// virtual table.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }
@@ -87,7 +88,7 @@ package struct QuietTrigger {
     (self.trigger, table, self.stale) = (trigger.name, trigger.table, stale)
   }
 
-  /// Returns the triggers that do not fire while an apply writes their tables. Other tables then get out of date.
+  /// Returns triggers that do not fire while an apply writes their tables, so that other tables get out of date.
   ///
   /// - Parameter tables: The names, at the target, of the tables that the apply writes.
   /// - Parameter patterns: The setting `fire_triggers`.

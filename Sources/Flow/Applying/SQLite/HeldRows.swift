@@ -3,12 +3,12 @@ import Changes
 /// Rows that cannot be written yet because another row has the same unique value.
 ///
 /// SQLite checks unique values at each statement, PostgreSQL perhaps only at the end of the transaction. So if two rows
-/// swap their values, one of them waits here until then.
+/// swap their values, one of them waits here, at most until the end of the transaction.
 struct HeldRows {
   struct Row {
     var table: TargetTable
     let values: [Value]
-    /// The record in the trail that should have written the row.
+    /// The position in the trail of the record that should have written the row.
     let position: Position
     let error: CairnError
 
@@ -77,7 +77,8 @@ struct HeldRows {
 
   func hasRows(of name: String) -> Bool { rows.contains { $0.table.schema.name.hasSameBytes(as: name) } }
 
-  /// The place of the first record whose row of this table is in this list; nil if there is none.
+  /// Returns the position of the first record whose row waits in this list, for one table. Nil if the list has no row
+  /// of the table.
   func start(of name: String) -> Position? {
     rows.filter { $0.table.schema.name.hasSameBytes(as: name) }.map(\.position).min()
   }
@@ -90,7 +91,7 @@ struct HeldRows {
 
   /// Assigns the listed rows of a table to `table`, which is the same table after a schema change.
   ///
-  /// - Throws: The error of the row if the number of columns has changed.
+  /// - Throws: The error for which a row was added to this list, if the number of columns has changed.
   mutating func move(from name: String, to table: TargetTable) throws {
     for index in rows.indices where rows[index].table.schema.name.hasSameBytes(as: name) {
       guard rows[index].values.count == table.schema.columns.count else { throw rows[index].error }

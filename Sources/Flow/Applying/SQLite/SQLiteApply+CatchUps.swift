@@ -53,7 +53,8 @@ extension SQLiteApply {
 
   /// Reads the trail again from apply's last commit on.
   ///
-  /// - Parameter refusals: The records at which the record's table is then suspended, by their places, with the errors.
+  /// - Parameter refusals: The errors of the records at which the record's table is then suspended, by the records'
+  ///   positions in the trail.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
     try loadQuarantine()
@@ -82,7 +83,8 @@ extension SQLiteApply {
     return CatchUp(desk: desk, next: next)
   }
 
-  /// Runs the catch-ups whose next attempt is due. Returns whether any of them has made progress.
+  /// Runs the catch-ups that are in progress or whose next attempt is due. Returns whether any of them has made
+  /// progress.
   ///
   /// - Parameter isLast: Whether to run all catch-ups, even if their next attempt is not due.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {

@@ -5,8 +5,8 @@ import Trails
 
 /// Applies a trail to an SQLite file: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// It runs on one thread, which it blocks. If a row differs from what the trail says, apply stops with an error that
-/// names the row.
+/// Apply runs on the caller's thread, which it blocks. If a row differs from what the trail says, apply stops with an
+/// error that names the row.
 ///
 /// A table whose schema change cannot be made is suspended.
 ///
@@ -188,7 +188,7 @@ package final class SQLiteApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Writes waiting rows to their tables if their unique values are free, in a transaction of its own.
+  /// Writes waiting rows to their tables if their unique values are free, in a separate transaction.
   private func lookAtCandidates(_ stop: StopSignal) throws {
     guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
     defer { target.rollback() }

@@ -28,7 +28,7 @@ struct SQLiteCandidates: CandidateStore {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }
 
-  /// Returns whether a table has a unique index besides its key, so that there may be waiting rows.
+  /// Returns whether any table has a unique index besides its key, so that there may be waiting rows.
   func mayCome() throws -> Bool {
     try database.integer(
       """

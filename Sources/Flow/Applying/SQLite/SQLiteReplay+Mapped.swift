@@ -6,8 +6,8 @@ import SQLiteKit
 extension SQLiteReplay {
   /// Applies a change of a PostgreSQL source.
   ///
-  /// Such a change may lack former values. The source may have checked unique constraints only at the end of the
-  /// transaction.
+  /// Such a change may lack values that the row had before. The source may have checked unique constraints only at the
+  /// end of the transaction, so two rows may have the same value until then.
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:

@@ -5,7 +5,7 @@ import SQLiteKit
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
   /// The character that separates the two parts of a placeholder name: the wanted name, and the full name at the
-  /// source. A table gets such a name if another table has its name.
+  /// source. A table gets a placeholder name if another table has its wanted name.
   private static let separator = "\u{1e}"
 
   /// Returns the name under which apply's state lists a table of the trail: its name at the target.
@@ -49,8 +49,10 @@ extension SQLiteReplay {
     return owner.isEmpty || owner.hasSameBytes(as: schema.fullName) ? nil : owner
   }
 
-  /// Returns the part of a table's rows that this trail writes. If another trail writes some of them too, throws; for a
-  /// known claim outside of a refresh, only gives a notice.
+  /// Returns the part of a table's rows that this trail writes. Throws if another trail writes some of them too.
+  ///
+  /// - Parameter isCopied: Whether a refresh of the table begins. If not, and the trail's claim is not new, the
+  ///   operator gets a notice instead of the error.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
     // Two-way applies resolve conflicts, so each of them may write all rows.

@@ -114,8 +114,9 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Begins to apply the catch-up's table, or suspends the table of `record`, if this is decided for the record's
-  /// place. Called before each record.
+  /// Called before each record. Begins to apply the catch-up's table at the first record that the table lacks.
+  ///
+  /// Suspends the table of `record` if ``refusals`` or ``excess(_:)`` has an error for this record.
   func reach(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from

@@ -82,6 +82,9 @@ extension SQLiteReplay {
     guard schema.engine == .sqlite, let known = target.tables[schema.name.sqliteKey], known.waiting == nil,
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
     else { return false }
+    // Such a clause may delete rows that SQLite does not report.
+    let clause = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE AND sql LIKE '%on%conflict%'"
+    guard try database.query(clause, [.text(schema.name)]).isEmpty else { return false }
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
     return there.map { $0[0].string.sqliteKey } == schema.columns.map { $0.name.sqliteKey }
   }
@@ -141,5 +144,5 @@ extension SQLiteReplay {
 }
 
 extension SQLiteError {
-  fileprivate var isOfStatement: Bool { isConstraint || [1, 18, 20, 25].contains(primary) }
+  fileprivate var isOfStatement: Bool { isConstraint || [1, 7, 13, 18, 20, 25].contains(primary) }
 }

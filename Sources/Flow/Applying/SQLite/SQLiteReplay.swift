@@ -31,12 +31,13 @@ final class SQLiteReplay {
   let scope: Scope
   let reader: ApplyReader
   private(set) var groupStart: Checkpoint
-  /// The memory of the table definitions in this group's schema changes, in bytes.
+  /// The memory that the table definitions in this group's schema changes take, in bytes.
   var definitionBytes = 0
   /// The errors of the records that the target refuses, by the place of the record in the trail. The record's table is
   /// suspended there.
   let refusals: [Position: CairnError]
-  /// The later refreshes with which the catch-up's table continues, by the places where the table is suspended.
+  /// For each position at which the catch-up's table is suspended: the later refresh in the trail with which the table
+  /// continues.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
@@ -50,7 +51,8 @@ final class SQLiteReplay {
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
   /// The trail's transactions in quarantine; nil while one of them is being retried.
   let shelf: QuarantineShelf?
-  /// The choice of statements that apply executes instead of writing rows; nil: only rows are written.
+  /// The object that chooses the statements of the source that apply executes instead of writing their rows. Nil: apply
+  /// writes all rows.
   let statements: StatementDesk?
   /// A record that was read ahead of time and is handled next; nil if there is none.
   var ahead: Record?
@@ -383,8 +385,8 @@ final class SQLiteReplay {
     }
   }
 
-  /// Returns the mapping, in a catch-up with the name that the table has at the target. An operator may already have
-  /// renamed the table there.
+  /// Returns the mapping. In a catch-up, it has the name that the table has at the target, as an operator may already
+  /// have renamed the table there.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
     guard case .catchUp(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
     let name = mapping.target.name

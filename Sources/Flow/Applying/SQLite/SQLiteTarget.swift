@@ -19,7 +19,7 @@ final class SQLiteTarget {
   let isUTF16: Bool
   private let identity: FileIdentity?
   private var schemaVersion: Int64 = 0
-  /// SQLite's schema version at the last check of Cairn's own tables; -1: not checked yet.
+  /// SQLite's schema version at the last ``checkOwnTables()``; -1: not checked yet.
   private var provedSchema: Int64 = -1
   /// Whether the target's own trail gets the rows that the open transaction writes.
   private var isRelaying = false
@@ -84,7 +84,8 @@ final class SQLiteTarget {
     return database
   }
 
-  /// Throws `database-missing` if the target's path is no longer the open file. Apply would write to a deleted file.
+  /// Throws `database-missing` if the target's path is no longer the open file. Otherwise, apply would write to a
+  /// deleted file.
   func checkIdentity() throws {
     let found = FileIdentity(path: database.path)
     if found == identity { return }
@@ -118,8 +119,8 @@ final class SQLiteTarget {
 
   // MARK: Rows that go on
 
-  /// Finds out whether this database's capture takes the rows that apply writes. Then creates or drops the connection's
-  /// TEMP capture triggers.
+  /// Finds out whether this database's capture takes the rows that apply writes. If so, creates the connection's TEMP
+  /// capture triggers; if not, drops them.
   private func lookForCapture() throws {
     guard let follower = options.schemaFollower else { return }
     (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)
@@ -164,7 +165,8 @@ final class SQLiteTarget {
   /// trigger names.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
-  /// Checks Cairn's own tables, once for each schema version. Called in apply's write transaction.
+  /// Throws `database-unsafe` if an application has changed Cairn's own tables. Checks them once for each schema
+  /// version, in apply's write transaction.
   private func checkOwnTables() throws {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard version != provedSchema else { return }

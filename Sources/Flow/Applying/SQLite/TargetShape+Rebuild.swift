@@ -76,7 +76,7 @@ extension TargetShape {
   }
 
   /// Returns the error for a schema change that fails because of the target's rows. If a refresh follows, the error
-  /// names the target-only columns, as apply does not empty the table then.
+  /// names the columns that only the target has: because of them, apply does not empty the table first.
   private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
     guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
     let names = alteration.extras.map(\.name).joined(separator: ", ")

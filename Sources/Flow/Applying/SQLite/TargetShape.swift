@@ -193,8 +193,8 @@ struct TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` if the target already had a column that the source adds, and rows there have wrong values
-  /// in it.
+  /// Throws `schema-stopped` if the target already had a column that the source adds, and the target's rows need other
+  /// values in it.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {

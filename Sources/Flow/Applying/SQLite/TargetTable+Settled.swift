@@ -27,7 +27,8 @@ extension TargetTable {
       given.compactMap { row[$0] })
   }
 
-  /// Returns whether the target has a unique index over the key columns, and another unique index.
+  /// Returns whether the target's table has a unique index over exactly the key columns, and at least one other unique
+  /// index.
   func hasOtherUniqueValues() throws -> Bool {
     let rows = try database.query(
       """
@@ -66,8 +67,8 @@ extension TargetTable {
     try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
-  /// Returns the database's foreign keys, the unique columns besides keys that they reference, and the tables whose
-  /// rows the version window lists.
+  /// Returns the foreign keys of the database, and the unique columns besides keys that they reference. Also returns,
+  /// for each table, the PostgreSQL tables whose rows are replicated to it.
   static func foreignKeys(_ database: Database) throws -> RowNames.Catalog {
     let references = try references(database)
     var found: RowNames.Alternates = [:]

@@ -63,7 +63,8 @@ final class TargetTable {
   /// Creates the object for a target table.
   ///
   /// - Parameter there: The columns of the mapped table that the target has; nil: all.
-  /// - Parameter image: The schema of row images, and the index there of each column; nil: same columns.
+  /// - Parameter image: The schema of the trail's row images, and for each column of the table its index there. Nil:
+  ///   the images have the same columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
@@ -153,8 +154,11 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Updates the row with the key of `before`, and returns the number of updated rows. With `isChecked`, the row must
-  /// equal `before`, if that has all columns. `after` has values only for the columns to set.
+  /// Updates the row with the key of `before`; without a key, one row that equals `before`. Returns the number of
+  /// updated rows.
+  ///
+  /// With `isChecked`, the row must equal `before`, if `before` has all columns. `after` has values only for the
+  /// columns to set.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
     var mask = ColumnMask()
@@ -220,7 +224,7 @@ final class TargetTable {
 
   // MARK: Columns that only the target has
 
-  /// A cache of the columns that only the target has.
+  /// A cache of the columns that only the target has; nil: not read yet.
   private var foundOwn: [String]?
   var ownColumns: [String] {
     get throws { try foundOwn ?? lookAtOwnColumns() }
@@ -405,7 +409,7 @@ final class TargetTable {
     }
   }
 
-  /// Returns the WHERE clause for the rows of a key range, with its values; nil without bounds.
+  /// Returns the WHERE clause for the rows of a key range, with its values; nil if the range has no bounds.
   private func rows(in range: Refresh.Range) -> (condition: String, values: [Value])? {
     switch range {
     case .unkeyed, .some: return nil

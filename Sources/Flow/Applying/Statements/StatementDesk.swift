@@ -193,7 +193,7 @@ final class StatementDesk {
     failed(differs.text, differs.reason)
   }
 
-  /// Notes that a statement failed at the target. Statements with the same text are then not executed in this run.
+  /// Notes that a statement failed at the target. From then on, apply writes the rows of statements with the same text.
   func failed(_ text: String, _ reason: String) {
     if differing.count >= Self.differingMax { differing.removeAll() }
     failures += 1

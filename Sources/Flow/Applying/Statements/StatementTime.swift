@@ -1,7 +1,7 @@
 /// Limits the time for which apply executes statements of the source at the target. `now` is monotonic time in ms.
 ///
-/// After a statement that took too long, no statement is executed for nine times as long. The same holds after
-/// statements that together took a second more than writing their rows would take.
+/// After a statement that was stopped, no statement is executed for nine times as long as it ran. If statements
+/// together took over a second more than writing their rows would take, the pause is nine times that excess.
 ///
 ///     var time = StatementTime(milliseconds: 30_000)
 ///     time.limit(rows: 1_000_000)          // 40,000 ms
@@ -10,7 +10,7 @@
 struct StatementTime {
   private static let millisecondsMax: Int64 = 120_000
   /// The time in ms that statements may take in sum beyond the time for writing their rows. After that, no statement is
-  /// executed for some time.
+  /// executed for nine times the excess.
   private static let excessMax: Int64 = 1000
   /// The time in ms that each statement may take besides the time for writing its rows.
   private static let statementTime: Int64 = 5

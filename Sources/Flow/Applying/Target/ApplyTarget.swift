@@ -15,8 +15,8 @@ protocol ApplyTarget: AnyObject {
 
   var progress: ApplyProgress { get }
   func flush() throws
-  /// Runs a body. If it throws, the error is passed on, and the caller may still use the transaction: PostgreSQL undoes
-  /// what the body did.
+  /// Runs a body. If it throws, the error is passed on, and the caller may still use the transaction. PostgreSQL undoes
+  /// what the body did; SQLite does not.
   func attempt<Result>(_ body: () throws -> Result) throws -> Result
 
   // MARK: Tables

@@ -6,7 +6,8 @@ struct GroupShare {
   private static let countMax: UInt64 = 1 << 20
   private(set) var count = UInt64.max
 
-  /// Halves the limit, after a group failed because an application had written or locked one of its rows.
+  /// Halves the maximum number of transactions, after a group failed because an application had written or locked one
+  /// of its rows.
   ///
   /// - Parameter number: The number of transactions of that group.
   mutating func shrink(_ number: UInt64) { count = max(1, min(count, number) / 2) }

@@ -13,7 +13,8 @@ package enum KeyCheck {
   /// Returns the reason why a table cannot be replicated two-way; nil if it can.
   ///
   /// - Parameter table: The table's schema in the database. A table without a key passes.
-  /// - Parameter texts: The key columns, in lower case, that the SQLite database of the pair stores as text.
+  /// - Parameter texts: The key columns, in lower case, whose values an SQLite database at the other end may store as
+  ///   text.
   /// - Parameter includes: Returns whether a table, by schema and name, is replicated two-way.
   package static func problem(
     of table: TableSchema, in place: Place, texts: Set<NameKey> = [], includes: (String, String) -> Bool

@@ -1,5 +1,6 @@
-/// Detects, at every 256th row, that apply has been resolving one transaction's rows for a second. Returns true only
-/// once.
+/// Detects that apply has been resolving the rows of one transaction for a second or longer.
+///
+/// ``isDue(now:)`` is called for each row, checks the time at every 256th row, and returns true only once.
 struct LongResolve {
   private let begunAt: Int64
   private var rows = 0

@@ -37,7 +37,7 @@ struct QuietServer {
     if let own, own >= moment.end { ours.insert(own) }
   }
 
-  /// Adds a transaction of apply that changes no rows to ``ours``. Does nothing while there is no confirmation of
+  /// Adds to ``ours`` a transaction of apply that changes no rows. Does nothing while there is no confirmation of
   /// capture.
   mutating func note(ours number: UInt64) { if moment != nil { ours.insert(number) } }
 

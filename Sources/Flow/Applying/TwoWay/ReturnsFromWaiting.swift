@@ -19,8 +19,8 @@ struct ReturnsFromWaiting {
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
-  /// The last transaction of each trail that this node knew when the list was last emptied. It is used for the removed
-  /// rows.
+  /// The last transaction of each trail that this node knew when the list was last emptied. These numbers are used for
+  /// the removed rows.
   private var ofForgotten: [String: UInt64] = [:]
 
   /// Whether this database's own trail may lack a change that brought a row back.

@@ -225,7 +225,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change touches the row `parent`, to which a foreign key refers by other columns than its key.
+  /// Returns whether a change touches the row `parent`, to which a foreign key refers by columns besides the row's key.
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
@@ -301,7 +301,7 @@ final class RowNames {
   }
 
   /// Returns all names that ``VersionWindow`` stores for a change: of the changed rows, and of the rows that they
-  /// reference.
+  /// reference or referenced before.
   func namesAndReferences(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
   ) throws -> ChangedRows {

@@ -13,7 +13,7 @@ extension RowResolver {
   }
 
   /// Writes the columns of a refreshed row that `versions` do not have. The refresh's author did not know these
-  /// versions of the row. All other columns stay.
+  /// versions of the row. All other columns stay. Does nothing if one of the versions is an insert or delete.
   ///
   /// The refresh's source gets the same versions, and keeps its values of the columns that they do not have.
   func merge(

@@ -55,8 +55,8 @@ final class RowResolver<Target: ApplyTarget> {
     return found
   }
 
-  /// Returns whether the target's row stays although a refresh brings it. Then it gets the refresh's values in all
-  /// columns that were not written here.
+  /// Returns whether the target's row stays although a refresh brings the row. If versions unknown to the refresh's
+  /// author lack some columns, these columns get the refresh's values.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays else { return false }
     guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
@@ -99,8 +99,10 @@ final class RowResolver<Target: ApplyTarget> {
     desk.endTransaction()
   }
 
-  /// Resolves each deferred row, and deletes the rows whose result is a delete. This frees their unique values for the
-  /// rows in `puts`.
+  /// Resolves each deferred row, and deletes the rows whose result is a delete. This frees their unique values.
+  ///
+  /// - Returns: The deleted rows that other rows may reference (`gone`), and the rows that are still to be written
+  ///   (`puts`).
   private func resolveRows(
     _ stop: StopSignal, _ watch: inout LongResolve
   ) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
@@ -206,7 +208,7 @@ final class RowResolver<Target: ApplyTarget> {
     ) { try desk.counts($0, of: keyed, in: table.shape) }
   }
 
-  /// Stores this node's decision about a row; removes an earlier one if there is none now. After the commit, apply
+  /// Stores this node's decision about a row; without a decision, removes an earlier one. After the commit, apply
   /// writes the decision as a separate change.
   private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
     let decisions = target.decisions

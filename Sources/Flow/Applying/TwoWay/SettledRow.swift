@@ -16,9 +16,9 @@ struct SettledRow {
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the target's row stays unchanged because its `insert-only` rule lets only another node change it.
+  /// Whether the target's row stays unchanged because the rule `insert-only` lets only another node change the row.
   let isKept: Bool
-  /// Whether the incoming version has no effect, because the `insert-only` rule does not let its author change the row.
+  /// Whether the incoming version has no effect, because the rule `insert-only` does not let its author change the row.
   private let isLeftOut: Bool
 
   struct Decision: Equatable {
@@ -168,8 +168,8 @@ struct SettledRow {
 
   /// Returns the entries for the conflict log about this row; empty if there was no conflict.
   ///
-  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, a row that differs from
-  ///   the author's is no conflict.
+  /// - Parameter isAhead: Whether the incoming version's author knew changes that have not arrived here. If so, a row
+  ///   that differs from the author's is no conflict.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {

@@ -10,7 +10,7 @@ import Changes
 struct TableHolders: Equatable {
   /// PostgreSQL: of all tables whose names differ only in case, the oldest one, by the name in lower case.
   private var oldest: [NameKey: String] = [:]
-  /// SQLite: the PostgreSQL tables whose rows are replicated to a table, by name in lower case.
+  /// SQLite: the PostgreSQL tables whose rows are replicated to a table, by the table's name in lower case.
   private var sources: [NameKey: Set<NameKey>] = [:]
   private let look: (() throws -> [NameKey: String])?
 

@@ -10,13 +10,13 @@ import Versions
 /// The state that all apply workers of a two-way database share.
 /// Example: `TwoWay(own: (trail, folder), applied: [], captured: .init(), local: .stream(stream), rules: rules)`.
 package final class TwoWay: Sendable {
-  /// Returns the conflict rules of a table for changes of a trail. The table has its plain name at the target.
+  /// Returns the conflict rules of a table for changes of a trail. `table` is the table's plain name at the target.
   package typealias RuleBook =
     @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes the journal's rows after a source position to a function; false: they are too many.
+    /// SQLite: passes the journal's rows after a source position to a function; returns false if they are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read everything that was committed before.
     case stream(CaptureStream)
@@ -51,7 +51,7 @@ package final class TwoWay: Sendable {
   private let applied = Mutex<[String: UInt64]>([:])
   private let held = Mutex<[String: UInt64]>([:])
   private let returned = Mutex(ReturnsFromWaiting())
-  /// PostgreSQL: detects that only apply has committed since capture's last confirmation, so that it need not wait.
+  /// PostgreSQL: detects that only apply has committed since capture's last confirmation, so that apply need not wait.
   let quiet = Mutex(QuietServer())
   private let shapes = Mutex(0)
   private let isPrepared = Mutex(false)
@@ -90,7 +90,7 @@ package final class TwoWay: Sendable {
   /// Returns whether a table may have rows that only this node has, because no refresh has put them into its trail.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter that admits the rows of a trail that its apply writes to this database; nil for trail ``own``.
+  /// Returns the filter for the rows that the apply of a trail writes to this database; nil for trail ``own``.
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -297,12 +297,12 @@ package final class TwoWay: Sendable {
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether the database already has a schema change, as it came from its own trail or from an applied one.
+  /// Returns whether this database already has a schema change, as an apply of one of its trails made it at the source.
   func isEcho(_ ddl: DDL) -> Bool { isApplied(ddl.applied) }
 
   func isApplied(_ trail: String) -> Bool { folders[trail] != nil }
 
-  /// The last transaction of each trail that has been applied to the database, by trail name.
+  /// The number of the last transaction of each trail that was applied to this database, by trail name.
   var appliedNumbers: [String: UInt64] { applied.withLock { $0 } }
 
   func note(applied number: UInt64, of trail: TrailName) {

@@ -6,7 +6,8 @@ import Versions
 extension TwoWayDesk {
   /// Returns whether a version of a row has effect. Always true for inserts and updates.
   ///
-  /// A delete has no effect if another node referenced the row, and neither author knew the other's transaction.
+  /// A delete has no effect if a transaction of another node referenced the row, and neither author knew the other's
+  /// transaction.
   func counts(_ version: RowVersion, of row: KeyedRow, in table: TableSchema) throws -> Bool {
     guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
     return try !isNeeded([row] + names.keyedAlternates(table, version.before ?? []), beside: version)
@@ -49,7 +50,7 @@ extension TwoWayDesk {
     return found
   }
 
-  /// Returns the rows that a transaction deleted, grouped by the rows that they referenced.
+  /// Returns the rows that a transaction deleted or gave another key, grouped by the rows that they referenced before.
   private func leavers(at place: VersionPlace) throws -> [RowName: [(parent: [Value], rows: [KeyedRow])]] {
     if let known = leavers[place.stamp] { return known }
     var found: [RowName: [(parent: [Value], rows: [KeyedRow])]] = [:]

@@ -84,7 +84,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Adds the renames and drops of a schema change to the known names of tables and columns.
   ///
-  /// Must only be called after apply has made the change. Earlier, two tables could be treated as one.
+  /// Must only be called after apply has made the change. Otherwise, two tables could be treated as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
@@ -437,8 +437,8 @@ final class TwoWayDesk<Table: AnyObject> {
     case replaced
     /// The target's row stays, because a refresh with a later stamp has already brought it.
     case kept
-    /// The columns that these versions wrote stay, because the refresh's author did not know them. The refresh brings
-    /// the other columns.
+    /// The columns that these versions wrote stay, because the refresh's author did not know the versions. The refresh
+    /// brings the other columns.
     case changed([StoredVersion])
   }
 
@@ -575,18 +575,19 @@ final class TwoWayDesk<Table: AnyObject> {
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row. If a refresh brought the row after its last write, the result has the stamp of that
+  /// Returns `candidate`, a waiting row. If a refresh brought the row after its last write, it gets the stamp of that
   /// refresh.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns a row's rank; nil if all nodes know its last write. Returns the highest rank if capture has not read that
-  /// write.
+  /// Returns the rank of a row that has the unique value of another row. Nil if all nodes know the row's last write.
   ///
-  /// - Parameter isNew: Whether the row that needs the value is from this group. If so, a write that capture has not
-  ///   read throws ``LocalAhead``.
+  /// Returns the highest rank if capture has not read that write.
+  ///
+  /// - Parameter isNew: Whether the other row is from this group. If so, a write that capture has not read throws
+  ///   ``LocalAhead``.
   /// - Parameter isMerged: Whether refreshes merge with the rows that the table has.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
@@ -602,8 +603,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return isMerged && shared.isToBeCopied(row.fullName) ? .latest : nil
   }
 
-  /// Returns whether a row of the table that has a unique value of a refreshed row stays, until ``RowResolver/judge()``
-  /// decides about both.
+  /// Returns whether a row stays in its table although a refreshed row has the same unique value, until
+  /// ``RowResolver/judge()`` decides about both.
   func contests(_ row: ContestedRow) throws -> Bool {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }

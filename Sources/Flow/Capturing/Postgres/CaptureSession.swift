@@ -231,10 +231,10 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether capture has rows of tables to read: single rows, or refreshes of published tables.
+  /// Whether capture must read rows of the source: single rows, or refreshes of published tables.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
-  /// Whether capture has rows of tables to read. Tables that stay suspended until the operator acts do not count.
+  /// Whether capture must read rows of the source. Tables that stay suspended until the operator acts do not count.
   var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
 
   func showWaiting() {
@@ -242,7 +242,8 @@ final class CaptureSession {
     progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }
   }
 
-  /// Replaces the tables that are suspended for this cause, and reports the new ones to the operator.
+  /// Replaces the list of tables that are suspended for this cause by `found`, and reports the new ones to the
+  /// operator.
   func set(_ found: [UInt32: TableWait], _ cause: WaitingTables.Cause) {
     for wait in waits.set(found, cause) { progress.tell("\(wait.message); \(wait.hint)") }
     showWaiting()

@@ -37,7 +37,7 @@ struct IncomingTransaction {
     case nothing
     case takeRequest
     case changeSchema
-    /// Capture must read the catalog, because the stream may not describe a schema change.
+    /// Capture must read the catalog, because of a schema change that the stream perhaps does not describe.
     case readCatalog
   }
 
@@ -69,7 +69,8 @@ struct IncomingTransaction {
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
-    /// The tables whose rows the transaction rewrote, with the bits of `pg_event_trigger_table_rewrite_reason()`.
+    /// The tables whose rows the transaction rewrote, with the reasons as bits of
+    /// `pg_event_trigger_table_rewrite_reason()`.
     var rewrites: [UInt32: Int] = [:]
 
     /// The time of the commit, µs since 1970. If an apply made the transaction and its rows go into this trail, at
