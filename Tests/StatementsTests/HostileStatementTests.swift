@@ -116,9 +116,10 @@ import Testing
   }
 
   @Test func `a list after IN is short in PostgreSQL, whose planner takes memory for each value and index`() {
-    #expect(Fixture.told("DELETE FROM item WHERE id IN (\(list(1001)))", for: .postgres).hasPrefix("no: it has more"))
-    #expect(!Fixture.told("DELETE FROM item WHERE id IN (\(list(1000)))", for: .postgres).hasPrefix("no: "))
-    #expect(!Fixture.told("DELETE FROM item WHERE id IN (\(list(60_000)))", for: .sqlite).hasPrefix("no: "))
+    #expect(
+      Fixture.told("DELETE FROM item WHERE id IN (\(Self.list(1001)))", for: .postgres).hasPrefix("no: it has more"))
+    #expect(!Fixture.told("DELETE FROM item WHERE id IN (\(Self.list(1000)))", for: .postgres).hasPrefix("no: "))
+    #expect(!Fixture.told("DELETE FROM item WHERE id IN (\(Self.list(60_000)))", for: .sqlite).hasPrefix("no: "))
   }
 
   @Test func `a list after IN has no affinity`() {

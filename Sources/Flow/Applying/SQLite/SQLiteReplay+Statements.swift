@@ -83,7 +83,8 @@ extension SQLiteReplay {
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
     else { return false }
     // Such a clause may delete rows that SQLite does not report.
-    let clause = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE AND sql LIKE '%on%conflict%'"
+    let clause =
+      "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE AND sql LIKE '%on%conflict%'"
     guard try database.query(clause, [.text(schema.name)]).isEmpty else { return false }
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
     return there.map { $0[0].string.sqliteKey } == schema.columns.map { $0.name.sqliteKey }
