@@ -6,7 +6,7 @@ import SystemKit
 ///
 ///     let outcome = try Joining(peers, node: "till").join(line)
 package struct Joining {
-  /// The result of joining.
+  /// The certificates that a node received after it used an invitation of another node.
   package struct Outcome: Equatable, Sendable {
     /// The name of the node that signed the certificate.
     package let hub: String

@@ -12,7 +12,7 @@ package struct CatalogDocument: Sendable {
     case table = 0x74  // t
     /// The row of a column, with the value that it has in rows written before the column was added.
     case column = 0x63  // c
-    /// The row of an index that is unique or belongs to a constraint.
+    /// A row that describes an index which is unique or belongs to a constraint.
     case index = 0x69  // i
     /// The row of any other index: name and definition.
     case object = 0x6f  // o

@@ -22,7 +22,7 @@ package struct RowName: Hashable, Sendable {
     return name
   }
 
-  /// Returns the name for references to this row (``reference``) with ``isLoose`` set.
+  /// Returns the name for references to this row: ``reference`` with this value of ``isLoose``.
   package func reference(isLoose: Bool) -> RowName {
     var name = reference
     name.isLoose = isLoose

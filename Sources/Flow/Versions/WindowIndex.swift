@@ -13,8 +13,8 @@ struct WindowIndex {
     var told: TrailID?
     /// For each other trail, by index, the transactions that the authors of this trail's transactions knew.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this trail that is committed in the database. For the database's own trail, the last one
-    /// that need not be read.
+    /// The number of the last transaction of this origin's trail that is committed in the database. For the trail that
+    /// is captured from the database, the last transaction that the window has no need to read.
     var reached: UInt64 = 0
     /// The last transaction of this trail that apply has begun to process, committed or not.
     var met: UInt64 = 0

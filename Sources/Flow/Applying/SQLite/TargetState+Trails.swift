@@ -2,7 +2,8 @@ import Changes
 import SQLiteKit
 
 extension TargetState {
-  /// Deletes apply's state of the trail at the target: its checkpoint and tables. Returns false if there was none.
+  /// Deletes what apply stored about the trail: its checkpoint and its table states. Replicated tables stay. Returns
+  /// false if apply had stored nothing.
   package func forgetTrail() throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     return try database.transaction {

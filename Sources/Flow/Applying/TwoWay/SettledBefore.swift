@@ -36,7 +36,7 @@ struct SettledBefore<Table: AnyObject> {
   /// The tables of the entries, kept in memory so that no other object gets the same identifier.
   private var tables: [ObjectIdentifier: Table] = [:]
 
-  /// Returns the versions of a row except `incoming`, condensed to as few as have the same result.
+  /// Returns the versions of a row except `incoming`. Versions that cannot change the resolved row are left out.
   mutating func others(
     _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWayDesk<Table>,
     isSame: ([Value], [Value]) -> Bool, _ read: (VersionPlace) throws -> Read

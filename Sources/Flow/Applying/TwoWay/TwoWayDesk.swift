@@ -520,7 +520,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
 
-  /// Returns the places of a row's versions in the order of their stamps.
+  /// Returns the transactions that made the versions of a row, in the order of their stamps.
   ///
   /// Leaves out versions of a group that was rolled back.
   func places(_ row: RowName) throws -> [VersionPlace] {

@@ -22,7 +22,7 @@ struct SourcePosition: Equatable {
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
-  /// An unfinished reading of the source: further transactions of the trail follow.
+  /// A reading of the journal, by its first and last row. The trail does not have all of its transactions yet.
   struct Look: Equatable {
     var from: Int64
     var through: Int64

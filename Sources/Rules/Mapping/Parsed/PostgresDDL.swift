@@ -2,7 +2,7 @@ import Changes
 
 /// The script that creates a table of PostgreSQL with its schemas, types and sequences, parsed and printed again.
 ///
-/// Objects that the parser does not know are left out of ``statements``; ``notices`` has the reasons.
+/// Statements and clauses that the parser does not know are left out of ``statements``; ``notices`` has the reasons.
 struct PostgresDDL {
   private(set) var statements: [String] = []
   private(set) var notices: [String] = []

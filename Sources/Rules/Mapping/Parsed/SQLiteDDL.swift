@@ -2,7 +2,7 @@ import Changes
 
 /// A CREATE TABLE or CREATE INDEX statement of SQLite, parsed and printed again.
 ///
-/// Objects that the parser does not know are left out of ``text``; ``notices`` has the reasons.
+/// Clauses that the parser does not know are left out of ``text``; ``notices`` has the reasons.
 ///
 /// Source: https://sqlite.org/lang_createtable.html, https://sqlite.org/lang_createindex.html
 struct SQLiteDDL {
