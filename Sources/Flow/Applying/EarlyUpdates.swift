@@ -48,8 +48,8 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether an update in the list has the before image `image`, and the list's updates, one after the other,
-  /// end at a row with the key `key`.
+  /// Returns whether an update in the list has the before image `image`, and the list's updates end at a row with the
+  /// key `key`.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
