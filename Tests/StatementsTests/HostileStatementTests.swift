@@ -67,6 +67,11 @@ import Testing
     }
   }
 
+  /// Subqueries at the deepest place of expressions. Each of the expressions is deep by itself.
+  private static func deep(_ levels: Int) -> String {
+    (1...levels).reduce("(SELECT max(id) FROM item)") { inner, _ in "(SELECT \(inner) + \(sum("1", 80)))" }
+  }
+
   private static let common = (1...3).reduce("c0 AS (SELECT stock AS a FROM item)") { tables, level in
     "\(tables), c\(level) AS (SELECT \(Array(repeating: "a", count: 60).joined(separator: "+")) AS a FROM c\(level - 1))"
   }
@@ -81,6 +86,7 @@ import Testing
       "DELETE FROM item WHERE id IN (SELECT b + b FROM (SELECT \(sum("a", 90)) AS b FROM (SELECT name LIKE '%1x%' AS a FROM item)))",
       "DELETE FROM item WHERE id IN (SELECT a FROM (SELECT \(sum("stock", 40)) AS a FROM item) WHERE a IN (\(list(10_000))))",
       "DELETE FROM item WHERE stock = (SELECT max(CASE a \(branches(400)) END) FROM \(subqueries(2, 25)))",
+      "DELETE FROM item WHERE stock = \(deep(2))", "DELETE FROM item WHERE stock = \(deep(11))",
       "DELETE FROM item WHERE stock = \(rows(6))",
       "DELETE FROM item WHERE id = " + Array(repeating: "id", count: 300).joined(separator: " + "),
       "DELETE FROM item WHERE " + Array(repeating: "id = 1", count: 480).joined(separator: " OR "),

@@ -29,6 +29,8 @@ struct Checker {
   private var sourceCount = 0
   /// The number of expressions checked so far in the statement. Each column of a subquery counts as its expression.
   private var weight = 0
+  /// The level of the present expression within the statement, through all subqueries around it.
+  private var depth = 0
   /// Whether a column name that several tables of a query have means the column of the first of these tables.
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var preferFirst: Bool {
@@ -91,6 +93,9 @@ struct Checker {
   }
 
   private mutating func value(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
+    depth += 1
+    defer { depth -= 1 }
+    guard depth <= StatementBounds.depthMax else { throw StatementBounds.tooDeep }
     try weigh(StatementBounds.weight(of: expression))
     switch expression {
     case .literal(let value): return Self.column(value)

@@ -12,8 +12,9 @@ enum StatementBounds {
   /// The maximum number of LIKE and GLOB operators in a statement. Each compares up to 256 KiB with a pattern, and no
   /// engine can be interrupted within one row.
   private static let matchesMax = 16
-  /// The maximum depth of a parsed expression, in levels.
-  private static let depthMax = 100
+  /// The maximum depth of a parsed expression, in levels. Subqueries within it add theirs.
+  static let depthMax = 100
+  static let tooDeep = Unreplayable("an expression has more than \(depthMax) levels")
   /// The maximum number of expressions in a statement. Each column of a subquery counts as its expression, because
   /// engines put the expression in its place.
   static let weightMax = 300_000
@@ -66,9 +67,7 @@ enum StatementBounds {
   /// Throws for an expression with more than `depthMax` levels. A chain such as `1+1+1` makes a tree as deep as it is
   /// long.
   static func check(depth expression: Expression) throws(Unreplayable) {
-    guard !expression.isDeeper(than: depthMax) else {
-      throw Unreplayable("an expression has more than \(depthMax) levels")
-    }
+    guard !expression.isDeeper(than: depthMax) else { throw tooDeep }
   }
 
   /// Throws for a pattern that is not constant (nil), or is longer than `patternBytesMax`.

@@ -437,7 +437,7 @@ final class TwoWayDesk<Table: AnyObject> {
     case replaced
     /// The target's row stays, because a refresh with a later stamp has already brought it.
     case kept
-    /// The columns that these versions wrote stay, because the refresh's author did not know the versions. The refresh
+    /// The columns that these versions have stay, because the refresh's author did not know the versions. The refresh
     /// brings the other columns.
     case changed([StoredVersion])
   }
