@@ -117,6 +117,8 @@ struct AddedColumnTests {
     // A new unique key beside the column makes capture copy the whole table.
     try a.execute("CREATE UNIQUE INDEX item_name ON item(id, name)")
     try a.execute("UPDATE item SET note = 'n' WHERE id IN (1, 2, 5)")
+    // Captures stamp changes when they read them, so the later ones must be written after this.
+    try a.capturePending()
     try b.execute("UPDATE item SET name = 'cream' WHERE id = 2")
     try b.execute("DELETE FROM item WHERE id = 5")
     for _ in 0..<3 { try mesh.settle() }
