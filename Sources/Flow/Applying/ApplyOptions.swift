@@ -36,6 +36,8 @@ package struct ApplyOptions: Sendable {
   package var replay = ReplayPolicy.rows
   /// The time limit for a statement that is executed again, in ms; see ``StatementTime``.
   package var statementMilliseconds: Int64 = 30_000
+  /// The file of ``StatementMark``. Nil: an apply that starts does not know whether the last one ended during a statement.
+  package var statementMark: String?
   /// The policy for schema changes at the target. Nil: apply follows them only in tables that Cairn created.
   package var ddl: DDLPolicy?
   package var scope = TargetScope()

@@ -3,6 +3,7 @@ import Foundation
 import Mapping
 import PostgresKit
 import SQLiteKit
+import SystemKit
 import TestServers
 import Testing
 
@@ -174,6 +175,73 @@ struct StatementReplayTests {
       #expect(snapshot.statements.reasons["they take too long at the target"] == 2, "\(snapshot.statements)")
       #expect(snapshot.notices.count { $0.contains("ran longer than") } == 1, "\(snapshot.notices)")
     }
+  }
+
+  @Test func `an apply that ended while it executed a statement goes on with rows`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    try history.execute("UPDATE item SET stock = stock + 1", on: "item")
+    try history.commit()
+    try history.sync()
+    let mark = URL(filePath: folder("applies/copy.statement"))
+    func run(_ target: String) throws -> ApplyProgress.Snapshot {
+      var options = SQLiteApply.Options()
+      (options.replay, options.statementMark) = (.statements, mark.path)
+      let progress = ApplyProgress()
+      let path = folder(target)
+      try SQLiteApply(path: path, trail: trail.trail, name: trail.name, options: options, progress: progress).drain()
+      try expectSame(history, path, "\(target)")
+      return progress.snapshot
+    }
+    #expect(try run("first.db").statements.replayed > 0)
+    #expect(try String(contentsOf: mark, encoding: .utf8) == "0")
+    try Data("1".utf8).write(to: mark)
+    let after = try run("second.db")
+    #expect(after.statements.replayed == 0)
+    #expect(after.notices.contains { $0.contains("ended while a statement of the trail was executed") })
+    #expect(try String(contentsOf: mark, encoding: .utf8) == "0")
+  }
+
+  @Test(.timeLimit(.minutes(2)))
+  func `a server that ends during a statement gets the rows, also after another start`() throws {
+    guard PostgresServer.isAvailable else { return }
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    try history.execute(
+      "INSERT INTO sale(shop, number, item, note) VALUES "
+        + (1...1100).map { "(1, \($0), \($0), 'note')" }.joined(separator: ", "), on: "sale")
+    try history.commit()
+    try history.execute("UPDATE item SET stock = stock + 1", on: "item")
+    try history.commit {
+      $0.statement.text =
+        "UPDATE item SET stock = (SELECT count(*) FROM sale a, sale b, sale c, sale d WHERE a.item + b.item + c.item + d.item = id)"
+    }
+    try history.execute("UPDATE item SET price = 3", on: "item")
+    try history.commit()
+    try history.sync()
+    let mark = URL(filePath: folder("statement"))
+    let target = try PostgresTarget()
+    (target.options.replay, target.options.statementMark) = (.statements, mark.path)
+    let apply = try PostgresApply(
+      uri: target.url, trail: trail.trail, name: trail.name, options: target.options, progress: target.progress)
+    let ending = try WorkerThread { [server = target.server, name = target.name] in
+      let ends =
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '\(name)' AND state = 'active' AND query ILIKE '%update%item%count(%' AND pid <> pg_backend_pid()"
+      let limit = Clock.monotonicMilliseconds + 30_000
+      while (try? server.psql(ends, name)) == "0", Clock.monotonicMilliseconds < limit { Clock.sleep(milliseconds: 50) }
+    }
+    try apply.drain()
+    _ = ending.join()
+    #expect(target.progress.snapshot.notices.contains { $0.hasPrefix("the server ended while it executed") })
+    #expect(target.progress.snapshot.statements.replayed == 2)
+    let found = try PostgresConnection(target.url).query("SELECT sum(stock), sum(price) FROM public.item")
+    let stock = try history.rows("item").reduce(Int64(0)) { if case .integer(let n) = $1[2] { $0 + n } else { $0 } }
+    #expect(found == [["\(stock)", "3300.00"]])
+    #expect(try String(contentsOf: mark, encoding: .utf8) == "1")
   }
 
   @Test func `after a statement that took too long, none is executed for nine times as long`() {

@@ -81,7 +81,7 @@ package final class PostgresApply {
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .postgres, options.names), clock) }
     gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
     shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
-    statements = StatementDesk(options, progress)
+    statements = try StatementDesk(options, progress)
     progress.update { $0.guardsAreDue = true }
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }

@@ -23,7 +23,7 @@ extension PostgresReplay {
         statements.refuse("its rows could not be compared with the source's")
         return false
       }
-      let (begun, limit) = (Clock.monotonicMilliseconds, statements.millisecondsMax(statement))
+      let (begun, limit) = (try statements.noteBegin(), statements.millisecondsMax(statement))
       do {
         var executed: StatementDigest?
         defer { statements.took(since: begun, executed) }
@@ -36,8 +36,7 @@ extension PostgresReplay {
         statements.refuse(StatementDesk.tooLong)
         return false
       } catch let error as PostgresError where error.isServerGone {
-        // The server may have run out of memory by this statement.
-        statements.failed(statement.text, StatementDesk.notTaken)
+        statements.serverEnded(during: statement.text)
         throw error
       } catch let error as PostgresError where !error.isTransient && !error.isCancelled {
         statements.failed(statement.text, StatementDesk.notTaken)

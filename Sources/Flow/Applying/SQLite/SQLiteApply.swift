@@ -53,7 +53,7 @@ package final class SQLiteApply {
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .sqlite, options.names), clock) }
     gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
     shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
-    statements = StatementDesk(options, progress)
+    statements = try StatementDesk(options, progress)
     replay = try SQLiteReplay(
       target, trail: folder, at: checkpoint, number: number, desk: desk, shelf: shelf, statements: statements)
     try loadQuarantine()

@@ -28,7 +28,7 @@ extension SQLiteReplay {
     let running = StatementDesk.Running(position: position, text: statement.text, table: plan.table)
     // A statement with few rows is done before a thread would have started.
     let isLarge = statement.rowsAffected >= StatementDesk.rowsMin
-    let (begun, limit) = (Clock.monotonicMilliseconds, statements.millisecondsMax(statement))
+    let (begun, limit) = (try statements.noteBegin(), statements.millisecondsMax(statement))
     func executed() throws -> StatementDigest {
       var digest: StatementDigest?
       defer { statements.took(since: begun, digest) }

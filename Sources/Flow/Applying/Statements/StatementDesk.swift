@@ -29,6 +29,8 @@ final class StatementDesk {
   /// The number of failures of executed statements after which no statement is executed for ``pauseMilliseconds``.
   private static let failuresMax = 16
   private static let pauseMilliseconds: Int64 = 60_000
+  /// The time in ms for which no statement is executed after the process or the server ended during one.
+  private static let pauseAfterEnd: Int64 = 3_600_000
 
   /// A statement that is executed at the target, while its changes in the trail are skipped.
   struct Running {
@@ -59,12 +61,22 @@ final class StatementDesk {
   private var counts = StatementCounts()
   private var tables = SourceTables()
   private var time: StatementTime
+  private let mark: StatementMark?
 
   /// Creates the object. Nil if the options exclude executing statements, or if replication is two-way.
-  init?(_ options: ApplyOptions, _ progress: ApplyProgress) {
+  init?(_ options: ApplyOptions, _ progress: ApplyProgress) throws {
     guard options.replay != .rows, options.twoWay == nil else { return nil }
     (policy, self.progress) = (options.replay, progress)
     time = StatementTime(milliseconds: options.statementMilliseconds)
+    mark = try options.statementMark.map { try StatementMark($0) }
+    guard let mark, mark.wasSet else { return }
+    pauseAfterEnd("Cairn or the server ended while a statement of the trail was executed")
+    try mark.set(false)
+  }
+
+  private func pauseAfterEnd(_ reason: String) {
+    time.pause(milliseconds: Self.pauseAfterEnd, now: Clock.monotonicMilliseconds)
+    progress.note("\(reason): for an hour, rows are applied instead of statements")
   }
 
   // MARK: Along the trail
@@ -118,11 +130,19 @@ final class StatementDesk {
 
   func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
 
+  /// Notes that the execution of a statement begins. Returns the monotonic time in ms.
+  func noteBegin() throws -> Int64 {
+    try mark?.set(true)
+    return Clock.monotonicMilliseconds
+  }
+
   /// Notes that the execution of a statement has ended.
   ///
   /// - Parameter begun: The monotonic time in ms at which the execution began.
   /// - Parameter digest: The digest of the rows that it wrote; nil if it failed.
   func took(since begun: Int64, _ digest: StatementDigest?) {
+    // A mark that stays only makes the next start pause the execution.
+    try? mark?.set(false)
     let now = Clock.monotonicMilliseconds
     time.took(now - begun, rows: digest.map { $0.written + $0.gone } ?? 0, now: now)
   }
@@ -184,7 +204,7 @@ final class StatementDesk {
   private static let few = "they wrote few rows"
   static let notTaken = "the target does not take them"
   static let tooLong = "they take too long at the target"
-  private static let pause = "a statement took too long, or many failed at the target, shortly before"
+  private static let pause = "a statement took too long, ended the server, or many failed at the target, shortly before"
   static let different = "they did something else at the target"
 
   /// Notes that a statement had another effect at the target, so that its rows are written instead.
@@ -202,6 +222,15 @@ final class StatementDesk {
       time.pause(milliseconds: Self.pauseMilliseconds, now: Clock.monotonicMilliseconds)
     }
     differing[Self.hash(text)] = reason
+  }
+
+  /// Notes that the server ended or lost the connection while it executed a statement. It may have run out of memory by
+  /// this statement.
+  func serverEnded(during text: String) {
+    failed(text, Self.notTaken)
+    // A new connection may mean a new object.
+    try? mark?.set(true)
+    pauseAfterEnd("the server ended while it executed a statement of the trail (\(text.prefix(200)))")
   }
 
   /// Forgets refused statements before `position`, and reports the group's counts. Called after the commit of a group
