@@ -184,7 +184,7 @@ public struct ByteReader {
     return Int64(bitPattern: (raw >> 1) ^ (0 &- (raw & 1)))
   }
 
-  /// Reads the number of items that follow, each of at least one byte, as a varint. Throws if fewer bytes follow.
+  /// Reads the number of items that follow, as a varint. Throws if fewer bytes than items follow.
   @inlinable public mutating func readCount() throws -> Int {
     let at = _offset
     let value = try readVarint()
@@ -194,8 +194,8 @@ public struct ByteReader {
     return Int(value)
   }
 
-  /// Reads the number of items of a list, as ``readCount()`` does. Throws also if it exceeds `most`. `what` names the
-  /// items in the message, such as `columns`.
+  /// Reads the number of items of a list, as ``readCount()`` does. Throws also if the number exceeds `most`. `what`
+  /// names the items in the message, such as `columns`.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()

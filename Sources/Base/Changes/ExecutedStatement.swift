@@ -19,8 +19,8 @@ package struct ExecutedStatement: Equatable, Sendable {
     /// The flag of a statement whose source cannot report whether the statement asked for the time, nor which time it
     /// got.
     package static let nowUnknown = Flags(rawValue: 2)
-    /// The flag of a statement that touched tables which are not captured, so that the trail has only some of its
-    /// changes.
+    /// The flag of a statement that touched tables which are not captured, so that the trail has only some of the
+    /// statement's changes.
     package static let isPartial = Flags(rawValue: 4)
   }
 

@@ -159,9 +159,9 @@ package struct Refresh: Equatable, Sendable {
     /// The rows after key `after`, up to and including key `through`; nil for no bound.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
-    /// The row with this key, if it exists. The key has a value for each column of the table, nil outside of the key.
+    /// The row with this key, if it exists. The array has an entry for each column of the table, nil outside the key.
     case row([Value?])
-    /// The rows that follow, up to the record of the next chunk or of the refresh's end. The target keeps all others.
+    /// The rows in the records that follow, up to the next chunk or the refresh's end. The target keeps its other rows.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -176,7 +176,7 @@ package struct Refresh: Equatable, Sendable {
     self.event = event
   }
 
-  /// The keys that bound the range, each with a value for every column of the table.
+  /// The keys that bound the range, each with an entry for every column of the table.
   package var bounds: [[Value?]] {
     switch event {
     case .chunk(.keys(let after, let through)): [after, through].compactMap(\.self)

@@ -107,7 +107,7 @@ extension String {
 }
 
 extension Sequence<String> {
-  /// Returns the first two elements whose keys are equal to Swift but have different bytes; nil if there are none.
+  /// Returns the first two elements whose keys are equal by Swift's own `==`; nil if there are none.
   ///
   ///     ["e\u{301}", "\u{e9}"].firstAlike { $0 }  // both
   package func firstAlike(by key: (String) -> String) -> (String, String)? {
@@ -120,7 +120,7 @@ extension Sequence<String> {
 }
 
 extension TableSchema.Column {
-  /// The affinity that SQLite derives from this declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
+  /// The affinity that SQLite derives from the declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
   package var affinity: String {
     let type = declaredType.asciiUppercased
     func has(_ part: String) -> Bool {

@@ -41,7 +41,7 @@ package final class PeerBook: Sendable {
   private let folder: String
   private let book = Mutex<[Key: Written]>([:])
 
-  /// Reads the positions from the state folder. If a file cannot be read, the whole trail is kept for that peer.
+  /// Reads the positions from the state folder. If a position cannot be read, the whole trail is kept for its reader.
   package init(state: String) {
     folder = state + "/readers"
     guard let readers = try? Folder.names(folder) else { return }
