@@ -38,7 +38,7 @@ public struct ByteWriter: ~Copyable {
     _count = count
   }
 
-  /// Reduces the memory of an empty buffer to `bytes` bytes, if it has more. Does nothing if the buffer is not empty.
+  /// Reduces the memory of an empty buffer to at most `bytes` bytes. Does nothing if the buffer is not empty.
   public mutating func shrink(above bytes: Int) {
     guard capacity > bytes, _count == 0 else { return }
     base.deallocate()
@@ -127,13 +127,10 @@ public struct DecodingError: Error, CustomStringConvertible {
   public var description: String { "\(problem) at byte \(offset)" }
 }
 
-/// Reads the values that ``ByteWriter`` wrote. Throws ``DecodingError`` if a value would extend beyond the last byte. A
-/// reader is valid only as long as its bytes are.
+/// Reads the values that ``ByteWriter`` wrote. Throws ``DecodingError`` if a value would extend beyond the last byte.
+/// The reader must not outlive its bytes.
 ///
-/// ```swift
-/// var reader = ByteReader(writer.bytes)
-/// let number = try reader.readVarint()
-/// ```
+/// ```swift var reader = ByteReader(writer.bytes) let number = try reader.readVarint() ```
 public struct ByteReader {
   @usableFromInline let bytes: UnsafeRawBufferPointer
   public private(set) var offset: Int {

@@ -201,7 +201,7 @@ package struct DDL: Equatable, Sendable {
   @ByBytes package var text: String
   /// Whether a refresh of the table follows the change.
   package var isRefreshed: Bool
-  /// For each column after the change, its index before; nil if the column is new. The whole list is nil if unknown.
+  /// For each column after the change, its index before the change; nil if new. The whole list is nil if unknown.
   package var origins: [Int?]?
   /// The trail, `NODE.NAME`, whose apply made the change at the source; empty if an application made it there.
   @ByBytes package var applied: String = ""

@@ -1,5 +1,4 @@
-/// Quoting of names and texts for SQL. No other file of Cairn may quote. The code works on bytes, because a Swift
-/// `Character` can hold a quote and the marks after it.
+/// Quoting of names and texts for SQL. No other file of Cairn may quote.
 extension String {
   /// The name as an SQL identifier in double quotes.
   ///
@@ -13,8 +12,8 @@ extension String {
   /// ``postgresLiteral``.
   package var quotedText: String { quoted(UInt8(ascii: "'")) }
 
-  /// The text as a PostgreSQL literal, valid under any `standard_conforming_strings`. A space must separate it from a
-  /// word before it.
+  /// The text as a PostgreSQL literal, valid under any `standard_conforming_strings`. Write a space between a word and
+  /// the literal after it.
   ///
   ///     #"a\'b"#.postgresLiteral  // E'a\\''b'
   ///

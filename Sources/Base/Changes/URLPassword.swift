@@ -134,7 +134,7 @@ package enum URLPassword {
     return first..<at
   }
 
-  /// Returns a URL with `…` as the value of each unknown option, because one may be a misspelled `password`.
+  /// Returns a URL with `…` as the value of each unknown option, which may be a misspelled `password`.
   private static func withoutUnknown(_ bytes: [UInt8]) -> [UInt8] {
     let (server, file) = (end(of: "://", in: bytes), end(of: "sqlite:", in: bytes))
     guard let start = server ?? file else { return bytes }

@@ -104,8 +104,8 @@ extension Configuration {
     return "rows that \(names) \(applies.count == 1 ? "writes" : "write") to database \(capture.database)"
   }
 
-  /// Returns a line for the operator about rows that other applies write to the source, and that never reach this
-  /// apply's target; nil if there are none.
+  /// Returns a line for the operator about rows that other applies write to the source, but that never reach this
+  /// apply's target. Nil if there are none.
   package func lineOnLacking(_ apply: Apply) -> String? {
     guard let capture = captures.first(where: { trail(of: $0) == apply.trail }), !handsOn(capture) else { return nil }
     let others = applies.filter { $0.database == capture.database && captureBehind($0) == nil }

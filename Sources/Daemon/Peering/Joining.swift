@@ -26,7 +26,7 @@ package struct Joining {
   ///
   /// - Parameter replacing: The first 16 or more hexadecimal digits of the SHA-256 of the new authority's certificate.
   ///   Needed if this node has joined a node of the same name under another authority.
-  /// - Throws: `peer-untrusted` if the key is not the one in the line, or the authority is another one than before;
+  /// - Throws: `peer-untrusted` if the key differs from the line, or the authority from the stored authority;
   ///   `peer-unknown` for an invalid token; `peer-unreachable`; `peer-refused`.
   package func join(_ line: JoinLine, replacing: String? = nil) throws -> Outcome {
     let client = try HTTPClient(
