@@ -130,7 +130,10 @@ public struct DecodingError: Error, CustomStringConvertible {
 /// Reads the values that ``ByteWriter`` wrote. Throws ``DecodingError`` if a value would extend beyond the last byte.
 /// The reader must not outlive its bytes.
 ///
-/// ```swift var reader = ByteReader(writer.bytes) let number = try reader.readVarint() ```
+/// ```swift
+/// var reader = ByteReader(writer.bytes)
+/// let number = try reader.readVarint()
+/// ```
 public struct ByteReader {
   @usableFromInline let bytes: UnsafeRawBufferPointer
   public private(set) var offset: Int {

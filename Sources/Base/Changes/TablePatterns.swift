@@ -113,8 +113,8 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the list lets an apply write to a PostgreSQL table. A pattern that includes, and has no dot, means
-  /// the schema `public`; only `*` means all schemas.
+  /// Returns whether the list lets an apply write to a PostgreSQL table. An including pattern without a dot admits only
+  /// tables of the schema `public`, except `*`, which admits all tables.
   ///
   ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
   ///

@@ -32,7 +32,7 @@ package enum URLPassword {
 
   /// Returns the error in the user, password or port of a URI; nil if there is none.
   ///
-  /// If a password contains an unescaped `@` or `/`, libpq would take a part of the password as the host name.
+  /// For example, a password must not contain an unescaped `@` or `/`.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
     guard let start = end(of: "://", in: bytes) else { return nil }

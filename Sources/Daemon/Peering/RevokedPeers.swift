@@ -7,7 +7,10 @@ import Synchronization
 /// begins at the given time (seconds since 1970 UTC) or earlier. A line with a SHA-256 revokes that certificate of the
 /// named peer. If the file cannot be read, all certificates count as revoked.
 ///
-/// ``` name store-042 1767225600 91d0…c4 store-007 1767225600000000 ```
+/// ```
+/// name store-042 1767225600
+/// 91d0…c4 store-007 1767225600000000
+/// ```
 package final class RevokedPeers: Sendable {
   struct List: Equatable, Sendable {
     var fingerprints: Set<String> = []

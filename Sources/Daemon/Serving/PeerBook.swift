@@ -4,8 +4,7 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// The positions up to which other nodes have this node's trails durably. The state folder keeps them, so that segments
-/// that a peer needs survive a restart.
+/// The positions up to which other nodes have this node's trails durably. The state folder keeps the positions.
 package final class PeerBook: Sendable {
   /// A trail and its reader at another node: the peer that pulls the trail, or the pump that pushes it there.
   package struct Key: Hashable, Sendable {
