@@ -38,7 +38,7 @@ public struct ByteWriter: ~Copyable {
     _count = count
   }
 
-  /// Reduces the memory of an empty buffer to `bytes` bytes, if it has more. Does nothing if the buffer is not empty.
+  /// Reduces the memory of an empty buffer to at most `bytes` bytes. Does nothing if the buffer is not empty.
   public mutating func shrink(above bytes: Int) {
     guard capacity > bytes, _count == 0 else { return }
     base.deallocate()
@@ -127,8 +127,8 @@ public struct DecodingError: Error, CustomStringConvertible {
   public var description: String { "\(problem) at byte \(offset)" }
 }
 
-/// Reads the values that ``ByteWriter`` wrote. Throws ``DecodingError`` if a value would extend beyond the last byte. A
-/// reader is valid only as long as its bytes are.
+/// Reads the values that ``ByteWriter`` wrote. Throws ``DecodingError`` if a value would extend beyond the last byte.
+/// The reader must not outlive its bytes.
 ///
 /// ```swift
 /// var reader = ByteReader(writer.bytes)
@@ -184,7 +184,7 @@ public struct ByteReader {
     return Int64(bitPattern: (raw >> 1) ^ (0 &- (raw & 1)))
   }
 
-  /// Reads the number of items that follow, each of at least one byte, as a varint. Throws if fewer bytes follow.
+  /// Reads the number of items that follow, as a varint. Throws if fewer bytes than items follow.
   @inlinable public mutating func readCount() throws -> Int {
     let at = _offset
     let value = try readVarint()
@@ -194,8 +194,8 @@ public struct ByteReader {
     return Int(value)
   }
 
-  /// Reads the number of items of a list, as ``readCount()`` does. Throws also if it exceeds `most`. `what` names the
-  /// items in the message, such as `columns`.
+  /// Reads the number of items of a list, as ``readCount()`` does. Throws also if the number exceeds `most`. `what`
+  /// names the items in the message, such as `columns`.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()

@@ -4,7 +4,7 @@
 ///     throw CairnError(.usage, "'--rate fast' is no rate", hint: "write it as 10MiB", remedy: .badInput)
 package struct CairnError: Error, Sendable, CustomStringConvertible {
   package enum Remedy: Sendable {
-    /// A lock or a lost connection prevented the action. Another attempt may succeed.
+    /// A lock or a lost connection caused the error. Another attempt may succeed.
     case retry
     case stop
     case badInput

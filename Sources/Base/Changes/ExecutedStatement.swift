@@ -16,11 +16,10 @@ package struct ExecutedStatement: Equatable, Sendable {
     package let rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
     static let hasNow = Flags(rawValue: 1)
-    /// The flag of a statement whose source cannot report whether the statement asked for the time, nor which time it
-    /// got.
+    /// The flag of a statement whose source cannot report the value of CURRENT_TIMESTAMP in the statement, if any.
     package static let nowUnknown = Flags(rawValue: 2)
-    /// The flag of a statement that touched tables which are not captured, so that the trail has only some of its
-    /// changes.
+    /// The flag of a statement that touched tables which are not captured, so that the trail has only some of the
+    /// statement's changes.
     package static let isPartial = Flags(rawValue: 4)
   }
 

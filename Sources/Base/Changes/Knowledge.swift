@@ -1,5 +1,5 @@
-/// The knowledge of a database: for each other trail, the last transaction whose effects the database contains. Capture
-/// reads the knowledge from the applied notes in the database.
+/// The knowledge of a database: for each trail, the last transaction whose effects the database contains. Capture reads
+/// the knowledge from the applied notes in the database.
 ///
 ///     var knowledge = Knowledge()
 ///     knowledge.note("hq.erp", number: 12, clock: clock)
@@ -69,7 +69,7 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Stores the knowledge in the header. Raises the transaction's clock, if necessary, above the greatest known one,
+  /// Stores the knowledge in the header. Raises the transaction's clock, if necessary, above the greatest known clock,
   /// but at most to ``NumberBounds/followedClock`` + 1.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
@@ -81,7 +81,7 @@ extension TransactionHeader {
 extension TransactionHeader {
   static let dependenciesMax = 10_000
 
-  /// The transaction that the rows come from, if an apply wrote them; nil if applications wrote the rows.
+  /// The transaction in which the rows of a relayed transaction began; nil for any other transaction.
   package var relay: Dependency? { flags.contains(.relayed) ? dependencies.first : nil }
 
   /// Marks the transaction as one whose rows an apply wrote.
@@ -142,7 +142,7 @@ package struct AppliedNote: Equatable, Sendable {
   package var clock: UInt64
   /// The position of the stated transaction in the trail.
   package var position: Position
-  /// The transaction that first wrote the rows; nil if capture must not append the rows to its trail.
+  /// The transaction that first wrote the rows of the commit; nil if capture must not append the rows to its trail.
   package var origin: TransactionHeader.Dependency?
 
   package init(
@@ -156,12 +156,12 @@ package struct AppliedNote: Equatable, Sendable {
   // Additional µs: this node's clock may have been set back after apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
-  /// Lowers a clock that is too far in the future to the greatest one that apply accepts. Any application can forge a
-  /// note.
+  /// Lowers the note's clock to at most 60 s more than apply accepts, because any application can forge a note.
   ///
   /// - Parameters:
   ///   - now: The time, µs since 1970 UTC.
-  ///   - skewMicrosecondsMax: The maximum time, in µs, by which the clock of another node may be ahead.
+  ///   - skewMicrosecondsMax: The maximum time, in µs, by which the clock of another node may be ahead of this node's
+  ///     clock.
   package mutating func bound(now: Int64, skewMicrosecondsMax: Int64) {
     let (first, isBeyond) = now.addingReportingOverflow(skewMicrosecondsMax)
     let (last, isFar) = first.addingReportingOverflow(Self.setBackMicroseconds)

@@ -41,7 +41,7 @@ extension NumberBounds {
 }
 
 extension ByteReader {
-  /// Reads a varint below ``NumberBounds/numbers``. Throws ``DecodingError`` for a greater one.
+  /// Reads a varint below ``NumberBounds/numbers``. Throws ``DecodingError`` for any other number.
   package mutating func readNumber(_ what: StaticString) throws -> UInt64 {
     let at = offset
     let number = try readVarint()
@@ -49,7 +49,7 @@ extension ByteReader {
     return number
   }
 
-  /// Reads a varint below ``NumberBounds/clocks``. Throws ``DecodingError`` for a greater one.
+  /// Reads a varint below ``NumberBounds/clocks``. Throws ``DecodingError`` for any other number.
   package mutating func readClock() throws -> UInt64 {
     let at = offset
     let clock = try readVarint()

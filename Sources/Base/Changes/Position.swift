@@ -36,7 +36,7 @@ package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible
   package var description: String { "\(segment.hex(8)):\(offset.hex(8))" }
 }
 
-/// The random identity of one trail, drawn when it is created: 16 bytes.
+/// The random identity of one trail, drawn when the trail is created: 16 bytes.
 ///
 ///     TrailID(hex: "00112233445566778899aabbccddeeff")?.bytes.count   // 16
 package struct TrailID: Hashable, Sendable, CustomStringConvertible {

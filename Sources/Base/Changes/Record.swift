@@ -159,9 +159,9 @@ package struct Refresh: Equatable, Sendable {
     /// The rows after key `after`, up to and including key `through`; nil for no bound.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
-    /// The row with this key, if it exists. The key has a value for each column of the table, nil outside of the key.
+    /// The row with this key, if it exists. The array has an entry for each column of the table, nil outside the key.
     case row([Value?])
-    /// The rows that follow, up to the record of the next chunk or of the refresh's end. The target keeps all others.
+    /// The rows in the records that follow, up to the next chunk or the refresh's end. The target keeps its other rows.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -176,7 +176,7 @@ package struct Refresh: Equatable, Sendable {
     self.event = event
   }
 
-  /// The keys that bound the range, each with a value for every column of the table.
+  /// The keys that bound the range, each with an entry for every column of the table.
   package var bounds: [[Value?]] {
     switch event {
     case .chunk(.keys(let after, let through)): [after, through].compactMap(\.self)
@@ -201,7 +201,7 @@ package struct DDL: Equatable, Sendable {
   @ByBytes package var text: String
   /// Whether a refresh of the table follows the change.
   package var isRefreshed: Bool
-  /// For each column after the change, its index before; nil if the column is new. The whole list is nil if unknown.
+  /// For each column after the change, its index before the change; nil if new. The whole list is nil if unknown.
   package var origins: [Int?]?
   /// The trail, `NODE.NAME`, whose apply made the change at the source; empty if an application made it there.
   @ByBytes package var applied: String = ""

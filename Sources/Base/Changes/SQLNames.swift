@@ -1,5 +1,4 @@
-/// Quoting of names and texts for SQL. No other file of Cairn may quote. The code works on bytes, because a Swift
-/// `Character` can hold a quote and the marks after it.
+/// Quoting of names and texts for SQL. No other file of Cairn may quote.
 extension String {
   /// The name as an SQL identifier in double quotes.
   ///
@@ -13,8 +12,8 @@ extension String {
   /// ``postgresLiteral``.
   package var quotedText: String { quoted(UInt8(ascii: "'")) }
 
-  /// The text as a PostgreSQL literal, valid under any `standard_conforming_strings`. A space must separate it from a
-  /// word before it.
+  /// The text as a PostgreSQL literal, valid under any `standard_conforming_strings`. Write a space between a word and
+  /// the literal after it.
   ///
   ///     #"a\'b"#.postgresLiteral  // E'a\\''b'
   ///
@@ -107,7 +106,7 @@ extension String {
 }
 
 extension Sequence<String> {
-  /// Returns the first two elements whose keys are equal to Swift but have different bytes; nil if there are none.
+  /// Returns the first two elements whose keys are equal by Swift's own `==`; nil if there are none.
   ///
   ///     ["e\u{301}", "\u{e9}"].firstAlike { $0 }  // both
   package func firstAlike(by key: (String) -> String) -> (String, String)? {
@@ -120,7 +119,7 @@ extension Sequence<String> {
 }
 
 extension TableSchema.Column {
-  /// The affinity that SQLite derives from this declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
+  /// The affinity that SQLite derives from the declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
   package var affinity: String {
     let type = declaredType.asciiUppercased
     func has(_ part: String) -> Bool {

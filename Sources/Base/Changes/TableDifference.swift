@@ -1,4 +1,4 @@
-/// The changes that turn one shape of a table into another one. Column indexes are those of `before` and `after`.
+/// The changes that turn one shape of a table into another one.
 ///
 ///     let difference = TableDifference(before, after)
 ///     difference.renamedColumns   // [("name", "title")]

@@ -14,7 +14,7 @@ package struct TablePatterns: Equatable, Sendable {
     self.patterns = patterns.allSatisfy { Self.parts($0).excludes } ? ["*"] + patterns : patterns
   }
 
-  /// Creates a list of the tables that at least one of the lists includes. No lists include all tables.
+  /// Creates a list of the tables in at least one of `lists`. If `lists` is empty, the new list includes all tables.
   ///
   ///     TablePatterns(anyOf: [TablePatterns(["a"]), TablePatterns(["*", "!a"])]).includes("a")  // true
   package init(anyOf lists: [TablePatterns]) {
@@ -58,10 +58,10 @@ package struct TablePatterns: Equatable, Sendable {
     return [first] + others
   }
 
-  /// Whether the last pattern of a list is `*`, which includes every table.
+  /// Whether the last pattern is `*`, which includes every table.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
-  /// Returns true if this list surely includes every table of another list. False may mean that this is unknown.
+  /// Returns true if this list surely includes every table of another list. False may also mean: unknown.
   package func covers(_ list: TablePatterns) -> Bool {
     takesAll || list.alternatives.allSatisfy(alternatives.contains)
   }
@@ -113,8 +113,8 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the list lets an apply write to a PostgreSQL table. A pattern that includes, and has no dot, means
-  /// the schema `public`; only `*` means all schemas.
+  /// Returns whether the list lets an apply write to a PostgreSQL table. An including pattern without a dot admits only
+  /// tables of the schema `public`, except `*`, which admits all tables.
   ///
   ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
   ///
@@ -145,7 +145,7 @@ package struct TablePatterns: Equatable, Sendable {
     /// The existing table with the most similar name; nil if none is similar.
     @ByBytes package var nearest: String? = nil
     package var isExclusion: Bool
-    /// Whether the name is an error to report. A name in an excluding pattern is one only if a table has a similar
+    /// Whether the name is an error to report. A name in an excluding pattern is an error only if a table has a similar
     /// name.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }

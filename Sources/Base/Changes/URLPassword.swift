@@ -32,7 +32,7 @@ package enum URLPassword {
 
   /// Returns the error in the user, password or port of a URI; nil if there is none.
   ///
-  /// If a password contains an unescaped `@` or `/`, libpq would take a part of the password as the host name.
+  /// For example, a password must not contain an unescaped `@` or `/`.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
     guard let start = end(of: "://", in: bytes) else { return nil }
@@ -134,7 +134,7 @@ package enum URLPassword {
     return first..<at
   }
 
-  /// Returns a URL with `…` as the value of each unknown option, because one may be a misspelled `password`.
+  /// Returns a URL with `…` as the value of each unknown option, which may be a misspelled `password`.
   private static func withoutUnknown(_ bytes: [UInt8]) -> [UInt8] {
     let (server, file) = (end(of: "://", in: bytes), end(of: "sqlite:", in: bytes))
     guard let start = server ?? file else { return bytes }

@@ -26,8 +26,7 @@ package struct UTCTime: CustomStringConvertible {
     return ((n - remainder) / divisor, remainder)
   }
 
-  /// Returns the Gregorian date of a number of days since 1970-01-01. The calculation counts years from March 1st, so
-  /// that a leap day is the last day of its year.
+  /// Returns the Gregorian date of a number of days since 1970-01-01.
   private static func date(ofDay day: Int64) -> (Int64, Int64, Int64) {
     let (cycle, dayOfCycle) = floored(day + 719_468, 146_097)
     let year = (dayOfCycle - dayOfCycle / 1460 + dayOfCycle / 36_524 - dayOfCycle / 146_096) / 365

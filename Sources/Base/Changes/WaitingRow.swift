@@ -5,8 +5,7 @@
 package struct WaitingRow {
   package var schemaID: UInt64
   package var image: ImageView
-  /// The clock, the trail and the number of the transaction that wrote the row last. The trail is empty if the source
-  /// no longer knows the transaction.
+  /// The clock of the transaction that wrote the row last.
   package var clock: UInt64
   package var origin: String
   package var number: UInt64

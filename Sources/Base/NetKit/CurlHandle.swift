@@ -121,7 +121,7 @@ final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 
   /// Creates the list. If several headers have the same name, only the first is sent. A header with an empty value is
-  /// not sent, and libcurl adds none of that name.
+  /// not sent, and libcurl adds no header of the same name.
   init(_ headers: [(String, String)], unless given: [String]) {
     var names: Set<String> = []
     for (name, value) in headers where names.insert(name.asciiLowercased).inserted {

@@ -29,7 +29,7 @@ package final class HTTPClient {
     package var connectSeconds: Int
     /// The number of seconds without a byte in either direction after which a request fails.
     package var silenceSeconds: Int
-    /// The limit on bytes per second. Clients with the same object share it.
+    /// The limit on bytes per second. Clients with the same ``RateLimit`` object share the limit.
     package var rate: RateLimit?
     /// The name of this node, sent in `Cairn-Node`.
     package var node: String?

@@ -2,7 +2,7 @@ import CHTTP
 import Glibc
 
 /// The state of one request and its answer between the calls that libmicrohttpd makes for them. The answer is queued
-/// after the whole body has arrived: after an earlier answer, libmicrohttpd would close the connection.
+/// after the whole body has arrived.
 final class HTTPExchange {
   private enum Stage {
     case head

@@ -77,7 +77,7 @@ package enum HTTPAction {
   case receive(any HTTPBodySink)
 }
 
-/// A receiver for the body of one request. Either `finish` or `abandon` is called, once.
+/// A receiver for the body of one request. The listener calls either `finish` or `abandon`, once.
 package protocol HTTPBodySink: AnyObject {
   /// Takes the next bytes, which are valid during the call. An answer other than nil refuses the rest of the body.
   func receive(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse?

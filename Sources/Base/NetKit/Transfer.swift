@@ -93,6 +93,6 @@ final class Transfer {
 /// A request body that is produced while it is sent.
 package protocol HTTPBodySource: AnyObject {
   var count: Int { get }
-  /// Fills `buffer` with the bytes of the body at `offset`. The same bytes may be asked for twice.
+  /// Fills `buffer` with the bytes of the body at `offset`. The client may ask for the same bytes twice.
   func read(from offset: Int, into buffer: UnsafeMutableRawBufferPointer) throws
 }

@@ -69,7 +69,7 @@ package struct FileRights: OptionSet, Sendable {
   }
 
   /// Returns the first file or folder on the way to `path` that denies the account these rights; nil if there is none.
-  /// A file with an access control list counts as one that grants them.
+  /// A file with an access control list counts as granting all rights.
   package func obstacle(at path: String, for account: Account) -> String? {
     var folders: [String] = []
     var folder = Folder.parent(of: path)

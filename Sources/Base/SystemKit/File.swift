@@ -138,8 +138,8 @@ package final class File {
     }
   }
 
-  /// Replaces the content of a file atomically, through a file named `.new` at the end. After a crash the file has its
-  /// old or its new content.
+  /// Replaces the content of a file atomically, through a file whose name ends in `.new`. After a crash the file has
+  /// its old or its new content.
   package static func replace(_ path: String, with bytes: UnsafeRawBufferPointer) throws(FileError) {
     let fresh = path + ".new"
     let file = try File(fresh, .openOrCreate)

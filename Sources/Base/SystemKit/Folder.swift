@@ -46,8 +46,8 @@ package enum Folder {
     return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
   }
 
-  /// Returns whether a path, absolute and without links, is a folder that belongs to this user and to which no other
-  /// user may write.
+  /// Returns whether a path, absolute and without links, is a folder that belongs to the current user and to which no
+  /// other user may write.
   package static func isPrivate(_ path: String) -> Bool {
     var status = stat()
     return path.utf8.first == UInt8(ascii: "/") && FileIdentity.canonical(path).utf8.elementsEqual(path.utf8)

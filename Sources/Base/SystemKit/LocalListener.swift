@@ -39,8 +39,7 @@ package final class LocalListener {
     Glibc.close(descriptor)
   }
 
-  /// Accepts the next client; nil if none is waiting. A read or write on its socket fails if it takes longer than
-  /// `seconds`.
+  /// Accepts the next client; nil if none is waiting. A read or write on the client's socket fails after `seconds`.
   package func accept(seconds: Int) -> LocalSocket? {
     let peer = Glibc.accept(descriptor, nil, nil)
     if peer >= 0 { _ = fcntl(peer, F_SETFD, FD_CLOEXEC) }

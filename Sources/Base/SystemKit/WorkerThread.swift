@@ -32,7 +32,7 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
 
   package var outcome: Outcome? { box.outcome.withLock { $0 } }
 
-  /// Waits for the end of the thread. Returns what `body` returned, which is then not nil. Call it once.
+  /// Waits for the end of the thread. Returns the result of `body`, never nil. The caller may join a thread only once.
   package func join() -> Outcome? {
     pthread_join(thread, nil)
     return outcome

@@ -92,7 +92,7 @@ package enum ConfFolder {
     return nil
   }
 
-  /// Returns a problem if this user may not read a file, or not even see whether it exists; otherwise nil.
+  /// Returns a problem if the current user may not read a file, or not even see whether it exists; otherwise nil.
   static func barred(_ path: String) -> ConfProblem? {
     guard faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0, errno == EACCES else { return nil }
     let user = Account(user: Account.current)?.name ?? "number \(Account.current)"

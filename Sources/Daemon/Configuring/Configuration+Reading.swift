@@ -53,8 +53,8 @@ extension Configuration {
 }
 
 extension Configuration.Database {
-  /// Returns one URL, such as `sqlite:///srv/a.db`, for every spelling of an SQLite file's path. Other URLs are
-  /// unchanged.
+  /// Returns the same URL, such as `sqlite:///srv/a.db`, for all spellings of the path of an SQLite file. Other URLs
+  /// are unchanged.
   static func canonical(_ url: String) -> String {
     guard url.hasPrefix("sqlite:/") else { return url }
     let parts = url.dropFirst("sqlite:".count).split(separator: "/").filter { $0 != "." }

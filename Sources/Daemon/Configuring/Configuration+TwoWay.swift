@@ -26,9 +26,8 @@ extension Configuration {
 
   // MARK: Audits
 
-  /// Returns the rate of an apply's audit in bytes per second; nil: no audit. Without a setting in the conf, a one-way
-  /// apply has an audit at the default rate, unless other settings let source and target differ. A two-way apply has
-  /// none.
+  /// Returns the rate of an apply's audit in bytes per second; nil: no audit. If the conf sets no rate, a two-way apply
+  /// has no audit. A one-way apply then has the default rate, unless other settings let source and target differ.
   package func auditRate(_ apply: Apply, goesBothWays: Bool) -> Int? {
     if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
     let isToBeEqual = !goesBothWays && !apply.mayDiffer && lineOnLacking(apply) == nil
@@ -79,8 +78,8 @@ extension Configuration {
       ?? !applies.contains { $0.database == capture.database && leadsBack($0) }
   }
 
-  /// Returns a line for the operator about rows of other trails in a capture's trail; nil if there is nothing to
-  /// report.
+  /// Returns a line for the operator on whether the rows that applies write to a source go into its capture's trail.
+  /// Nil if there is nothing to report.
   ///
   ///     rows that [apply.pos] writes to database erp go into trail hq.erp
   package func lineOnApplied(_ capture: Capture) -> String? {
@@ -105,8 +104,8 @@ extension Configuration {
     return "rows that \(names) \(applies.count == 1 ? "writes" : "write") to database \(capture.database)"
   }
 
-  /// Returns a line for the operator about rows of other trails that reach the source, but never this apply's target;
-  /// nil if there are none.
+  /// Returns a line for the operator about rows that other applies write to the source, but that never reach this
+  /// apply's target. Nil if there are none.
   package func lineOnLacking(_ apply: Apply) -> String? {
     guard let capture = captures.first(where: { trail(of: $0) == apply.trail }), !handsOn(capture) else { return nil }
     let others = applies.filter { $0.database == capture.database && captureBehind($0) == nil }

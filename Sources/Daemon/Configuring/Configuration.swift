@@ -124,7 +124,7 @@ package struct Configuration: Equatable, Sendable {
       (self.name, self.trail, self.database) = (name, trail, database)
     }
 
-    /// Whether these settings allow rows of a one-way target to stay different from the source.
+    /// Whether the apply's settings allow the rows of a one-way target to differ from the source.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }

@@ -27,7 +27,7 @@ extension OptionReader {
   }
 
   /// Returns whether a text is valid as the expression of a column rule; adds a problem if not. For the column `*`, any
-  /// text is valid, because it is not an expression.
+  /// text is valid.
   mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
     column == "*" || isExpression(text, place, "column \(column)", .ofColumn)
   }

@@ -18,7 +18,7 @@ struct ConfSection {
   }
 }
 
-/// Merges sections of the same name from all files. An option that several of them set is a problem.
+/// Merges sections of the same name from all files. An option that several of the merged sections set is a problem.
 struct SectionCollector {
   private(set) var sections: [ConfSection] = []
   private(set) var problems: [ConfProblem] = []

@@ -19,8 +19,8 @@ package enum ConflictLogs {
     }
   }
 
-  /// Returns the tables of the database `url` that applies in the conf may write from `trail`. Returns all tables if
-  /// the conf has no apply for the database.
+  /// Returns the tables of the database `url` to which applies in the conf may write rows of `trail`. Returns all
+  /// tables if the conf has no apply for the database.
   ///
   /// - Throws: `table-forbidden` if the conf has applies that write to the database, but none of them reads this trail.
   package static func scope(

@@ -2,7 +2,7 @@ import Changes
 import Operating
 import Steering
 
-/// A task that only one worker may have in a database: its capture, or the apply of one trail.
+/// A task that only one worker may have: to capture a database, or to apply one trail to a database.
 package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)

@@ -22,12 +22,12 @@ package struct Joining {
     (self.peers, self.node, self.stop) = (peers, node, stop)
   }
 
-  /// Joins the node that printed a line: gets a certificate from it, and stores its authority.
+  /// Joins the node that printed a line: gets a certificate from that node, and stores that node's authority.
   ///
   /// - Parameter replacing: The first 16 or more hexadecimal digits of the SHA-256 of the new authority's certificate.
-  ///   Needed if this node joined a node of that name before, and its authority has changed.
-  /// - Throws: `peer-unreachable`; `peer-untrusted` (the key differs from the line, or the authority from the stored
-  ///   one); `peer-unknown` (the token); `peer-refused`.
+  ///   Needed if this node has joined a node of the same name under another authority.
+  /// - Throws: `peer-untrusted` if the key differs from the line, or the authority from the stored authority;
+  ///   `peer-unknown` for an invalid token; `peer-unreachable`; `peer-refused`.
   package func join(_ line: JoinLine, replacing: String? = nil) throws -> Outcome {
     let client = try HTTPClient(
       base: "https://\(line.address)", tls: ClientTLS(pin: "sha256//" + base64(line.keyBytes)), stop: stop)

@@ -123,7 +123,7 @@ extension PeerFolder {
     try settle()
   }
 
-  /// Completes or undoes a replacement of a key that a crash has interrupted.
+  /// Completes or undoes the replacement of a key, if a crash has interrupted the replacement.
   func settle() throws {
     for name in ["ca", "node"] where Folder.exists(file("\(name).key.next")) {
       let next = try? key("\(name).key.next")

@@ -3,8 +3,8 @@ import Glibc
 import NetKit
 import SystemKit
 
-/// The certificates of a node, in the folder `peers` of its state folder. The folder `joined/NAME` has those for a node
-/// that this node has joined.
+/// The certificates of a node, in the folder `peers` of its state folder. The folder `joined/NAME` has the certificates
+/// that node NAME gave to this node.
 ///
 ///     let peers = PeerFolder(state: "/var/lib/cairn")
 ///     peers.joinedNames   // the nodes that this node has joined

@@ -5,7 +5,7 @@ import Synchronization
 
 /// The revoked certificates, from the file `revoked`. A line with `name` revokes a peer's certificates whose validity
 /// begins at the given time (seconds since 1970 UTC) or earlier. A line with a SHA-256 revokes that certificate of the
-/// named peer. If the file cannot be read, all certificates are revoked.
+/// named peer. If the file cannot be read, all certificates count as revoked.
 ///
 /// ```
 /// name store-042 1767225600

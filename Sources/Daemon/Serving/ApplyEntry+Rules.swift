@@ -11,12 +11,12 @@ import Trails
 
 // Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {
-  /// Checks that each rule for one table matches a table of the trail at the target, or a captured table of the source.
+  /// Checks that each rule for one table matches a captured table of the source, or a target table of the trail.
   ///
-  /// A rule that matches no table is only logged if the apply has run with it before: its table may have been dropped.
-  /// The same holds if the trail comes from another node, or if an apply writes to the source and may create the table.
+  /// The method only logs a warning for an older rule, for a trail of another node, and for a source to which an apply
+  /// writes.
   ///
-  /// - Throws: `table-missing` for any other rule that matches no table.
+  /// - Throws: `table-missing` for a rule that matches no table, and with which the apply has not run before.
   func checkRulesMatch(_ end: TargetEnd) throws {
     let adopted = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
     // A new rule must not prove by its own `to` that its table was there.
@@ -113,8 +113,7 @@ extension ApplyEntry {
     }
   }
 
-  /// Returns the suspended tables in `held` that have another name at the target now than under the rules `old`. A
-  /// table counts too if the source has renamed it, or if `old` does not give it exactly one source table.
+  /// Returns the suspended tables in `held` whose names at the target may have changed since the rules `old`.
   func renamed(_ held: [HeldTable], _ old: [TableRule]) -> [HeldTable] {
     held.filter { table in
       let sources = RuleChange.sources(of: [table.name], old)

@@ -8,8 +8,8 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The checks of an apply before it starts. For example, the checkpoint of the target must be in this trail. Without a
-/// checkpoint, the target's tables must not have rows yet, unless the setting `existing` allows them.
+/// The checks of an apply before it starts. For example, the checkpoint of the target must be in the trail of the
+/// apply. Without a checkpoint, the target's tables must not have rows yet, unless the setting `existing` allows them.
 struct ApplyEntry {
   let name: String
   let target: DatabaseURL

@@ -128,8 +128,7 @@ final class ApplyWorker: Worker {
   }
 
   /// Starts an audit, which compares source and target while the apply works. Returns the thread of the audit (nil: no
-  /// audit), and the signal that stops it. If the source is at another node, that node is asked for digests of its
-  /// rows.
+  /// audit), and the signal that stops it.
   private func startAudit(
     of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
   ) throws -> (WorkerThread<Void>?, StopSignal) {

@@ -12,8 +12,8 @@ struct ClockWatch: Equatable, Sendable {
   /// - Parameter steady: The time of a monotonic clock in µs.
   init(wall: Int64, steady: Int64) { (self.wall, self.steady) = (wall, steady) }
 
-  /// Returns the µs by which the time of day was set since the last call, negative if it was set back. Nil if it moved
-  /// by less than 1 s.
+  /// Returns the µs by which the time of day was set since the last call, negative if it was set back. Nil if the jump
+  /// is less than 1 s.
   mutating func jump(wall: Int64, steady: Int64) -> Int64? {
     let jump = (wall - self.wall) - (steady - self.steady)
     (self.wall, self.steady) = (wall, steady)

@@ -5,7 +5,7 @@ import Operating
 import Steering
 import Trails
 
-/// An order to a capture of this node to refresh tables: to send their rows through its trail again.
+/// An order to a capture of this node to refresh tables: to send the tables' rows through the capture's trail again.
 struct CopyOrder {
   let context: ServiceContext
   let supervisor: Supervisor
@@ -16,8 +16,8 @@ struct CopyOrder {
     case everything
   }
 
-  /// Throws `source-went-back` if the capture has failed with this error: its source does not match the end of the
-  /// trail. A refresh is impossible then.
+  /// Throws `source-went-back` if the capture has failed with this error: the capture's source does not match the end
+  /// of the trail. A refresh is impossible then.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)

@@ -76,7 +76,7 @@ package final class Daemon: Sendable {
     return try withExtendedLifetime(lock) { try serve(configuration, socket, signals) }
   }
 
-  /// Blocks the signals of ``run(_:)`` in this thread and in the threads that it starts later, and returns them.
+  /// Blocks the signals of ``run(_:)`` in this thread and in the threads that it starts later. Returns the signals.
   package static func blockSignals() -> sigset_t {
     signal(SIGPIPE, SIG_IGN)
     var signals = sigset_t()

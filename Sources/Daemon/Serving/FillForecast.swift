@@ -15,7 +15,7 @@ package struct FillForecast: Equatable, Sendable {
 
   /// Adds a measurement.
   ///
-  /// - Parameter used: The used part of the capacity, in the same unit, such as bytes or rows.
+  /// - Parameter used: The used part of the capacity, in the unit of the capacity, such as bytes or rows.
   /// - Parameter now: Milliseconds of a monotonic clock.
   package mutating func note(used: Int64, now: Int64) {
     looks.append(Look(at: now, used: used))

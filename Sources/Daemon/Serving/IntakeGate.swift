@@ -101,8 +101,7 @@ extension ServiceContext {
       context: ["peer": peer])
   }
 
-  /// Returns an error if a node may not begin `trail`, because it has its maximum number of trails here. Otherwise
-  /// returns nil.
+  /// Returns an error if `trail` is new and the node already has its maximum number of trails here; otherwise nil.
   func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
     guard let share = share(of: peer), !copies.exists(trail) else { return nil }
     let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && share.includes($0) }
@@ -153,7 +152,7 @@ final class IntakeGate: Sendable {
   }
 
   /// Returns whether all trails together exceed their disk limit, with the bytes that arrived after the last
-  /// measurement. If that is a second old, calls `look` for a new one.
+  /// measurement. Calls `look` for a new measurement if the last one is 1 s old.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {

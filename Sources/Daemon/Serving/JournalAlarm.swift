@@ -1,4 +1,4 @@
-/// Decides when to report that the journal of an SQLite source fills: once each time its level gets worse.
+/// Decides when to report that the journal of an SQLite source is filling or full.
 struct JournalAlarm: Equatable, Sendable {
   enum Level: Int, Comparable, Sendable {
     case fine

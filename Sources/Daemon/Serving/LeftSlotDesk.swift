@@ -29,7 +29,7 @@ final class LeftSlotDesk: Sendable {
   var slots: [NodeStatus.LeftSlot] { state.withLock { $0.left } }
 
   /// Starts a check of the slots on another thread, if one is due. A check is due once a minute, or sooner if the slots
-  /// change or a capture still reads one.
+  /// change or a capture still reads one of the slots.
   func look() {
     let configuration = context.configuration
     let all = LeftSlot.all(

@@ -22,7 +22,7 @@ final class OrderNotes: Sendable {
   // The times of the last entries, in ms.
   private let last = Mutex<[Key: Int64]>([:])
 
-  /// Returns whether the order is to be logged now, and notes that it is.
+  /// Returns whether the order is to be logged now, and then notes the time.
   ///
   /// - Parameter user: The user who gave the order; nil if unknown.
   /// - Parameter now: A monotonic time in milliseconds.

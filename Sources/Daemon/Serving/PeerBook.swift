@@ -4,8 +4,7 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// The positions up to which other nodes have this node's trails durably. The state folder keeps them, so that segments
-/// that a peer needs survive a restart.
+/// The positions up to which other nodes have this node's trails durably. The state folder keeps the positions.
 package final class PeerBook: Sendable {
   /// A trail and its reader at another node: the peer that pulls the trail, or the pump that pushes it there.
   package struct Key: Hashable, Sendable {
@@ -41,7 +40,7 @@ package final class PeerBook: Sendable {
   private let folder: String
   private let book = Mutex<[Key: Written]>([:])
 
-  /// Reads the positions from the state folder. If a file cannot be read, the whole trail is kept for that peer.
+  /// Reads the positions from the state folder. If a position cannot be read, the whole trail is kept for its reader.
   package init(state: String) {
     folder = state + "/readers"
     guard let readers = try? Folder.names(folder) else { return }

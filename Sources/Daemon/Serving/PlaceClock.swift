@@ -1,5 +1,4 @@
-/// A record of the times at which a trail reached its positions, to compute the lag of a reader in ms. The older two
-/// samples are, the more time may lie between them.
+/// A record of the times at which a trail reached its positions, to compute the lag of a reader in ms.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }

@@ -14,7 +14,7 @@ import SystemKit
 final class ReceiveWorker: Worker {
   let name = WorkerName.receive
   private static let lookMilliseconds: Int32 = 1_000
-  /// The milliseconds between two checks of the certificates. Tests change it.
+  /// The milliseconds between two checks of the certificates.
   static let upkeepMilliseconds =
     getenv("CAIRN_TEST_UPKEEP_MS").flatMap { Int64(String(cString: $0)) } ?? 600_000
 

@@ -31,7 +31,7 @@ package enum RestartPolicy {
   }
 
   /// Returns the pause before the next start of a worker, in ms. The pause doubles with each failure in a row, up to 60
-  /// s. Half of it is multiplied by `jitter`, from 0 to 1.
+  /// s. Half of the pause is multiplied by `jitter`, a number from 0 to 1.
   package static func delay(failures: Int, jitter: Double, of pace: Pace) -> Int64 {
     let most = min(pace.firstMilliseconds << Int64(min(max(failures, 1) - 1, 16)), pace.mostMilliseconds)
     return most / 2 + Int64(Double(most / 2) * min(max(jitter, 0), 1))

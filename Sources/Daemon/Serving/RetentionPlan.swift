@@ -44,7 +44,7 @@ package struct RetentionPlan: Equatable, Sendable {
   /// The readers that expire by this plan: segments that they need may be deleted, and then their tables need a
   /// refresh.
   package private(set) var expired: [ReaderID] = []
-  /// The readers in ``expired`` that expire for lack of disk space. The others lag longer than the conf allows.
+  /// The readers in ``expired`` that expire for lack of disk space. The other readers lag longer than the conf allows.
   package private(set) var expiredForRoom: Set<ReaderID> = []
   package private(set) var pausesCaptures = false
   /// The size of all trails, in bytes, after the planned segments are deleted.

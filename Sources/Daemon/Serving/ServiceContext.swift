@@ -137,7 +137,7 @@ package final class ServiceContext: Sendable {
   /// Runs `body` while no other worker has the task `work`, such as to apply a trail to a database. If `work` is nil,
   /// runs `body` without this check.
   ///
-  /// - Throws: `conf-reference` if another worker has it.
+  /// - Throws: `conf-reference` if another worker has the task.
   func alone<T>(_ name: WorkerName, at work: DatabaseWork?, _ body: () throws -> T) throws -> T {
     guard let work else { return try body() }
     let other = works.withLock { works in

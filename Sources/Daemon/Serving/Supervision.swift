@@ -88,8 +88,7 @@ package struct Supervision: Equatable, Sendable {
     }
   }
 
-  /// Marks the worker's last failure as over, and forgets it if it is more than a day old. If the worker fails within
-  /// 60 s of its start, that still counts as one more failure in a row.
+  /// Marks the worker's last failure as over, and forgets it if it is more than a day old.
   package mutating func isWell(now: Int64) {
     failure?.isPassed = true
     if let failure, now - failure.at > Self.pastMilliseconds { self.failure = nil }
