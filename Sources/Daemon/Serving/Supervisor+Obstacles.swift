@@ -25,7 +25,7 @@ extension Supervisor {
   }
 
   /// Schedules the start of workers that failed because another worker had the same task, or because source and target
-  /// were one database. Called after workers were removed or changed.
+  /// were one database.
   static func startRefused(_ state: inout State, now: Int64) {
     for (name, entry) in state.entries where entry.supervision.rest == .failed {
       guard let code = entry.supervision.failure?.code, [.confReference, .sameDatabase].contains(code) else { continue }

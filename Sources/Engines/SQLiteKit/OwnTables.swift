@@ -2,7 +2,8 @@ import Changes
 
 /// The SQL texts of the tables that Cairn adds to a file, and the check that they are unchanged.
 ///
-/// If an application adds an index, a CHECK or a generated column, Cairn's own statements would run its expressions.
+/// An application could add an index, a CHECK or a generated column, whose expressions Cairn's own statements would
+/// run.
 package enum OwnTables {
   package static let control =
     "CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged, schema_version)"

@@ -11,7 +11,7 @@ import Changes
 ///     try program.database.execute("DELETE FROM item")
 package final class ProgramDatabase {
   package let database: Database
-  /// Whether this object opened the connection, so that its hooks can be used.
+  /// Whether this object opened the connection.
   package let isOwned: Bool
   private let watch: UnsafeMutablePointer<cairn_journal_watch>
   private let touched = TouchedTables()

@@ -18,7 +18,7 @@ struct ContestedRow: Hashable {
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
   /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The name under which ``VersionWindow`` lists the row's versions that came with a refresh of its table.
+  /// The name under which ``VersionWindow`` lists versions of the row from refreshes of its table.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 

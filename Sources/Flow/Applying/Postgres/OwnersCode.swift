@@ -41,7 +41,7 @@ struct OwnersCode: Equatable {
   /// Whether an untrusted role can change the code of a table, or replace the table.
   enum Openness: Equatable {
     case closed
-    /// An untrusted role owns the table's schema (namespace), so it can replace the table by another one.
+    /// An untrusted role owns the table's schema (namespace), so this role can replace the table by another table.
     case name
     case code
   }
@@ -445,6 +445,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues the check that the name still means the checked table. Called before the commit of a group.
+  /// Queues the check that the table's name still means the checked table. Called before the commit of a group.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

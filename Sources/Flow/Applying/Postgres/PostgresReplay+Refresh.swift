@@ -108,7 +108,8 @@ extension PostgresReplay {
     try remove(range, table)
   }
 
-  /// Deletes this trail's rows of a key range; all of its rows if `range` is nil. A rule can keep or mark them instead.
+  /// Deletes this trail's rows of a key range, or keeps or marks them by a rule. If `range` is nil: all rows of this
+  /// trail.
   ///
   /// Two-way: keeps a row that has changed here if the author of the refresh did not know the change.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
@@ -262,7 +263,7 @@ extension PostgresReplay {
   // MARK: After the rows
 
   /// Called at the end of a table's refresh: creates the table's indexes, and the foreign keys whose two tables have
-  /// their rows.
+  /// been refreshed.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
@@ -281,7 +282,7 @@ extension MappedTable {
     return key.filter(ordering.contains)
   }
 
-  /// Whether a key range covers the same rows at source and target, and the target has an index for it.
+  /// Whether a key range covers the same rows at source and target, and the target has an index for such ranges.
   var hasRanges: Bool {
     !rangeKey.isEmpty
       && rangeKey.allSatisfy { index in
