@@ -3,7 +3,7 @@ import Steering
 
 // Workers and tables that cannot do what a command asks.
 extension Supervisor {
-  /// Returns a sentence for each worker that cannot carry out a command now, with the operator's next step.
+  /// Returns, for each worker that cannot carry out an operator's command now, a sentence with the next step.
   package func obstacles(_ names: [WorkerName]) -> [String] {
     workers().filter { names.contains($0.name) }.compactMap { worker in
       switch worker.state {

@@ -64,7 +64,7 @@ final class TwoWayBook: Sendable {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// Returns, by trail, the oldest position whose changes may still be needed to resolve a conflict.
+  /// Returns, for each trail, the oldest position whose changes may still be needed to resolve a conflict.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

@@ -61,7 +61,7 @@ struct Backlog: Equatable, Sendable {
   /// Notes that no change was waiting for the apply at the time `now`.
   mutating func noteNone(now: Int64) { noneAt = now }
 
-  /// Returns the earliest time since which changes may have been waiting.
+  /// Returns the earliest time since which changes may have been waiting for the apply.
   ///
   /// - Parameter lastCommitTime: The commit time of the last applied transaction; 0 if there is none.
   func since(lastCommitTime: Int64) -> Int64 {

@@ -50,7 +50,8 @@ package struct NodeStatus: Sendable {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
 
-    /// Whether the table continues after a refresh. If false, the operator must first remove the cause.
+    /// Whether the table continues after a refresh. If false, the operator must first remove the cause of the
+    /// suspension.
     package var goesOnWithCopy: Bool {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }

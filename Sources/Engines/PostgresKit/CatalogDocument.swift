@@ -19,7 +19,7 @@ package struct CatalogDocument: Sendable {
     /// The row of a foreign key: its column numbers, the referenced table and columns, its actions, and its timing
     /// (deferrable, deferred).
     case foreignKey = 0x66  // f
-    /// The row of a sequence: schema, name, number of the owning column, kind of dependency, options.
+    /// The row of a sequence: schema, name, number of the owning column, kind of dependency on this column, options.
     case sequence = 0x73  // s
     /// The row of a leaf partition, with the replica identity that decides which old values PostgreSQL logs.
     case partition = 0x70  // p
@@ -56,7 +56,7 @@ package struct CatalogDocument: Sendable {
   }
 }
 
-/// Reads the rows of a ``CatalogDocument``, and checks every length.
+/// Reads the rows of a ``CatalogDocument``, and checks the length of every field.
 ///
 ///     var reader = CatalogReader(bytes)
 ///     while let (letter, fields) = try reader.row() { print(letter, fields) }

@@ -23,7 +23,7 @@ package struct MessageKey: Equatable, Sendable {
   // MARK: Messages
 
   /// Returns the SQL of a call that emits a message in the current transaction. `content` is an SQL expression of type
-  /// `bytea`; `key` is the alias of the key table in the statement.
+  /// `bytea`; `key` is the alias of the table with the secret key.
   package static func call(_ prefix: String, _ content: String, key: String = "k") -> String {
     """
     pg_logical_emit_message(true, '\(prefix)', sha256(\(key).outer_pad || sha256(\(key).inner_pad \

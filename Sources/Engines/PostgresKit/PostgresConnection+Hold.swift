@@ -189,7 +189,7 @@ extension PostgresConnection {
   /// Casts a text to the type of a column. Returns the result as the server prints it; nil for NULL.
   ///
   /// - Parameters:
-  ///   - type: The type of the column without its domains.
+  ///   - type: The base type of the column, which is no domain.
   ///   - table: The quoted name of the table; `ONLY` may precede it.
   /// - Throws: `table-refused` as in ``hold(_:takesTexts:as:)`` and ``checkCasts(of:column:type:)``; ``PostgresError``.
   package func printed(_ text: String, as type: String, ofColumn column: String, in table: String) throws -> String? {

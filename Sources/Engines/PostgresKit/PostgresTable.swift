@@ -39,7 +39,7 @@ package struct PostgresTable: Sendable {
 
   package struct Refusal: Sendable {
     package let reason: String
-    /// The statements that make the table capturable, separated by "; "; empty for none.
+    /// The statements after which capture accepts the table, separated by "; "; empty for none.
     package let mend: String
     /// Whether capture skips the table, such as a foreign table, instead of failing.
     package let isHarmless: Bool
@@ -57,7 +57,7 @@ package struct PostgresTable: Sendable {
   /// The table's name in patterns and messages: `schema.name`, or `name` in schema `public`.
   package var displayName: String { schema.displayName }
 
-  /// The table in SQL. `ONLY` excludes tables that inherit from it.
+  /// The name of the table in SQL. `ONLY` excludes tables that inherit from it.
   package var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }
 
@@ -99,7 +99,7 @@ extension PostgresConnection {
   /// ``PostgresTable/refusal``.
   ///
   /// - Parameter isMeant: Returns whether the table with this schema and name is wanted. The definition of an unwanted
-  ///   table is not read, because that could wait for a session that has the table locked.
+  ///   table is not read.
   package func userTables(
     _ isMeant: (_ namespace: String, _ name: String) -> Bool = { _, _ in true }
   ) throws -> [PostgresTable] {
@@ -332,8 +332,8 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
-  /// Returns the full names of users' tables by their form in lower case. If names differ only in case, the
-  /// oldest table's name is used.
+  /// Returns the full names of users' tables by the name in lower case. If names differ only in case, the oldest
+  /// table's name is used.
   package func oldestNames() throws -> [NameKey: String] {
     let rows = try query(
       """

@@ -2,8 +2,8 @@ import CSQLite
 import CShims
 import Changes
 
-/// Evaluates SQL expressions over the columns of one row, in an empty database in memory. Only the expressions of
-/// generated columns are allowed.
+/// Evaluates SQL expressions over the columns of one row, in an empty database in memory. Only expressions that a
+/// generated column may have are allowed.
 ///
 /// Source: https://sqlite.org/gencol.html
 ///

@@ -153,7 +153,7 @@ package final class Database {
   /// for SIGBUS, so only Cairn's own programs may call this function.
   package static func surviveCutIndexes() { cairn_index_survive() }
 
-  /// Throws if the shared memory of the database was truncated. The result of the last step is then invalid.
+  /// Throws if the shared memory of the database was truncated. The statement's last row is then invalid.
   func checkIndex(_ sql: String) throws {
     guard cairn_guard_is_cut(fileGuard) != 0 else { return }
     throw SQLiteError(

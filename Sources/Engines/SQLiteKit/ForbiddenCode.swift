@@ -33,7 +33,7 @@ final class ForbiddenCode {
   // SQLite's own limit is 50 times as high, and can need gigabytes.
   private static let operations: Int32 = 5_000_000
 
-  /// A replacement of a denied SQL function, which ends its statement with an error.
+  /// A function in place of a denied SQL function: it ends the calling statement with an error.
   private final class Denied {
     let name: String
     unowned let code: ForbiddenCode

@@ -108,8 +108,7 @@ extension PostgresReplay {
     try remove(range, table)
   }
 
-  /// Deletes this trail's rows of a key range, or keeps or marks them by a rule. If `range` is nil: all rows of this
-  /// trail.
+  /// Deletes this trail's rows of a key range, or keeps or marks them by a rule. Nil: all of this trail's rows.
   ///
   /// Two-way: keeps a row that has changed here if the author of the refresh did not know the change.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
@@ -306,7 +305,7 @@ extension MappedTable {
       }
   }
 
-  /// Returns an SQL expression over a key column that sorts in the order of the source's chunks.
+  /// Returns an SQL expression over a key column, whose order is the order of the source's chunks.
   func ordered(_ index: Int, _ expression: String) -> String {
     source.engine == .postgres
       ? ChunkOrder(source.columns[index]).postgresTerm(expression)
