@@ -3,8 +3,7 @@ import Changes
 extension PostgresConnection {
   private static let barredKinds = "view, foreign-table"
 
-  /// Makes the server refuse this session's access to views and foreign tables, if the server's version can. A view in
-  /// place of a table could run functions of its owner with Cairn's rights.
+  /// Makes the server refuse this session's access to views and foreign tables, if the server's version can.
   ///
   /// Sources: https://www.postgresql.org/docs/17/runtime-config-client.html, CVE-2024-7348.
   func barViews() throws {

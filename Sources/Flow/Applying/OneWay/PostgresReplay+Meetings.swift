@@ -161,7 +161,7 @@ extension PostgresReplay {
   /// Returns a closure that resolves the present change, of a row that the target lacks. The closure returns false if
   /// it could not resolve the change.
   ///
-  /// - Returns: Nil if the policy for local writes does not allow that.
+  /// - Returns: Nil if the policy for local writes does not let the source's row win.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

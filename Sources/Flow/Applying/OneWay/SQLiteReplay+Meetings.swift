@@ -101,7 +101,7 @@ extension SQLiteReplay {
   /// Returns a closure that resolves the present change, of a row that the target lacks. The closure returns false if
   /// it could not resolve the change.
   ///
-  /// - Returns: Nil if the policy for local writes does not allow that.
+  /// - Returns: Nil if the policy for local writes does not let the source's row win.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))

@@ -23,7 +23,7 @@ extension MappedTable {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Saves, in a temporary table, the values of columns that only the target has, before a chunk replaces the rows.
+  /// Saves, in a temporary table, the values of columns that only the target has, before a chunk replaces rows.
   ///
   /// - Returns: False, with nothing saved, if there are no such columns or the table has no key.
   func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {

@@ -110,7 +110,7 @@ extension PostgresReplay {
 
   /// Deletes this trail's rows of a key range, or keeps or marks them by a rule. Nil: all of this trail's rows.
   ///
-  /// Two-way: keeps a row that has changed here if the author of the refresh did not know the change.
+  /// Two-way: keeps a row that has changed at the target if the author of the refresh did not know the change.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
