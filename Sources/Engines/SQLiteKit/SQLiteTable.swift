@@ -193,8 +193,8 @@ extension Database {
 
   /// Chooses the key by which rows of the table are identified.
   ///
-  /// The key is the first that the table has: INTEGER PRIMARY KEY, a primary key without NULLs, a unique key without
-  /// NULLs, a primary key with NULLs, the whole row.
+  /// The order of choice is INTEGER PRIMARY KEY, primary key without NULLs, unique key without NULLs, primary key with
+  /// NULLs, whole row.
   private func chooseKey(
     _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
     uniques: [[(column: Int, collation: String)]]
