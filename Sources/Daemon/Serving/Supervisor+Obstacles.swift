@@ -3,7 +3,7 @@ import Steering
 
 // Workers and tables that cannot do what a command asks.
 extension Supervisor {
-  /// Returns a sentence for each worker that cannot carry out a command now, with the operator's next step.
+  /// Returns, for each worker that cannot carry out an operator's command now, a sentence with the next step.
   package func obstacles(_ names: [WorkerName]) -> [String] {
     workers().filter { names.contains($0.name) }.compactMap { worker in
       switch worker.state {
@@ -25,7 +25,7 @@ extension Supervisor {
   }
 
   /// Schedules the start of workers that failed because another worker had the same task, or because source and target
-  /// were one database. Called after workers were removed or changed.
+  /// were one database.
   static func startRefused(_ state: inout State, now: Int64) {
     for (name, entry) in state.entries where entry.supervision.rest == .failed {
       guard let code = entry.supervision.failure?.code, [.confReference, .sameDatabase].contains(code) else { continue }

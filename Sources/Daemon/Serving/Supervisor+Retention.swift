@@ -7,7 +7,7 @@ import Trails
 
 // Deletion of segments, and pauses of workers while the trails exceed their disk budget.
 extension Supervisor {
-  /// Returns which segments of the trails may be deleted now, and marks the readers that expire.
+  /// Returns which segments of the trails may be deleted now, and marks the readers that this plan gives up.
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos
@@ -64,7 +64,7 @@ extension Supervisor {
     return readers
   }
 
-  /// Returns whether the trail has all segments that an expired apply needs, so that the apply can continue.
+  /// Returns whether the trail has all segments that the apply `entry` still needs.
   static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
     guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
     return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
@@ -77,10 +77,10 @@ extension Supervisor {
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
-  /// The expired readers at other nodes, and the expired captures of two-way databases.
+  /// The readers at other nodes, and the captures of two-way databases, for which no segments are kept any more.
   package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
 
-  /// Pauses captures and pulling pumps while the trails are over their disk limit, and lets them continue after that.
+  /// Pauses captures and pulling pumps while the trails are over their disk limit. Otherwise ends such pauses.
   package func keepBudget() {
     let plan = retention()
     let configuration = context.configuration

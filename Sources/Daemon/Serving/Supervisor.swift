@@ -14,7 +14,7 @@ package final class Supervisor: Sendable {
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// The worker's settings under the conf in force. `made` are those with which the worker was created.
+    /// The worker's settings under the present conf. `made` has the settings with which the worker was created.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker
@@ -64,8 +64,7 @@ package final class Supervisor: Sendable {
 
   // MARK: The conf
 
-  /// Adds, removes and restarts workers as a new conf requires. Also starts pumps and the listener at once if they wait
-  /// after an error.
+  /// Adds, removes and restarts workers as a new conf requires.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -313,8 +312,7 @@ package final class Supervisor: Sendable {
   /// A worker whose thread has reported no progress for longer than the limit of ``silent(forMilliseconds:)``.
   package struct Silent: Sendable {
     package let name: WorkerName
-    /// Whether the thread waits for SQLite, which executes a statement. The database is then slow, and a restart would
-    /// not help.
+    /// Whether the thread waits for SQLite, which executes a statement.
     package let isInStatement: Bool
   }
 

@@ -48,8 +48,8 @@ final class TwoWayBook: Sendable {
   // The smallest size of the version window, in versions, that the status reports.
   private static let manyVersions = 100_000
 
-  /// Returns the number of versions in the version window, for the status. Nil below 100,000, or if the node of the
-  /// apply's trail knows them all.
+  /// Returns the number of versions in the version window. Nil if there are fewer than 100,000, or if the peer that
+  /// writes the apply's trail knows all of them.
   func versionsKept(for apply: Configuration.Apply) -> Int? {
     guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
       return nil
@@ -64,7 +64,7 @@ final class TwoWayBook: Sendable {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// Returns, by trail, the oldest position whose changes may still be needed to resolve a conflict.
+  /// Returns, for each trail, the oldest position whose changes may still be needed to resolve a conflict.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

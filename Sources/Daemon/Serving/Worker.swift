@@ -34,12 +34,12 @@ enum CurrentLag {
   // The µs without a new transaction after which a worker that has caught up has no lag.
   private static let freshMicroseconds: Int64 = 10_000_000
 
-  /// Returns the lag in ms; nil if there was no transaction. 0 if the worker finished the last one over 10 s ago and
-  /// has no other one to process.
+  /// Returns the lag in ms; nil without a transaction. Returns 0 for a worker that has been idle for over 10 s.
   ///
   /// - Parameter commitTime: The commit time of the worker's last transaction at the source, µs since 1970 UTC; 0 for
   ///   none.
-  /// - Parameter tookMicroseconds: The time from that commit until the worker had finished the transaction.
+  /// - Parameter tookMicroseconds: The time in µs from the commit at the source until the worker had finished the
+  ///   transaction.
   /// - Parameter isBehind: Whether the worker still has transactions to process; the lag then grows with `now`.
   static func milliseconds(commitTime: Int64, tookMicroseconds: Int64, isBehind: Bool, now: Int64) -> Double? {
     guard commitTime > 0 else { return nil }
@@ -55,13 +55,13 @@ struct Backlog: Equatable, Sendable {
   private var noneAt: Int64?
 
   /// Creates an estimate for an apply that starts at `since`. The estimate is `since` until the apply has written a
-  /// transaction or found none waiting.
+  /// transaction, or has found none to write.
   init(since: Int64) { startedAt = since }
 
-  /// Notes that no change was waiting at the time `now`.
+  /// Notes that no change was waiting for the apply at the time `now`.
   mutating func noteNone(now: Int64) { noneAt = now }
 
-  /// Returns the earliest time since which changes may have been waiting.
+  /// Returns the earliest time since which changes may have been waiting for the apply.
   ///
   /// - Parameter lastCommitTime: The commit time of the last applied transaction; 0 if there is none.
   func since(lastCommitTime: Int64) -> Int64 {

@@ -12,13 +12,13 @@ package enum WorkerSpec: Equatable, Sendable {
   case capture(Configuration.Capture, Configuration.Database, handsOn: Bool, goesBothWays: Bool)
   /// An apply. Only a two-way apply has a ``TwoWayPlan``.
   ///
-  /// - Parameter lacks: The line for the operator about rows of the source that the target lacks; nil if there are none.
+  /// - Parameter lacks: The line for the operator about rows of the source that the target lacks; nil if none.
   case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan, lacks: String?)
   case heartbeat(Configuration.Capture, Configuration.Database)
   case purge(String, every: Duration)
   /// The purge of all received trails except those in `besides`.
   case purgeOfCopies(besides: [String])
-  /// A pump, with the certificates to use if its section of the conf names none.
+  /// A pump. The given certificates are used if the pump's section of the conf names none.
   case pump(Configuration.Pump, Configuration.PeerFiles?)
   case receive(Configuration.Receive)
 

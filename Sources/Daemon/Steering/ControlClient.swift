@@ -21,8 +21,8 @@ package struct ControlClient: Sendable {
     return state + "/control"
   }
 
-  /// Returns the sockets that a client tries, in order. The first is the one that the lock file of the state folder
-  /// names, if any. Then comes `given`; if nil, the default paths.
+  /// Returns the sockets that a client tries, in order: the socket named in the state folder's lock file, if any, then
+  /// `given`. If `given` is nil, two default paths take its place.
   ///
   /// - Parameter given: The path from the conf; nil if the conf has none.
   package static func places(given: String?, state: String) -> [String] {
@@ -41,7 +41,7 @@ package struct ControlClient: Sendable {
 
   /// Sends a request, and returns its result.
   ///
-  /// - Throws: The daemon's own error; `daemon-unreachable` if none answers.
+  /// - Throws: The daemon's own error; `daemon-unreachable` if no daemon answers.
   package func ask(_ request: ControlRequest, seconds: Int = 60) throws -> JSONObject {
     let line: [UInt8]?
     do throws(FileError) {

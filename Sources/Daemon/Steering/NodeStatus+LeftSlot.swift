@@ -11,7 +11,7 @@ extension NodeStatus {
     package var place: String
     /// The bytes of log that the server keeps for the slot; nil if unknown.
     package var bytes: Int64?
-    /// The reason why the server could not be asked; nil if it answered.
+    /// The reason why the server did not answer the question for ``bytes``; nil if it answered.
     package var problem: String?
     /// The shell command that drops the slot.
     package var command: String

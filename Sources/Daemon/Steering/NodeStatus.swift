@@ -50,7 +50,8 @@ package struct NodeStatus: Sendable {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
 
-    /// Whether the table continues after a refresh. If false, the operator must first remove the cause.
+    /// Whether the table continues after a refresh. If false, the operator must first remove the cause of the
+    /// suspension.
     package var goesOnWithCopy: Bool {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
@@ -66,7 +67,7 @@ package struct NodeStatus: Sendable {
     package var state: WorkerState
     package var trail = ""
     /// The database, such as `postgresql://db.example/shop`, without a password. For a pump, the URL of the peer; for
-    /// `receive`, the address on which it listens.
+    /// the worker `receive`, its own address.
     package var place = ""
     /// The present activity of the worker, or the reason why it waits, in words.
     package var detail = ""
@@ -88,10 +89,10 @@ package struct NodeStatus: Sendable {
     package var rowsWaiting: [NameKey: Int] = [:]
     /// The tables that the apply skips because its option `tables` does not list them, by their names at the target.
     package var leftOut: [String] = []
-    /// The number of versions in the version window of a two-way apply's database. 0 if there are less than 100,000, or
-    /// if the apply's peer knows all of them.
+    /// The number of versions in the version window of a two-way apply's database. Counts below 100,000 are reported as
+    /// 0.
     package var versionsKept = 0
-    /// The counts of the source's statements that apply executed, and of those whose changed rows it wrote instead.
+    /// Counts of the source's statements that apply executed, or for which it wrote the changed rows.
     package var statements = Statements()
     package var copying: Copying?
     /// The number of tables whose refresh the apply has completed since the daemon was started.
@@ -102,8 +103,7 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence for the operator if ``versionsKept`` is above 0, as the peer has not confirmed these versions;
-    /// otherwise nil.
+    /// A sentence for the operator about versions that the peer has not confirmed; nil if ``versionsKept`` is 0.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return
@@ -118,8 +118,8 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// The counts of the source's statements since the worker was started: those that apply executed, and those whose
-  /// changed rows it wrote instead.
+  /// Counts of the source's statements since the worker was started. Apply either executes a statement again, or writes
+  /// the changed rows.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0

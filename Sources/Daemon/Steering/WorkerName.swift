@@ -45,8 +45,8 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
-  /// Returns the worker in `all` that `text` names, such as `apply.pos`. For a capture, pump or apply, its name alone
-  /// (`pos`) is enough if it is unique. Otherwise nil.
+  /// Returns the worker in `all` that `text` names, such as `apply.pos`. A capture, pump or apply can also be named
+  /// without its kind (`pos`). Nil if no worker fits, or several do.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }

@@ -4,10 +4,9 @@ extension CatalogDocument {
   /// Returns an SQL expression for the ``CatalogDocument`` of the table with this oid. Two connections get equal
   /// documents only with the settings of ``PostgresConnection``.
   ///
-  /// - Parameter oid: An SQL expression for the table's oid, such as `$1` or `listed.oid`. A table alias in it must not
-  ///   be one that the returned SQL defines.
-  /// - Parameter withTypes: Whether the document describes the column types that are not built in. Without these, the
-  ///   server plans the query in half the time. ``usesTypes(_:)`` finds out whether a table has such types.
+  /// - Parameter oid: An SQL expression for the table's oid, such as `$1` or `listed.oid`.
+  /// - Parameter withTypes: Whether the document describes the column types that are not built in. ``usesTypes(_:)``
+  ///   finds out whether a table has such types.
   package static func sql(of oid: String, types withTypes: Bool = true) -> String {
     let ofTable = [
       table, columns, indexes, objects, foreignKeys, sequences, partitions, checks,
@@ -57,8 +56,8 @@ extension CatalogDocument {
       THEN split_part(part, ' ', 15)::bigint ELSE 0 END
     """
 
-  /// Returns an SQL expression that estimates the stored size, in bytes, of those constants in a table's definitions
-  /// whose printed form may be much longer.
+  /// Returns an SQL expression that estimates the stored size, in bytes, of constants in a table's definitions. It
+  /// counts only constants that may be much longer as text than as stored.
   static func denseBytes(of oid: String) -> String {
     """
     (WITH RECURSIVE used(oid) AS (\(usedTypes)), expression(node) AS (

@@ -1,7 +1,7 @@
 import Changes
 
-/// The catalog rows of one table as one text, from which Cairn builds its ``TableSchema``. The event triggers of Cairn
-/// write the same text into the log.
+/// The catalog rows of one table as one text, from which Cairn builds the table's ``TableSchema``. Cairn's event
+/// triggers write the same text into the log.
 ///
 /// Source: https://www.postgresql.org/docs/15/catalogs.html
 ///
@@ -10,16 +10,16 @@ package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
     /// The row of the table, from pg_class, and the rights of the session's role on it.
     case table = 0x74  // t
-    /// The row of a column, with the value that it has in rows written before the column was added.
+    /// The row of a column, with the column's value in rows that are older than the column.
     case column = 0x63  // c
     /// A row that describes an index which is unique or belongs to a constraint.
     case index = 0x69  // i
-    /// The row of any other index: name and definition.
+    /// The name and definition of an index that is not unique and belongs to no constraint.
     case object = 0x6f  // o
-    /// The row of a foreign key: its column numbers, the schema, name and columns of the referenced table, its actions
-    /// on update and delete. Then whether it is deferred, and deferrable.
+    /// The row of a foreign key: its column numbers, the referenced table and columns, its actions, and its timing
+    /// (deferrable, deferred).
     case foreignKey = 0x66  // f
-    /// The row of a sequence: schema, name, number of the owning column, kind of dependency, options.
+    /// The row of a sequence: schema, name, number of the owning column, kind of dependency on this column, options.
     case sequence = 0x73  // s
     /// The row of a leaf partition, with the replica identity that decides which old values PostgreSQL logs.
     case partition = 0x70  // p
@@ -56,7 +56,7 @@ package struct CatalogDocument: Sendable {
   }
 }
 
-/// Reads the rows of a ``CatalogDocument``, and checks every length.
+/// Reads the rows of a ``CatalogDocument``, and checks the length of every field.
 ///
 ///     var reader = CatalogReader(bytes)
 ///     while let (letter, fields) = try reader.row() { print(letter, fields) }

@@ -1,4 +1,4 @@
-/// Decides, by the sizes of tables' definitions, which of the tables may be read.
+/// Chooses the tables whose definitions are small enough to be read.
 ///
 ///     DefinitionSizes([(oid: 7, owner: 10, bytes: 4_000), (oid: 8, owner: 10, bytes: 90_000_000)]).readable
 ///     // readable: [7], large: [8: 90_000_000]
@@ -14,7 +14,7 @@ struct DefinitionSizes {
 
   /// The oids of the tables that may be read, and the sizes, in bytes, of the definitions of all other tables.
   ///
-  /// If all tables exceed ``allBytesMax``, the largest tables of the owners with the largest sums may not be read.
+  /// The definitions of all readable tables together have at most ``allBytesMax``.
   var readable: (readable: Set<UInt32>, large: [UInt32: Int]) {
     var (readable, large): (Set<UInt32>, [UInt32: Int]) = ([], [:])
     for size in sizes where size.bytes > Self.tableBytesMax { large[size.oid] = size.bytes }

@@ -6,9 +6,9 @@ import CodecKit
 package struct MessageKey: Equatable, Sendable {
   /// A schema in which Cairn keeps a secret key, in the table `key`.
   package enum Place: String, Sendable {
-    /// The key of the role of capture and apply.
+    /// The schema `cairn`, with the key of the role of capture and apply.
     case own = "cairn"
-    /// The key of the superuser that installed the event triggers.
+    /// The schema `cairn_ddl`, with the key of the superuser that installed the event triggers.
     case triggers = "cairn_ddl"
   }
 
@@ -17,13 +17,13 @@ package struct MessageKey: Equatable, Sendable {
 
   let innerPad: [UInt8]
   let outerPad: [UInt8]
-  /// The LSN up to which messages without an HMAC are accepted, as versions of Cairn without a key wrote them.
+  /// The LSN up to which messages without an HMAC are accepted.
   package let since: LSN
 
   // MARK: Messages
 
   /// Returns the SQL of a call that emits a message in the current transaction. `content` is an SQL expression of type
-  /// `bytea`; `key` is the alias of the key table in the statement.
+  /// `bytea`; `key` is the alias of the table with the secret key.
   package static func call(_ prefix: String, _ content: String, key: String = "k") -> String {
     """
     pg_logical_emit_message(true, '\(prefix)', sha256(\(key).outer_pad || sha256(\(key).inner_pad \
@@ -48,8 +48,8 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: The table
 
-  /// Reads the key from the database. Nil if it is missing, if its owner is not trusted, or if the session's role may
-  /// not read it.
+  /// Reads the key from the database. Nil if the key is missing, if its owner is not trusted, or if the session's role
+  /// may not read it.
   package static func read(_ place: Place, _ connection: PostgresConnection) throws -> MessageKey? {
     let isReadable = try connection.first(
       """
@@ -80,8 +80,8 @@ package struct MessageKey: Equatable, Sendable {
   /// Creates the table of the key with a new secret, unless it exists. The caller opens the transaction, and owns the
   /// schema.
   ///
-  /// - Parameter hadMessages: Whether an earlier version of Cairn may have written messages without an HMAC. They then
-  ///   stay valid up to the present LSN.
+  /// - Parameter hadMessages: Whether an earlier version of Cairn may have written messages without an HMAC. If so,
+  ///   messages without an HMAC are accepted up to the present LSN.
   package static func install(_ place: Place, _ connection: PostgresConnection, hadMessages: Bool = false) throws {
     guard try read(place, connection) == nil else { return }
     let table = "\(place.rawValue).key"

@@ -105,7 +105,7 @@ package enum PgOutput {
 extension PgOutput.Tuple {
   /// Appends the row as an image. A value that the server did not send (TOAST) is marked as unchanged.
   ///
-  /// - Parameter given: For each column, whether its value is used; nil: all are. Unused ones are marked as unchanged.
+  /// - Parameter given: For each column, whether its value is used; nil: all are used. Unused values become unchanged.
   package func appendImage(to writer: inout ByteWriter, scratch: inout ByteWriter, given: [Bool]? = nil) throws {
     scratch.removeAll()
     var r = PgReader(bytes)

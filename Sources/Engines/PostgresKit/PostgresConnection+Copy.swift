@@ -124,8 +124,8 @@ extension PostgresConnection {
     throw failure(sql)
   }
 
-  /// Sends bytes of COPY's text format. Returns whether all are sent; later calls send the rest. With `isUrgent`, the
-  /// call waits until all are sent.
+  /// Sends bytes of COPY's text format. Returns whether all bytes are sent; later calls send the rest. If `isUrgent`,
+  /// waits until all bytes are sent.
   @discardableResult
   package func sendCopy(_ bytes: UnsafeRawBufferPointer, isUrgent: Bool = true) throws -> Bool {
     for start in stride(from: 0, to: bytes.count, by: Self.sliceBytes) {
@@ -137,8 +137,8 @@ extension PostgresConnection {
     return try isUrgent || tryFlush("COPY")
   }
 
-  /// Ends a COPY FROM, and returns the number of rows. If `giveUp` has a reason, the server drops the rows and the call
-  /// throws.
+  /// Ends a COPY FROM, and returns the number of copied rows. If `giveUp` has a reason, the server drops the rows and
+  /// the call throws.
   @discardableResult package func endCopy(giveUp reason: String? = nil) throws -> Int64 {
     guard PQputCopyEnd(handle, reason) == 1 else { throw failure("COPY") }
     try flush("COPY")

@@ -3,8 +3,7 @@ import Changes
 extension PostgresConnection {
   private static let barredKinds = "view, foreign-table"
 
-  /// Makes the server refuse this session's access to views and foreign tables, if its version can. A table's owner
-  /// could otherwise put a view in its place, whose functions run with Cairn's rights.
+  /// Makes the server refuse this session's access to views and foreign tables, if the server's version can.
   ///
   /// Sources: https://www.postgresql.org/docs/17/runtime-config-client.html, CVE-2024-7348.
   func barViews() throws {
@@ -16,12 +15,11 @@ extension PostgresConnection {
     }
   }
 
-  /// Ends the effect of ``barViews()``, because triggers of trusted roles may read views. A rollback of the open
-  /// transaction restores it.
+  /// Ends the effect of ``barViews()``. A rollback of the open transaction restores the effect.
   package func allowViews() throws { try bar("") }
 
   /// Lets this session read and write foreign tables. Access to views does not change. A rollback of the open
-  /// transaction reverts that.
+  /// transaction ends the access to foreign tables.
   package func allowForeignTables() throws { if try !(barredKinds ?? "").isEmpty { try bar("view") } }
 
   private func bar(_ kinds: String) throws {
@@ -49,8 +47,7 @@ extension PostgresConnection {
       """
   }
 
-  /// Locks a table until the transaction ends, so that its columns cannot change. Throws if the name is that of a view:
-  /// the table's owner may have put one in its place.
+  /// Locks a table until the transaction ends, so that its columns cannot change. Throws if the name belongs to a view.
   ///
   ///     try connection.transaction {
   ///       try connection.hold("\"sales\".\"orders\"")
@@ -61,7 +58,7 @@ extension PostgresConnection {
   ///   - name: The quoted name of the table, with its schema; `ONLY` may precede it.
   ///   - takesTexts: Whether to check also the casts of text to columns of unique indexes, with
   ///     ``checkCasts(of:column:type:)``.
-  ///   - shape: The table and column types for which a statement was made. Throws if they are not the same any more;
+  ///   - shape: The table and column types for which a statement was made. Throws if the table or a type has changed;
   ///     nil: no check.
   /// - Returns: The quoted name without `ONLY`.
   /// - Throws: `table-refused` for anything but a table; the errors of ``checkPlanning(of:_:onlySuperuser:)``;
@@ -191,7 +188,7 @@ extension PostgresConnection {
   /// Casts a text to the type of a column. Returns the result as the server prints it; nil for NULL.
   ///
   /// - Parameters:
-  ///   - type: The type of the column without its domains.
+  ///   - type: The base type of the column, which is no domain.
   ///   - table: The quoted name of the table; `ONLY` may precede it.
   /// - Throws: `table-refused` as in ``hold(_:takesTexts:as:)`` and ``checkCasts(of:column:type:)``; ``PostgresError``.
   package func printed(_ text: String, as type: String, ofColumn column: String, in table: String) throws -> String? {
@@ -250,7 +247,7 @@ extension PostgresConnection {
   /// - Parameters:
   ///   - table: The quoted name of a table that is locked already.
   ///   - code: The code of the error that is thrown.
-  ///   - onlySuperuser: Whether to check only if the role of the session is a superuser.
+  ///   - onlySuperuser: If true, does nothing unless the session's role is a superuser.
   package func checkPlanning(of table: String, _ code: ErrorCode, onlySuperuser: Bool = false) throws {
     guard let found = try query(Self.plannedCode, [table, onlySuperuser ? "t" : "f"]).first else { return }
     let (kind, object) = (found[0] ?? "", found[1] ?? "")
@@ -263,8 +260,8 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Locks a table until the caller's transaction ends, if an untrusted role owns it or one of its partitions. Other
-  /// sessions cannot add indexes, statistics or partitions meanwhile. Does nothing for any other table, or if the
+  /// Locks a table until the caller's transaction ends, if an untrusted role owns it or one of its partitions. Until
+  /// then, other sessions cannot add indexes, statistics or partitions. Does nothing for any other table, or if the
   /// session's role may not lock the table.
   ///
   /// Waits for another session's lock for at most a second, then throws ``PostgresError``.
@@ -317,8 +314,7 @@ extension PostgresConnection {
     """
 }
 
-/// A table and the types of its columns, as they were when a statement was made for them. The types decide whose
-/// functions the statement runs.
+/// A table and the types of its columns at the time when a statement for the table was prepared.
 ///
 ///     let shape = HeldShape(table: 16_384, columns: ["id"], types: [20])
 ///     try connection.hold("ONLY \"sales\".\"orders\"", as: shape)

@@ -41,7 +41,7 @@ extension PostgresConnection {
     }
   }
 
-  /// Queues a statement in the pipeline whose parameters are arrays of texts.
+  /// Queues a statement in the pipeline, with arrays of texts as parameters.
   package func pipe(_ sql: String, _ arrays: borrowing PostgresArrays) throws {
     try refuseNUL(sql, [])
     let count = arrays.count
@@ -113,7 +113,7 @@ extension PostgresConnection {
     return rest == 0
   }
 
-  /// Sends all queued bytes and reads arriving ones meanwhile, so that full buffers on both sides cannot block.
+  /// Sends all queued bytes, and reads bytes that the server sends meanwhile.
   func flush(_ sql: String) throws {
     var isCancelled = false
     while try !tryFlush(sql) {

@@ -1,5 +1,5 @@
 extension PostgresConnection {
-  /// Returns the URI of the user, server and database that ``place(of:)`` returned as a text. It has no password.
+  /// Returns a URI without a password, from the text for user, server and database that ``place(of:)`` returned.
   package static func uri(ofPlace place: String) -> String {
     let scheme = "postgresql://"
     guard place.hasPrefix(scheme), let slash = place.lastIndex(of: "/") else { return place }

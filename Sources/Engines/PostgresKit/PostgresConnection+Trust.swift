@@ -17,7 +17,7 @@ extension PostgresConnection {
   /// Returns the `sslmode` that libpq would use for a URI.
   package static func sslMode(of uri: String) -> String { applied(to: uri)["sslmode"] ?? "prefer" }
 
-  /// Returns the hosts of a URI that are other machines.
+  /// Returns the hosts of a URI that are not the local machine.
   package static func remoteHosts(of uri: String) -> [String] {
     let settings = applied(to: uri)
     // If both are given, libpq connects to the address and checks the name in the certificate.

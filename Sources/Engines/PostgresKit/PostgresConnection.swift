@@ -21,7 +21,7 @@ package final class PostgresConnection {
   package let place: String
   private let purpose: Purpose
   let handle: OpaquePointer
-  /// A descriptor, usually of a ``StopSignal``, whose readability cancels the running statement; -1 for none.
+  /// The file descriptor that, once readable, cancels the running statement; -1 for none.
   package var interrupt: Int32 = -1
   /// A function that is called about once a second during a statement, and returns false to cancel the statement.
   package var onWait: (() -> Bool)?
@@ -117,7 +117,7 @@ package final class PostgresConnection {
     return options
   }
 
-  /// Returns the error in a connection URI, without its password; nil if libpq can read the URI.
+  /// Returns the reason why libpq cannot read a URI, without the password; nil if libpq can read it.
   package static func problem(with uri: String) -> String? {
     var error: UnsafeMutablePointer<CChar>?
     if let list = PQconninfoParse(uri, &error) {
@@ -288,8 +288,8 @@ package final class PostgresConnection {
     return PQgetResult(handle)
   }
 
-  /// Waits until the connection's socket can be read, or also written if `sending`, for at most one second. Cancels the
-  /// statement if ``interrupt`` or ``onWait`` demands it.
+  /// Waits up to one second until the connection's socket can be read; if `sending`, until it can be read or written.
+  /// Cancels the statement if ``interrupt`` or ``onWait`` demands it.
   func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
       pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),

@@ -42,7 +42,7 @@ package struct PostgresError: Error, CustomStringConvertible {
   private var isOfTwins: Bool {
     sqlState == "23505" && constraint.hasPrefix("pg_") && constraint.hasSuffix("_index")
   }
-  /// Whether another session may have dropped an object while Cairn read the catalogs, by the SQLSTATE.
+  /// Whether the SQLSTATE can mean that another session dropped an object while Cairn read the catalogs.
   var isOfDropped: Bool {
     ["XX000", "42P01", "42704", "42703"].contains(sqlState)
   }

@@ -203,7 +203,7 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the key in ``forms`` for the generated column with this catalog number.
+  /// Returns the dictionary key that ``forms`` has for the generated column with this catalog number.
   package static func generatedForm(_ number: Int) -> String { "generated \(number)" }
 
   private mutating func readForms(_ document: CatalogDocument) {

@@ -6,13 +6,12 @@ import Changes
 ///     table?.schema.columns.map(\.name)
 package struct PostgresTable: Sendable {
   package var oid: UInt32
-  /// The definition of the table. Capture sets its `epoch`, which is 0 here.
+  /// The definition of the table. Its `epoch`, which numbers the successive definitions, is 0 here.
   package var schema: TableSchema
   /// Further facts about each column of ``schema``, in the same order.
   package var details: [Detail] = []
   package var isPartitioned: Bool
-  /// The partitions that contain rows, each as the oid and the file, such as `16402:16410`. A changed list can mean
-  /// that rows came or went without change records.
+  /// The partitions that contain rows, each as the oid and the file, such as `16402:16410`.
   package var partitions: [String] = []
   /// The number of rows that the planner estimates; 0 for no estimate.
   package var estimatedRows: UInt64
@@ -40,16 +39,16 @@ package struct PostgresTable: Sendable {
 
   package struct Refusal: Sendable {
     package let reason: String
-    /// The statements that make the table capturable, separated by "; "; empty for none.
+    /// The statements after which capture accepts the table, separated by "; "; empty for none.
     package let mend: String
     /// Whether capture skips the table, such as a foreign table, instead of failing.
     package let isHarmless: Bool
-    /// Whether PostgreSQL logs too little of a partition's changes, so that capture would miss them. The partition is
-    /// UNLOGGED, or has another replica identity than the table.
+    /// Whether PostgreSQL logs too little of a partition's changes, because the partition is UNLOGGED or its replica
+    /// identity differs from the table's.
     package var isOfPartition = false
-    /// Whether the reason is a generated column in the key. The log then lacks the keys of rows.
+    /// Whether the reason is a generated column in the key.
     package var isOfGenerated = false
-    /// Whether the reason is another table with the same full name. Two-way replication ignores the case of names.
+    /// Whether the reason is another table with the same full name; in two-way replication, regardless of case.
     package var isOfName = false
     /// Whether the reason is two columns whose names differ only in case, in two-way replication.
     package var isOfColumns = false
@@ -58,7 +57,7 @@ package struct PostgresTable: Sendable {
   /// The table's name in patterns and messages: `schema.name`, or `name` in schema `public`.
   package var displayName: String { schema.displayName }
 
-  /// The table in SQL. `ONLY` excludes tables that inherit from it.
+  /// The name of the table in SQL. `ONLY` excludes tables that inherit from it.
   package var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }
 
@@ -100,7 +99,7 @@ extension PostgresConnection {
   /// ``PostgresTable/refusal``.
   ///
   /// - Parameter isMeant: Returns whether the table with this schema and name is wanted. The definition of an unwanted
-  ///   table is not read, because that could wait for a session that has the table locked.
+  ///   table is not read.
   package func userTables(
     _ isMeant: (_ namespace: String, _ name: String) -> Bool = { _, _ in true }
   ) throws -> [PostgresTable] {
@@ -114,8 +113,8 @@ extension PostgresConnection {
     return tables
   }
 
-  /// Returns the tables of ``userTables(_:)``, read in one snapshot. If a lock is not free in time, reads each table
-  /// separately. `locked` then has the tables that other sessions keep locked, without columns.
+  /// Returns the tables of ``userTables(_:)``, read in one snapshot. After a lock timeout, reads each table separately.
+  /// `locked` then has, without columns, the tables that other sessions have locked.
   ///
   /// - Parameter patience: An SQL statement that sets `lock_timeout` for the transaction.
   package func userTables(
@@ -204,8 +203,8 @@ extension PostgresConnection {
     return (readable, refused)
   }
 
-  /// Returns `sizes`, with the larger of stored and printed size for each table whose constants may print much longer.
-  /// An example of such a constant is `1e131000`.
+  /// Returns `sizes`. If a table has constants that may be longer as text than as stored, its size is the larger of
+  /// both forms.
   private func printed(_ sizes: [DefinitionSizes.Size]) throws -> [DefinitionSizes.Size] {
     let stored = sizes.filter { $0.bytes <= DefinitionSizes.tableBytesMax }.map(\.oid)
     let rows = try query(
@@ -306,8 +305,8 @@ extension PostgresTable {
 
 // Row versions of two-way replication name tables and columns as SQLite does: the case of ASCII letters is ignored.
 extension PostgresTable {
-  /// Sets the ``refusal`` of each table whose name differs only in case from an older table's. The same applies to a
-  /// table with two columns whose names differ only in case.
+  /// Sets the ``refusal`` of each table whose name differs only in case from an older table's. Also refuses tables with
+  /// two columns whose names differ only in case.
   package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
     for group in names.values where group.count > 1 {
@@ -333,8 +332,8 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
-  /// Returns the full names of users' tables by their form in lower case. If names differ only in case, the
-  /// oldest table's name is used.
+  /// Returns the full names of users' tables by the name in lower case. If names differ only in case, the oldest
+  /// table's name is used.
   package func oldestNames() throws -> [NameKey: String] {
     let rows = try query(
       """

@@ -1,8 +1,8 @@
 /// Finds the functions, types and other objects that the server uses for an expression, a column, an index or a
 /// partition key.
 package enum ReachedCode {
-  /// The term `reach(kind, object, class, oid)` of a WITH RECURSIVE, which lists the found objects. A term `part`
-  /// before it lists the objects from which the search begins.
+  /// The term `reach(kind, object, class, oid)` of a WITH RECURSIVE, which lists the found objects. The query must
+  /// define, before it, a term `part` with the objects from which the search begins.
   package static let text = """
     reach(kind, object, class, oid) AS (
       SELECT kind, object, class, oid FROM part

@@ -18,7 +18,7 @@ package final class ReplicationStream {
     case nothing
   }
 
-  /// The size of a message, in bytes, above which a new connection pays off, because libpq keeps the memory.
+  /// The message size, in bytes, above which a new connection pays off: libpq keeps the memory.
   package static let usualBytes = 64 << 20
   /// Whether a message was larger than ``usualBytes``.
   package private(set) var hasGrown = false

@@ -4,9 +4,9 @@
 ///     now.ended(since: before)   // [10, 12]
 package struct ServerMoment: Equatable, Sendable {
   private static let newMax: UInt64 = 10_000
-  /// The number of the first transaction that had not begun.
+  /// The number of the first transaction that had not begun at this moment.
   package let end: UInt64
-  /// The numbers of the transactions before `end` that were still running.
+  /// The numbers of the transactions before `end` that were still running at this moment.
   package let running: Set<UInt64>
 
   /// Reads the text that the server prints, such as `10:20:10,14`; nil for any other text.
@@ -19,7 +19,7 @@ package struct ServerMoment: Equatable, Sendable {
   }
 
   /// Returns the numbers of the transactions that ended between `earlier` and this moment. Nil if 10,000 or more began
-  /// between them, or if `earlier` is the later moment.
+  /// in this time, or if `earlier` is later than this moment.
   package func ended(since earlier: ServerMoment) -> [UInt64]? {
     guard end >= earlier.end, end - earlier.end < Self.newMax else { return nil }
     return (earlier.running.sorted() + Array(earlier.end..<end)).filter { !running.contains($0) }

@@ -4,7 +4,7 @@ import Changes
 struct TableScript {
   let table: PostgresTable
   let document: CatalogDocument
-  /// The constraints of the indexes in SQL; empty for an index without a constraint.
+  /// The SQL text of each index's constraint; empty for an index without a constraint.
   let constraints: [String]
 
   var text: String {

@@ -14,8 +14,8 @@ struct TypeScript {
     types = Dictionary(document[.type].map { (NameKey($0[0] ?? ""), $0) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// Returns the statements that create the type with an oid, in their order. Empty for a built-in type, and for a type
-  /// that an earlier call returned.
+  /// Returns the statements that create the type with an oid, in the order of execution. Empty for a built-in type, and
+  /// at a repeated call for a type.
   mutating func statements(for oid: String) -> [String] {
     guard depth < Self.depthMax else { return [] }
     depth += 1

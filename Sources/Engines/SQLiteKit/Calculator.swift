@@ -2,8 +2,8 @@ import CSQLite
 import CShims
 import Changes
 
-/// Evaluates SQL expressions over the columns of one row, in an empty database in memory. Only the expressions of
-/// generated columns are allowed.
+/// Evaluates SQL expressions over the columns of one row, in an empty database in memory. Only expressions that a
+/// generated column may have are allowed.
 ///
 /// Source: https://sqlite.org/gencol.html
 ///
@@ -35,8 +35,8 @@ package final class Calculator {
 
   /// Prepares groups of expressions over the columns.
   ///
-  /// - Parameter groups: Expressions that are evaluated together, each with whether it is a condition (`IS TRUE`).
-  /// - Throws: ``SQLiteError`` with SQLite's own message if a text is no expression, or not an allowed one.
+  /// - Parameter groups: The expressions. Those of a group are evaluated together; `isCondition` appends `IS TRUE`.
+  /// - Throws: ``SQLiteError`` with SQLite's own message if a text is not an allowed expression.
   package init(columns: [Column], groups: [[(text: String, isCondition: Bool)]]) throws {
     database = try Database(path: ":memory:", mode: .create)
     // A name in double quotes that is no column is an error, not a text.

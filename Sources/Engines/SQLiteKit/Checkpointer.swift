@@ -2,8 +2,8 @@ import CSQLite
 import Glibc
 import SystemKit
 
-/// Writes the write-ahead log (WAL) of an SQLite file back into the file. It does so on its own thread, so that commits
-/// of the application need not.
+/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on its own thread instead of in the
+/// application's commits.
 ///
 /// Source: https://sqlite.org/wal.html#checkpointing
 package final class Checkpointer: @unchecked Sendable {
@@ -83,8 +83,8 @@ package final class Checkpointer: @unchecked Sendable {
 
   private func checkpoint() { Self.checkpoint(path) }
 
-  /// Writes the write-ahead log of a file back into the file, on connections that this function opens. A read
-  /// transaction stays open meanwhile, against SQLite's WAL-reset bug (https://sqlite.org/wal.html#walresetbug).
+  /// Writes the write-ahead log of a file back into the file, on connections that this function opens. Holds a read
+  /// transaction during the checkpoint, against SQLite's WAL-reset bug (https://sqlite.org/wal.html#walresetbug).
   ///
   /// - Parameter whileHeld: Called after the read transaction has begun, before the checkpoint.
   package static func checkpoint(_ path: String, whileHeld: () -> Void = {}) {

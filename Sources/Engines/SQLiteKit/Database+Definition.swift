@@ -92,12 +92,11 @@ extension Database {
     }
   }
 
-  /// Runs `body`, in which statements may write only `table`, and read only that and `tables`, of the main database.
+  /// Runs `body`, in which statements may write only `table`, and read only `table` and `tables`, of the main database.
   ///
   ///     try database.writing(only: "t", reading: ["u"]) { try database.execute("INSERT INTO t SELECT b FROM u") }
   ///
-  /// Writes of triggers are refused. Values and rows above 256 KiB are refused too, because a statement may hold many
-  /// of them in memory.
+  /// Writes of triggers are refused. Values and rows above 256 KiB are refused too.
   ///
   /// - Throws: The errors of `body`; ``SQLiteError`` with SQLITE_ERROR for a refused action.
   package func writing<Result>(only table: String, reading tables: [String], _ body: () throws -> Result) throws

@@ -24,7 +24,8 @@ extension Database {
     sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
   }
 
-  /// Whether the SQLite library treats its own JSON functions as unsafe in the schema of a file, as 3.38 to 3.40 do.
+  /// Whether the SQLite library treats its own JSON functions as unsafe in the schema of a file, as SQLite 3.38 to 3.40
+  /// do.
   static let misjudgesJSON: Bool = {
     guard let database = try? Database(path: ":memory:", mode: .create, busyTimeoutMilliseconds: 0, vfs: nil) else {
       return false
@@ -38,8 +39,8 @@ extension Database {
 
   /// Sets the limit for values and rows that statements make (`SQLITE_LIMIT_LENGTH`).
   ///
-  /// - Parameter bytes: The limit. It must exceed the largest row to be written. A statement that makes a value or row
-  ///   beyond it fails with SQLITE_TOOBIG.
+  /// - Parameter bytes: The limit, which must exceed the largest row to be written. A statement that makes a larger
+  ///   value or row fails with SQLITE_TOOBIG.
   package func limitValues(bytes: Int32) { sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, bytes) }
 
   var trustsSchema: Bool { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA)) != 0 }
@@ -50,15 +51,14 @@ extension Database {
     takesQuotedTexts = true
   }
 
-  /// Whether a name in double quotes that is no column counts as a text (`SQLITE_DBCONFIG_DQS_DML`). A dropped column
-  /// would then read as its name.
+  /// Whether a name in double quotes that is no column counts as a text (`SQLITE_DBCONFIG_DQS_DML`).
   private(set) var takesQuotedTexts: Bool {
     get { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_DQS_DML)) != 0 }
     set { _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DQS_DML), newValue ? 1 : 0) }
   }
 
   /// Runs `body` while a name in double quotes may be a text, as on the connections of applications. `body` must not
-  /// name a column, because SQLite would read a dropped one as a text.
+  /// name a column.
   package func readingAsPrograms<T>(_ body: () throws -> T) rethrows -> T {
     let before = takesQuotedTexts
     takesQuotedTexts = true

@@ -23,8 +23,7 @@ package final class Database {
   package let path: String
   let handle: OpaquePointer
   private let isOwned: Bool
-  /// Whether the connection's authorizer must not be replaced. The application may have set it, or it records the
-  /// tables that statements read or change.
+  /// Whether the connection's authorizer must not be replaced.
   let keepsAuthorizer: Bool
   // Nil for a connection of an application.
   private let fileGuard: OpaquePointer?
@@ -118,8 +117,8 @@ package final class Database {
     sqlite3_close_v2(handle)
   }
 
-  /// Calls `body`, and interrupts its running statement after a time, or when the free disk space has shrunk by
-  /// `diskBytes`. If `diskBytes` is nil, disk space has no limit.
+  /// Calls `body`, and interrupts the running statement of `body` after the given time, or when the free disk space has
+  /// shrunk by `diskBytes`. If `diskBytes` is nil, disk space has no limit.
   ///
   /// An interrupted write rolls back the whole transaction.
   package func within<T>(milliseconds: Int64, diskBytes: Int64? = nil, _ body: () throws -> T) throws -> T {
@@ -139,7 +138,7 @@ package final class Database {
     _ = cairn_db_config_int(handle, Int32(CAIRN_DBCONFIG_ENABLE_TRIGGER), enabled ? 1 : 0)
   }
 
-  /// The number of rows that the last INSERT, UPDATE or DELETE changed, without those of triggers
+  /// The number of rows that the last INSERT, UPDATE or DELETE changed itself, not through triggers
   /// (`sqlite3_changes64`).
   package var changes: Int64 { sqlite3_changes64(handle) }
   /// The rowid of the last row that this connection inserted.
@@ -150,11 +149,11 @@ package final class Database {
 
   package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
-  /// Keeps the process alive if another process truncates the shared memory (`-shm`) of a database. For Cairn's own
-  /// programs only: it handles SIGBUS.
+  /// Keeps the process alive if another process truncates the shared memory (`-shm`) of a database. Installs a handler
+  /// for SIGBUS, so only Cairn's own programs may call this function.
   package static func surviveCutIndexes() { cairn_index_survive() }
 
-  /// Throws if the shared memory of the database was truncated. The result of the last step is then invalid.
+  /// Throws if the shared memory of the database was truncated. The statement's last row is then invalid.
   func checkIndex(_ sql: String) throws {
     guard cairn_guard_is_cut(fileGuard) != 0 else { return }
     throw SQLiteError(
@@ -169,7 +168,8 @@ package final class Database {
       refusal: FileRefusal(takenFrom: fileGuard) ?? forbidden?.takeRefusal())
   }
 
-  /// Denies every action that only a hostile file requests, such as its views and triggers, from this call on.
+  /// Denies every action that only a hostile file requests, such as the use of the file's views and triggers, from this
+  /// call on.
   package func forbidForeignCode() {
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 0)
     let forbidden = ForbiddenCode()
@@ -192,10 +192,10 @@ package final class Database {
       }, nil)
   }
 
-  /// Whether the file stores text in UTF-16, after ``readEncoding()``.
+  /// Whether the file stores text in UTF-16. Valid after ``readEncoding()``.
   package private(set) var isUTF16 = false
 
-  /// Reads whether the file stores text in UTF-16.
+  /// Sets ``isUTF16``: whether the file stores text in UTF-16.
   package func readEncoding() throws { isUTF16 = try text("PRAGMA encoding")?.hasPrefix("UTF-16") ?? false }
 
   package static let binary = "BINARY"

@@ -11,8 +11,7 @@ final class ForbiddenCode {
     "quick_check", "user_version", "table_info", "encoding",
     "data_version", "page_count", "page_size",
   ]
-  /// The functions that Cairn's own statements use on a guarded connection. SQLite cannot interrupt a call of another
-  /// function, which could take days.
+  /// The functions that Cairn's own statements use on a guarded connection.
   static let functions: Set<NameKey> = [
     "abs", "coalesce", "count", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif", "sum", "total",
     "typeof", "upper",
@@ -34,7 +33,7 @@ final class ForbiddenCode {
   // SQLite's own limit is 50 times as high, and can need gigabytes.
   private static let operations: Int32 = 5_000_000
 
-  /// A replacement of a denied SQL function, which ends its statement with an error.
+  /// A function in place of a denied SQL function: it ends the calling statement with an error.
   private final class Denied {
     let name: String
     unowned let code: ForbiddenCode

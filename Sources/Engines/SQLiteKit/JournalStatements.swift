@@ -27,7 +27,7 @@ package struct JournalStatements: ~Copyable {
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
-    /// The encoded values that were last bound to the text. Valid only while `generation` equals that of the
+    /// The encoded values that were last bound to the text; valid only in the same `generation` of
     /// ``JournalStatements``.
     fileprivate var latest = ByteWriter(capacity: 256)
 

@@ -2,7 +2,7 @@ import Changes
 
 /// The SQL texts of the tables that Cairn adds to a file, and the check that they are unchanged.
 ///
-/// If an application adds an index, a CHECK or a generated column, Cairn's own statements would run its expressions.
+/// An index, a CHECK or a generated column of an application would make Cairn's statements run an expression.
 package enum OwnTables {
   package static let control =
     "CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged, schema_version)"
@@ -19,8 +19,8 @@ package enum OwnTables {
 
   private static func columns(_ values: Int) -> String { (0..<values).map { "v\($0)" }.joined(separator: ",") }
 
-  /// Returns whether a CREATE TABLE text creates the table as Cairn does. For a table whose text this type does not
-  /// have, returns whether `text` has no computed expression.
+  /// Returns whether a CREATE TABLE text creates the table as Cairn does. If this type has no text for the table,
+  /// returns whether `text` has no computed expression.
   ///
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0, v1)", of: "cairn_stage")                // true
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0 CHECK (length(v0)))", of: "cairn_stage") // false

@@ -5,13 +5,13 @@ import Changes
 /// The connection of an application that uses the embedded API. The object records the time, the tables and the journal
 /// rows of each statement.
 ///
-/// If the application opened the connection itself, nothing is recorded, because the application owns the hooks.
+/// If the application opened the connection itself, nothing is recorded.
 ///
 ///     let program = try ProgramDatabase(path: "shop.db", busyTimeoutMilliseconds: 5000)
 ///     try program.database.execute("DELETE FROM item")
 package final class ProgramDatabase {
   package let database: Database
-  /// Whether this object opened the connection, so that its hooks can be used.
+  /// Whether this object opened the connection.
   package let isOwned: Bool
   private let watch: UnsafeMutablePointer<cairn_journal_watch>
   private let touched = TouchedTables()
@@ -58,7 +58,7 @@ package final class ProgramDatabase {
 
   /// Lets a separate thread checkpoint the write-ahead log while the application commits.
   ///
-  /// Call ``settle()`` before an operation that needs the file for itself.
+  /// Call ``settle()`` before an operation that needs exclusive access to the file.
   package func checkpointBeside() {
     guard isOwned else { return }
     checkpointer = Checkpointer.watch(database.handle)

@@ -4,8 +4,8 @@ import Changes
 extension Database {
   /// Sets ``SQLiteTable/givesWrongOld`` of each table whose AFTER triggers get wrong values of OLD.
   ///
-  /// SQLite 3.40.1 converts a value of OLD to the type of a column that references it. If the column is INTEGER, the
-  /// text '01234' becomes 1234.
+  /// SQLite 3.40.1 converts a value of OLD to the type of a foreign key's column that references the value. For an
+  /// INTEGER column, the text '01234' becomes 1234.
   static func markWrongOld(_ tables: inout [SQLiteTable]) {
     let places = Dictionary(
       tables.enumerated().map { ($1.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })

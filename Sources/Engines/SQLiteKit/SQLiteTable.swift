@@ -24,7 +24,7 @@ package struct SQLiteTable: Sendable {
   package var rowidColumn: Int?
   /// The indexes of the primary key's columns, in the order of the key.
   package var primaryColumns: [Int] = []
-  /// The unique indexes of the table, including that of the primary key. The rowid is not one of them.
+  /// The unique indexes of the table, including the primary key's index, but not the rowid.
   package var uniqueKeys: [UniqueKey]
   /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: String?
@@ -193,8 +193,8 @@ extension Database {
 
   /// Chooses the key by which rows of the table are identified.
   ///
-  /// It takes INTEGER PRIMARY KEY, else a primary key without NULLs, else a unique key without NULLs. If the table has
-  /// none of them, it takes a primary key with NULLs, else the whole row.
+  /// The order of choice is INTEGER PRIMARY KEY, primary key without NULLs, unique key without NULLs, primary key with
+  /// NULLs, whole row.
   private func chooseKey(
     _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
     uniques: [[(column: Int, collation: String)]]
@@ -262,8 +262,8 @@ extension Database {
 }
 
 extension [String] {
-  /// Returns the terms joined by an operator, in balanced parentheses: SQLite limits the depth of an expression to
-  /// 1000.
+  /// Returns the elements, which are SQL terms, joined by an operator, in balanced parentheses: SQLite limits the depth
+  /// of an expression to 1000.
   package func balanced(_ operation: String) -> String {
     guard count > 2 else { return joined(separator: " \(operation) ") }
     let (left, right) = (Array(prefix(count / 2)), Array(dropFirst(count / 2)))

@@ -10,7 +10,7 @@ package final class Statement {
   package let sql: String
   let handle: OpaquePointer
   package let parameterCount: Int
-  /// Whether the text contains another statement after this one; that one is not run.
+  /// Whether the text contains another statement, which is not run, after the prepared one.
   package let hasMore: Bool
 
   init(_ database: Database, _ sql: String) throws {

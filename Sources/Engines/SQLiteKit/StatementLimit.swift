@@ -7,7 +7,7 @@ struct StatementLimit {
 
   // In ms of a monotonic clock.
   private let deadline: Int64
-  /// The folders into which the statement writes, with the free bytes at which it has to end.
+  /// The folders into which the statement writes, with the free bytes at which the statement has to end.
   private let rooms: [(folder: String, floor: Int64)]
   private var looksAt: Int64 = 0
 

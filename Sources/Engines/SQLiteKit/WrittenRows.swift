@@ -4,8 +4,6 @@ import Changes
 
 /// Reports the rows that a statement inserts or updates, while it writes them (`sqlite3_preupdate_hook`).
 ///
-/// RETURNING gives the same rows, but keeps all of them in memory until the statement ends.
-///
 /// Source: https://sqlite.org/c3ref/preupdate_blobwrite.html
 package final class WrittenRows {
   /// Whether the loaded SQLite library can report written rows (`sqlite3_preupdate_hook`).

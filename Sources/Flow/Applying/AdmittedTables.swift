@@ -39,7 +39,7 @@ final class AdmittedRows {
 
   /// Creates the check for the rows of one trail.
   ///
-  /// - Parameter tables: The tables that apply writes. Nil: the tables are not known, so the check excludes all.
+  /// - Parameter tables: The tables that apply writes. Nil: the tables are not known, so the check excludes all rows.
   init(_ tables: AdmittedTables?, in target: Engine) { (self.tables, self.target) = (tables, target) }
 
   func includes(_ schema: TableSchema) -> Bool {

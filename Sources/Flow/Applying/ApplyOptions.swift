@@ -11,8 +11,8 @@ import SQLiteKit
 ///     let apply = try SQLiteApply(path: "copy.db", trail: folder, name: trail, options: options)
 package struct ApplyOptions: Sendable {
   package var existing = ExistingRows.overwrite
-  /// Whether the policy ``existing`` also applies to refreshes after the initial load. If not, those overwrite the
-  /// rows.
+  /// Whether the policy ``existing`` also applies to refreshes after the initial load. If false, these refreshes
+  /// overwrite rows.
   package var existingHolds = false
   /// The number of rows after which apply commits a group. Nil: the default of the target's engine.
   package var commitRows: Int?
@@ -23,7 +23,8 @@ package struct ApplyOptions: Sendable {
   /// Whether apply stops before a refresh of a table that Cairn did not create and that already holds rows at the
   /// target.
   package var refusesRows = false
-  /// The trail's last transaction at the time when an operator requested a refresh of all tables; 0: no request.
+  /// The number of the trail's last transaction at the time when an operator requested a refresh of all tables; 0: no
+  /// request.
   package var askedBehind: UInt64 = 0
   /// The end of the trail at the time when a refresh of all tables was requested; nil: no request.
   ///
@@ -59,7 +60,8 @@ package struct ApplyOptions: Sendable {
   package var localWrites = LocalWritesPlan()
   /// The state that all apply workers of a captured database share; nil for a one-way apply.
   package var twoWay: TwoWay?
-  /// Returns the earliest place in the trail that other readers still need. Nil if they need no part of the trail.
+  /// Returns the earliest place in the trail that readers except this apply need; nil if they need no part of the
+  /// trail.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
   /// Stores the earliest place in the trail that this apply still needs. Called after each commit of apply.
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
@@ -78,13 +80,12 @@ package struct ApplyOptions: Sendable {
   ///
   /// If that clock is further ahead, a one-way apply waits. Nil: apply never waits.
   package var skewMicrosecondsMax: Int64?
-  /// The origin that is stored with rows of this trail when the target's own trail gets them. Nil: the name of this
-  /// trail.
+  /// The origin that is stored with rows of this trail when the target's own trail gets them. Nil: this trail's name.
   package var originName: TrailName?
   /// The trail into which the target's own changes are captured. Apply skips transactions whose origin is that trail.
   package var ownTrail: TrailName?
-  /// The origins, as in names of trails, of all captures that read the target. Apply skips transactions of such an
-  /// origin.
+  /// The origins, written like trail names, of all captures that read the target. Apply skips transactions of these
+  /// origins.
   package var ownOrigins: Set<String> = []
   package init() {}
 }
@@ -153,10 +154,9 @@ extension ApplyOptions {
   /// Returns whether the conf lets a trigger of a PostgreSQL target fire although another role owns its code.
   ///
   /// A pattern is `table.trigger` for a table of `public`, else `schema.table.trigger`. The last pattern that matches
-  /// decides; one with `!` excludes triggers.
+  /// decides. A pattern with `!` excludes triggers.
   ///
-  /// A pattern without a table counts only if all triggers that it matches are on tables of one owner. This does not
-  /// limit patterns with `!`.
+  /// A pattern without a table and without `!` counts only if all triggers that match are on tables of one owner.
   ///
   ///     // fire_triggers = ["order.audit"]
   ///     options.fires(.init(namespace: "public", table: "order", name: "audit"), among: [])  // true
@@ -203,16 +203,15 @@ extension ApplyOptions {
       remedy: .badInput, context: ["table": table])
   }
 
-  /// The place at which a target that has applied nothing begins to read the trail; nil: at the trail's start. `number`
-  /// is the last transaction before that place.
+  /// The place at which a target that has applied nothing begins to read, and the last transaction before that place.
+  /// If `checkpoint` is nil, the place is the trail's start.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether apply creates a table that its state does not list, at the table's first record. A requested refresh then
-  /// brings the rows.
+  /// Whether apply creates a table that apply's state does not list, at the table's first record. A requested refresh
+  /// then brings the rows.
   var expectsStrangers: Bool { askedBehind > 0 }
 
-  /// Returns the earliest of three places: `position`, and those that the version window and the other readers still
-  /// need.
+  /// Returns the earliest of `position`, the place that the version window needs, and the place from ``alsoNeeded``.
   ///
   /// - Parameter position: The place up to which this target has applied the trail.
   func needed(_ position: Position, of trail: TrailName) throws -> Position {
@@ -235,18 +234,17 @@ extension ApplyOptions {
     return localWrites.writes(forTarget: plain.asciiLowercased) == .refuse && !goesBothWays(namespace, name)
   }
 
-  /// Returns whether the conf ensures that all rows of a target table come from the source. This needs an initial load
-  /// that overwrites other rows, and no writes of applications.
+  /// Returns whether the conf ensures that all rows of a target table come from the source.
   func holdsOnlyTheSource(_ namespace: String, _ name: String) -> Bool {
     let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
     let writes = localWrites.writes(forTarget: plain.asciiLowercased)
     return existing == .overwrite && [.stop, .refuse].contains(writes)
   }
 
-  /// Returns whether this database gives up its default for a column that both databases of a two-way pair have added.
+  /// Returns whether this database takes the other database's default for a column that both databases of a two-way
+  /// pair have added.
   ///
-  /// Its rows with its own default then get the other database's default. Exactly one of the two databases gives up its
-  /// default.
+  /// Exactly one of the two databases gives up its own default.
   func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {
     guard let twoWay, goesBothWays(namespace, name) else { return false }
     return NameKey(trail.description) < NameKey(twoWay.own.description)

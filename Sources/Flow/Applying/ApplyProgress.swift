@@ -1,7 +1,7 @@
 import Changes
 import Synchronization
 
-/// The state of a running apply that it reports to operators; read from other threads.
+/// The progress of a running apply, for operators. Any thread may read it.
 ///
 ///     let progress = ApplyProgress()
 ///     let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: .init(), progress: progress)
@@ -12,7 +12,8 @@ package final class ApplyProgress: Sendable {
     package var transactions: UInt64 = 0
     /// The time at which the source committed the last transaction applied, in µs since 1970 UTC.
     package var lastCommitTime: Int64 = 0
-    /// The time from the source's commit of the last transaction applied to its commit in the target, in µs.
+    /// The time, in µs, from the commit of the last applied transaction at the source until apply's commit in the
+    /// target.
     package var lagMicroseconds: Int64 = 0
     /// The distribution of ``lagMicroseconds`` over all groups since apply started, except those committed during a
     /// refresh.
@@ -28,8 +29,8 @@ package final class ApplyProgress: Sendable {
     package var conflicts = 0
     /// The number of transactions in quarantine: those that the target refused, and those that depend on them.
     package var quarantined = 0
-    /// The time at which the next transaction may be applied, in µs since 1970 UTC. Only set while its clock is too far
-    /// ahead of this node's clock; otherwise nil.
+    /// The time at which the next transaction may be applied, in µs since 1970 UTC. Nil unless the clock of this
+    /// transaction is too far ahead of this node's clock.
     package var heldUntil: Int64?
     /// Whether apply waits until capture has read writes of applications to rows that apply is about to write.
     package var isWaitingForCapture = false
@@ -41,10 +42,9 @@ package final class ApplyProgress: Sendable {
     package var rulesAdopted: Set<NameKey> = []
     /// The suspended tables that continue with a refresh, once the operator requests one.
     ///
-    /// The keys are their names in apply's state, the values their names at the source.
+    /// The keys are the tables' names in apply's state, and the values are the tables' names at the source.
     package var copiesWanted: [NameKey: String] = [:]
-    /// The number of the source's statements that apply executed again, and of those for which it wrote the changed
-    /// rows.
+    /// Counts of the source's statements that apply executed again, or for which it wrote the changed rows.
     package var statements = StatementCounts()
     /// PostgreSQL: whether apply must create or drop triggers that refuse writes of applications.
     var guardsAreDue = true
@@ -52,7 +52,7 @@ package final class ApplyProgress: Sendable {
     package var isWaitingForLock = false
     package var isReconnecting = false
     package var misfitsNulled: UInt64 = 0
-    /// The messages that need no immediate action, each once; after a hundred, further ones are dropped.
+    /// The messages that need no immediate action: at most a hundred different messages.
     package var notices: [String] = []
     /// The suspended tables, each with the reason why it cannot continue.
     package var waiting: [WaitingTable] = []

@@ -11,7 +11,7 @@ final class ApplyReader {
   private let reshaper: Reshaper?
   /// Whether the caller needs only schemas. If so, rules do not change the rows.
   private let isForShapes: Bool
-  /// Whether key columns count as NOT NULL, as in a two-way apply to PostgreSQL, which needs them as the primary key.
+  /// Whether key columns count as NOT NULL, as in a two-way apply to PostgreSQL.
   private var hasWholeKeys = false
   /// The check that decides which records apply processes; nil if the caller needs only schemas.
   private var gate: TargetGate?
@@ -27,8 +27,8 @@ final class ApplyReader {
     ApplyReader(try TrailReader.open(folder: folder, at: checkpoint), rules, target, isForShapes)
   }
 
-  /// Opens the trail for a target. Without a checkpoint, reading begins where the trail ended when a refresh was
-  /// requested, or else at its start.
+  /// Opens the trail for a target. Without a checkpoint, reading begins at the trail's end at the time of a refresh
+  /// request. Without a request, it begins at the trail's start.
   ///
   /// - Throws: `checkpoint-foreign` if that place has been purged.
   static func open(folder: String, for checkpoint: Checkpoint?, options: ApplyOptions, to target: Engine) throws

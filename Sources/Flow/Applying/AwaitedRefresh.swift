@@ -18,16 +18,12 @@ extension Refresh {
 }
 
 extension ApplyOptions {
-  /// Returns whether a refresh was requested for another reader of the trail, and not for this target, which already
-  /// has the rows.
+  /// Returns whether a refresh was requested only for another reader of the trail.
   func isForOthers(_ reason: Refresh.Reason, isAwaited: Bool) -> Bool {
     reason == .asked && !isAwaited && othersAskForCopies()
   }
 
   /// Returns whether apply skips a change because a requested refresh of its table has not begun.
-  ///
-  /// A one-way apply skips all changes until the refresh begins. With ``askedBehind``, a two-way apply skips only
-  /// changes up to that transaction, and changes for which the table's rule cannot be carried out.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

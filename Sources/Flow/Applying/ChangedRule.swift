@@ -23,12 +23,12 @@ package struct ChangedRule: Equatable, Sendable {
   struct Step {
     var was: TableSchema
     var now: TableSchema
-    /// For each column of ``now``, the index of the same column in ``was``; nil: it is new.
+    /// For each column of ``now``, the index of the same column in ``was``; nil for a new column.
     var origins: [Int?]
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
-  /// Returns the changes of the table from each earlier rule to the next, and from the last one to `rule`.
+  /// Returns the changes of the table from each earlier rule to the next, and from the last earlier rule to `rule`.
   ///
   /// - Parameter given: The table at the source.
   func steps(of given: TableSchema, to rule: TableRule?, in target: Engine) -> [Step] {

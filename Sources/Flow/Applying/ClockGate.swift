@@ -3,8 +3,7 @@ import SystemKit
 
 /// Makes apply wait while the clock of its next transaction is too far ahead of this node's clock.
 ///
-/// A captured target's own clocks are later than those of applied transactions. A peer with a wrong clock would set
-/// them far ahead.
+/// Without this check, a peer with a wrong clock could set the clock of this node's captures far ahead.
 final class ClockGate {
   struct Ahead: Error {
     let header: TransactionHeader
@@ -12,12 +11,12 @@ final class ClockGate {
 
   private let trail: TrailName
   private let clock: Clock
-  /// The maximum time by which the clock of the trail's node may be ahead, in µs; nil: no limit.
+  /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs; nil: no limit.
   private let skewMicrosecondsMax: Int64?
   /// The transaction that waits because its clock is too far ahead of this node's clock; nil: none.
   private(set) var heldBack: TransactionHeader?
   /// The highest clock, in µs, that the last check allowed. For transactions up to this clock, a check does not read
-  /// the time.
+  /// this node's clock.
   private var near: UInt64 = 0
 
   init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {
@@ -43,7 +42,7 @@ final class ClockGate {
     near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Makes the next ``check(_:)`` read the time. Called at the beginning of a group.
+  /// Makes the next ``check(_:)`` read this node's clock. Called at the beginning of a group.
   func beginGroup() { near = 0 }
 
   /// Returns the last transaction that may be applied now; nil: all may be applied.
@@ -62,7 +61,7 @@ final class ClockGate {
 
   /// Waits 200 ms, or until `stop` is set. Always returns true, so that apply checks the clock again.
   ///
-  /// - Throws: `clock-ahead` if the trail is being drained.
+  /// - Throws: `clock-ahead` if `isDraining`.
   func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {
     let seconds = (Int64(clamping: held.clock) - clock.microseconds()) / 1_000_000
     guard !isDraining else {

@@ -4,8 +4,8 @@ import Changes
 enum DifferenceHint {
   /// Returns the hint, with the possible causes and what to do.
   ///
-  /// - Parameter source: The engine of the trail's source. It decides by which tool the hint says to check the source
-  ///   for damage.
+  /// - Parameter source: The engine of the trail's source. The hint names the engine's tool that checks the source for
+  ///   damage.
   static func text(source: Engine) -> String {
     let test = source == .sqlite ? "PRAGMA integrity_check" : "pg_amcheck"
     return

@@ -3,17 +3,15 @@ import Changes
 /// The updates and deletes that come in the trail before the insert or the key change that makes their row.
 ///
 /// SQLite runs foreign key actions and TEMP triggers before capture's triggers. An update or delete waits here until
-/// the trail has a row that equals its before image.
-///
-/// If the transaction ends first, the target does not have the row.
+/// the trail has a row that equals the row before the change.
 struct EarlyUpdates {
   struct Update {
     let before: [UInt8]
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Resolves the change as a conflict, if the transaction ends without the insert of its row. Returns false if that
-    /// is not possible.
+    /// Resolves the change as a conflict if the transaction ends without the insert of the changed row. Returns false
+    /// if the change stays unresolved.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -48,8 +46,8 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether an update in the list has the before image `image`, and the list's updates end at a row with the
-  /// key `key`.
+  /// Returns whether an update in the list has the before image `image`, and the list's updates give a row the key
+  /// `key`.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -66,7 +64,7 @@ struct EarlyUpdates {
 
   /// Removes and returns, in the order of the trail, the successive updates that lead to a row with the key `key`.
   ///
-  /// - Parameter keys: Returns the key of an update's row before and after.
+  /// - Parameter keys: Returns the row's key before and after an update.
   mutating func takeLine<Key: Equatable>(
     of table: String, to key: Key, keys: Keys<Key>
   ) rethrows -> [Update] {

@@ -9,8 +9,8 @@ import Trails
 struct LaterCopy {
   enum Outcome {
     case found(LaterCopy)
-    /// The table's rule fits its columns again, but the trail has no refresh of it yet. The value is the table's name
-    /// at the source.
+    /// The rule fits the table's columns again, but the trail has no refresh of the table yet. The value is the table's
+    /// name at the source.
     case wanted(String)
     case none
 
@@ -28,8 +28,8 @@ struct LaterCopy {
 
   /// Searches the trail for a refresh of a suspended table, from the table's checkpoint through transaction `limit`.
   ///
-  /// The result is `none` if the table was suspended for another reason than its rule, or is dropped. For a table with
-  /// `mode = "history"`, no refresh is found, as a refresh lacks the old rows.
+  /// Returns `none` if the table was dropped, or was not suspended because of its rule. Ignores refreshes for a table
+  /// with `mode = "history"`.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine
@@ -124,7 +124,7 @@ struct LaterCopy {
       }
     }
 
-    /// Returns the result of a search that found no refresh: `wanted` if the table's rule fits its columns again,
+    /// Returns the result of a search that found no refresh: `wanted` if the rule fits the table's columns again,
     /// otherwise `none`.
     func end(_ rules: [TableRule], _ target: Engine) -> Outcome {
       let fits = { (given: TableSchema) in

@@ -6,10 +6,10 @@ import Trails
 
 /// The next schema in the trail that a suspended table can have at the target; or the drop of the table.
 ///
-/// With it, the table continues after the source has reverted a change, changed a name, or dropped the table.
+/// With this schema, the table continues.
 struct LaterShape {
   let schema: TableSchema?
-  /// For each column of ``schema``, the index of the same column in the schema that does not fit; nil for a new column.
+  /// For each column of ``schema``, its index in the schema that does not fit the target; nil for a new column.
   let origins: [Int?]
   /// Whether one of the schema changes up to ``schema`` is followed by a refresh of the table's rows.
   let isRefreshed: Bool
@@ -56,8 +56,6 @@ struct LaterShape {
   }
 
   /// Returns whether a refresh of the whole table begins after `start`, in transaction `number` at the latest.
-  ///
-  /// The refresh replaces the table's rows, so changes before it need not fit the target.
   static func isCopied(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine
@@ -81,8 +79,7 @@ struct LaterShape {
   /// seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Returns whether a later refresh in the trail corrects rows of a partitioned table, and waits for it for up to 5 s.
-  /// If so, such rows may be missing at the target.
+  /// Returns whether the trail has a refresh of a partitioned table after `start`. Waits up to 5 s for such a refresh.
   ///
   /// PostgreSQL does not report attached, detached or truncated partitions, so capture then refreshes the table.
   static func excuses(
@@ -111,8 +108,7 @@ struct LaterShape {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }
 
-  /// Returns the columns of `table`, an earlier schema, that ``schema`` still has. Nil if they do not include the whole
-  /// key.
+  /// Returns the columns of `table`, an earlier schema, that ``schema`` still has. Nil if a key column is missing.
   func part(of table: TableSchema) -> Part? {
     guard let later = schema else { return nil }
     var names: [Int: String] = [:]

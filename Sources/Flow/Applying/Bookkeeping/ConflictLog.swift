@@ -79,8 +79,7 @@ package struct ConflictLog {
   /// transaction marks the conflict as overturned.
   ///
   /// - Parameter now: The present time in µs since 1970 UTC.
-  /// - Parameter scope: The tables that the apply of the conflict's trail may write. This is checked because other
-  ///   roles may have forged entries of the log.
+  /// - Parameter scope: The tables that the apply of the conflict's trail may write.
   /// - Throws: `conflict-missing`; `table-forbidden`; `conflict-stale` if the row has changed since the conflict was
   ///   resolved, unless `force`.
   @discardableResult package func overturn(
@@ -97,7 +96,7 @@ package struct ConflictLog {
   }
 }
 
-/// The time for which conflicts are kept.
+/// The time for which the log keeps conflicts.
 enum ConflictRetention {
   static let microseconds: Int64 = 30 * 86_400 * 1_000_000
 

@@ -102,8 +102,7 @@ struct Decisions {
   /// Writes the rows of all open decisions, each in its own transaction, with triggers enabled. Stops at a row that is
   /// locked, and skips a row that the database refuses.
   ///
-  /// - Parameter scope: The tables that the apply may write. This is checked because other roles may have forged
-  ///   decisions.
+  /// - Parameter scope: The tables that the apply may write.
   func make(within scope: TargetScope) throws -> DecisionOutcome {
     var outcome = DecisionOutcome.done
     // Decisions that were written are deleted; those that the database refused are skipped.

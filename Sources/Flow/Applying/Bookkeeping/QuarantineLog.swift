@@ -3,7 +3,7 @@ import Changes
 /// The quarantine log of a target: the transactions that the target refused, and those that depend on one of them. The
 /// target stores it in `cairn_quarantine` (SQLite) or `cairn.quarantine` (PostgreSQL).
 ///
-/// Apply adds a transaction in the same commit that skips it, so the log is correct after any crash. Not thread-safe.
+/// Apply skips a transaction and adds the entry in one commit. Not thread-safe.
 ///
 ///     let log = QuarantineLog(try Database(path: "copy.db"))
 ///     let held = try log.list()

@@ -11,8 +11,8 @@ struct StoredReturns {
     var row: ContestedRow?
     /// The last transaction of each trail that this node had applied when the row came back.
     var known: [TrailID: UInt64]
-    /// The number of a transaction in this database's own trail; nil: not known yet. Up to it, that trail has every
-    /// write that was committed before the row came back.
+    /// The number of a transaction in this database's own trail; nil: not known yet. Writes that were committed before
+    /// the row came back have this or a lower number.
     var own: UInt64?
   }
 
@@ -41,7 +41,7 @@ struct StoredReturns {
       ])
   }
 
-  /// Stores transaction `own` as ``Entry/own`` in all entries for which it is not known yet.
+  /// Stores `own` as ``Entry/own`` in all entries that have no such number yet.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }

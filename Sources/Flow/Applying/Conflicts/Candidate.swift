@@ -18,7 +18,7 @@ struct ContestedRow: Hashable {
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
   /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The name under which ``VersionWindow`` lists the row's versions that came with a refresh of its table.
+  /// The name under which ``VersionWindow`` lists versions of the row from refreshes of its table.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
@@ -106,7 +106,7 @@ protocol CandidateStore {
   func counts() throws -> [NameKey: Int]
   /// Returns the time at which a row began to wait, in µs since 1970 UTC; nil if not known.
   func since(_ row: ContestedRow) throws -> Int64?
-  /// Returns the rows of the table that hold one of the given row's unique values, each with the values that it holds.
+  /// Returns the rows of the table that hold unique values of the given row, each with these values.
   ///
   /// Ignores unique indexes with an expression or a WHERE clause.
   func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]

@@ -18,15 +18,15 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns a waiting row with the stamp that decides its rank. This is the later one of its own stamp and the stamp
-    /// of the last refresh that brought the row.
+    /// Returns a waiting row with the stamp that decides its rank. This stamp is the row's own, or that of the last
+    /// refresh with the row, whichever is later.
     var ranked: (Candidate) throws -> Candidate
     /// Returns the rank of a row in the table, from the stamp of its last write; nil if all nodes know that write.
     ///
     /// - Parameter isNew: Whether the waiting row with the same unique value comes from the present group.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
     var noteReturn: (ContestedRow) throws -> Void
-    /// Logs the conflict of two rows over a unique value. The stamp is that of `other`; nil if it is not known.
+    /// Logs the conflict of two rows over a unique value. The stamp belongs to `other`; nil if unknown.
     ///
     /// - Parameter isOurs: Whether the first row got the value, so that `other` waits.
     var log: (ContestedRow, _ other: ContestedRow, Stamp?, _ isOurs: Bool) throws -> Void

@@ -37,7 +37,7 @@ package struct ConflictRecord: Equatable, Sendable {
   /// The resulting row after the conflict was resolved; nil: the row was deleted.
   package var settled: ConflictRow?
   package var winner: Winner
-  /// The stamp of the version that conflicted with the transaction; nil if none is known, as for a missing row.
+  /// The stamp of the version that conflicted with the transaction; nil if no stamp is known.
   package var other: Stamp?
   /// The time when an operator overturned the result, in µs since 1970 UTC; nil: not overturned.
   package var overturnedAt: Int64?

@@ -68,7 +68,7 @@ struct PostgresTurnedRow {
     "\(name.quotedName)::text IS NOT DISTINCT FROM (\(parameter)::\(types[name] ?? "text"))::text"
   }
 
-  /// Returns those of the given columns whose given value differs from the value in the table.
+  /// Returns the columns in `columns` whose value differs from the value in the table.
   private func differing(from columns: [ConflictRow.Column]) throws -> [ConflictRow.Column] {
     guard !columns.isEmpty else { return [] }
     let terms = columns.enumerated().map { equals($1.name, "$\($0 + 1)") }.joined(separator: ", ")

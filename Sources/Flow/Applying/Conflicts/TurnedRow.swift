@@ -8,7 +8,7 @@ struct TurnedRow {
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row that the table is expected to have; nil: no row. If the table differs, ``stale`` is thrown, unless
+  /// The row that the table is expected to have; nil: no row. If the table's row differs, ``stale`` is thrown, unless
   /// ``isForced``.
   var settled: ConflictRow?
   /// Whether the row in the table is replaced even if it differs from ``settled``.
@@ -19,7 +19,7 @@ struct TurnedRow {
 
   /// Returns the columns of the version `row` that the table has; empty if `row` is nil.
   ///
-  /// - Parameter isThere: Returns whether the table has a column.
+  /// - Parameter isThere: Returns whether the table has a column of this name.
   func known(_ row: ConflictRow?, _ isThere: (String) -> Bool) throws -> [ConflictRow.Column] {
     guard let row else { return [] }
     if !isForced, let lost = row.columns.first(where: { !isThere($0.name) }) {

@@ -4,7 +4,7 @@ import Conflicts
 extension LocalWritesPlan {
   /// Returns the setting `local_writes` for a table: what happens to rows that applications write at the target.
   ///
-  /// - Parameter name: The name of the table in the error; nil: its own.
+  /// - Parameter name: The name of the table in the error; nil: `table`'s own name.
   /// - Throws: `table-refused` if the policy needs a key and the table has none.
   func writes(of table: TableSchema, _ treatment: TableTreatment?, called name: String? = nil) throws -> LocalWrites {
     let writes = writes(forTarget: table.plainName)

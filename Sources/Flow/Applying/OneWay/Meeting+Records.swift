@@ -15,7 +15,7 @@ extension Meeting.Step {
     }
   }
 
-  /// Returns the row that apply writes in this step, with the names of its table; nil if the step writes no row.
+  /// Returns the row that apply writes in this step; nil if the step writes no row.
   func contested(_ table: TableSchema) -> ContestedRow? {
     settled.map { row in
       let names = table.columns.map(\.name)
@@ -41,7 +41,7 @@ extension ContestedRow {
 
 /// Access to the rows of a target table in apply's open transaction.
 protocol MeetingPlace {
-  /// Whether the table also holds rows of other trails. If so, apply deletes no row to free its unique values.
+  /// Whether the table also holds rows of other trails. If so, apply deletes no rows to free unique values.
   var isShared: Bool { get }
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
   /// Writes the row with a key; deletes it if `row` is nil.
@@ -76,6 +76,6 @@ extension Meeting {
     return true
   }
 
-  /// The step that cannot be written, because the target lacks the row and the trail lacks some of its columns.
+  /// The step that cannot be written: the target lacks the row, and the trail lacks values of the row.
   var passedOver: Step? { steps.first { $0.isPassedOver } }
 }

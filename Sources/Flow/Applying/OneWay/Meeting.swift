@@ -18,7 +18,7 @@ struct Meeting: Equatable {
     var incoming: Row?
     var before: Row?
     var settled: Row?
-    /// Whether this step writes nothing, because the target lacks the row and the trail lacks some of its columns.
+    /// Whether this step writes nothing: the target lacks the row, and the trail lacks values of the row.
     var isPassedOver: Bool { settled == nil && local == nil && incoming != nil }
   }
 
@@ -94,7 +94,7 @@ struct Meeting: Equatable {
 }
 
 extension [Value?] {
-  /// Returns this row, with its missing values taken from another row.
+  /// Returns this row; its missing values are taken from `row`.
   func filled(from row: [Value?]) -> [Value?] { zip(self, row).map { $0 ?? $1 } }
 }
 

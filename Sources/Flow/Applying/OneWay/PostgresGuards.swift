@@ -3,8 +3,8 @@ import PostgresKit
 
 /// Triggers that refuse writes of applications to a table of a PostgreSQL target.
 ///
-/// They do not fire if `session_replication_role` is `replica`, as in apply's session. A table has them as long as one
-/// trail that is applied to it requires them (`local_writes = "refuse"`).
+/// The triggers do not fire in apply's session (`session_replication_role` is `replica`). A table has these triggers
+/// while an apply to the table has `local_writes = "refuse"`.
 struct PostgresGuards {
   let connection: PostgresConnection
   init(_ connection: PostgresConnection) { self.connection = connection }

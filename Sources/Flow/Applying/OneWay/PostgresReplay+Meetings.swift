@@ -18,17 +18,17 @@ extension PostgresReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Returns the policy for rows that applications at the target have changed. It is `stop` for a two-way table, as
-  /// conflict rules apply there.
+  /// Returns the policy for rows that applications at the target have changed. For a two-way table, the policy is
+  /// `stop`.
   func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
     if options.goesBothWays(table.namespace, table.name) { return .stop }
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, and the policy for
-  /// local writes allows it, the source's row wins.
+  /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, the policy for
+  /// local writes can let the source's row win.
   ///
-  /// - Throws: The error of `body` otherwise.
+  /// - Throws: The error of `body`, unless the source's row won.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
@@ -70,7 +70,7 @@ extension PostgresReplay {
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
   /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if rows with the same unique values
-  ///   must stay.
+  ///   may not be deleted.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -91,8 +91,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Writes a held row, which the target refused earlier in the transaction, and deletes the target's rows that have
-  /// its unique values. Returns false if that is not possible.
+  /// Writes a row that the target refused earlier in the transaction, and deletes the target's rows with the same
+  /// unique values. Returns false, with nothing written, if the policy for local writes does not allow this.
   func meet(held row: PostgresHeldRows.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
     after.assign(row.values)
@@ -105,8 +105,8 @@ extension PostgresReplay {
   /// source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// If a change gives its row a key that deferred updates (``EarlyUpdates``) gave to another row, resolves these
-  /// updates first. The target lacks that other row.
+  /// Before `change` gives a row the key that deferred updates (``EarlyUpdates``) gave to another row, resolves these
+  /// updates.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -118,8 +118,8 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks. They come before `change` in the
-  /// same transaction.
+  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks. The trail has them before
+  /// `change`.
   ///
   /// - Parameter key: The row's key after these updates.
   /// - Returns: False if there is no such update.
@@ -159,9 +159,9 @@ extension PostgresReplay {
   }
 
   /// Returns a closure that resolves the present change, of a row that the target lacks. The closure returns false if
-  /// that is not possible.
+  /// it could not resolve the change.
   ///
-  /// - Returns: Nil if the policy for local writes resolves no such changes.
+  /// - Returns: Nil if the policy for local writes does not let the source's row win.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

@@ -1,9 +1,9 @@
 import Changes
 import SQLiteKit
 
-/// Triggers that refuse writes of applications to a table of an SQLite target. They do not fire on apply's connection.
+/// Triggers that refuse writes of applications, but not of apply, to a table of an SQLite target.
 ///
-/// A table has them as long as one trail that is applied to it requires them (`local_writes = "refuse"`).
+/// A table has these triggers while an apply to the table has `local_writes = "refuse"`.
 package struct SQLiteGuards {
   let database: Database
   package init(_ database: Database) { self.database = database }

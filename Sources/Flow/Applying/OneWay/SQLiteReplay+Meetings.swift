@@ -18,17 +18,17 @@ extension SQLiteReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Returns the policy for rows that applications at the target have changed. It is `stop` for a two-way table, as
-  /// conflict rules apply there.
+  /// Returns the policy for rows that applications at the target have changed. For a two-way table, the policy is
+  /// `stop`.
   func localWrites(of mapping: TableMapping) throws -> LocalWrites {
     if options.goesBothWays("", mapping.target.name) { return .stop }
     return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
-  /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, and the policy for
-  /// local writes allows it, the source's row wins.
+  /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, the policy for
+  /// local writes can let the source's row win.
   ///
-  /// - Throws: The error of `body` otherwise.
+  /// - Throws: The error of `body`, unless the source's row won.
   func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
       let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))
@@ -39,7 +39,7 @@ extension SQLiteReplay {
   /// Resolves a change of a row that an application has changed at the target: the source's row wins.
   ///
   /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if rows with the same unique values
-  ///   must stay.
+  ///   may not be deleted.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is identified by all its values.
@@ -62,8 +62,8 @@ extension SQLiteReplay {
   /// source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// If a change gives its row a key that deferred updates (``EarlyUpdates``) gave to another row, resolves these
-  /// updates first. The target lacks that other row.
+  /// Before a change gives a row the key that deferred updates (``EarlyUpdates``) gave to another row, resolves these
+  /// updates.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -72,8 +72,7 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks. They come before the present
-  /// change in the same transaction.
+  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks.
   ///
   /// - Parameter row: The row after these updates.
   /// - Returns: False if there is no such update.
@@ -100,9 +99,9 @@ extension SQLiteReplay {
   }
 
   /// Returns a closure that resolves the present change, of a row that the target lacks. The closure returns false if
-  /// that is not possible.
+  /// it could not resolve the change.
   ///
-  /// - Returns: Nil if the policy for local writes resolves no such changes.
+  /// - Returns: Nil if the policy for local writes does not let the source's row win.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))

@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The schemas (namespaces) of a target whose owners could exchange them while apply writes to their tables. Such an
-/// owner renames the schema, and gives its name to another one.
+/// The schemas (namespaces) of a target whose owners could exchange a schema while apply writes: rename it, and give
+/// its name to another schema.
 ///
 ///     let schemas = try ExchangeableSchemas(connection)
 ///     schemas.notice   // "role low owns schema app …"
@@ -36,7 +36,7 @@ package struct ExchangeableSchemas {
     "as a superuser: ALTER SCHEMA \(schema.name.quotedName) OWNER TO CURRENT_USER"
   }
 
-  /// The warning about the first of these schemas, with the number of the others; nil if there is none.
+  /// The warning about the first exchangeable schema, with the number of further ones; nil if there is none.
   package var notice: String? {
     guard let first = all.first else { return nil }
     let more = all.count == 1 ? "" : " (and \(all.count - 1) more, which 'cairn check --security' lists)"

@@ -13,8 +13,8 @@ extension MappedTable {
     return there.compactMap { $0[0] }.filter { !known.contains($0) }
   }
 
-  /// Returns the names of the columns that only the target has, for messages. Nil if there are none, or if they are
-  /// NULL in every row.
+  /// Returns the names of the columns that only the target has, for messages. Nil if there are none, or if these
+  /// columns are NULL in every row.
   func ownValues(_ connection: PostgresConnection) throws -> String? {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty else { return nil }
@@ -23,7 +23,7 @@ extension MappedTable {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Saves the values of columns that only the target has in a temporary table, before a chunk replaces the rows.
+  /// Saves, in a temporary table, the values of columns that only the target has, before a chunk replaces rows.
   ///
   /// - Returns: False, with nothing saved, if there are no such columns or the table has no key.
   func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {

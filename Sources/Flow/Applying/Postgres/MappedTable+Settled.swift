@@ -28,8 +28,8 @@ extension MappedTable {
     return "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)"
   }
 
-  /// Updates the row with this key, or inserts it if the table has none; deletes it if `row` is nil. Columns whose
-  /// value is nil are not set.
+  /// Updates the row with this key, or inserts it if the table has no such row; deletes it if `row` is nil. Columns
+  /// whose value is nil are not set.
   func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
     guard let row else {
       try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", key.map(\.postgresInput))

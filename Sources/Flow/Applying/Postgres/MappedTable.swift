@@ -26,7 +26,7 @@ final class MappedTable {
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
     /// A DELETE statement for all rows that have the new row's values in the unique index `index`, except the row that
-    /// is being written. `sparing` says which key identifies that row: the old or the new one.
+    /// is being written. `sparing` says which key identifies that row: the old key or the new key.
     case clear(index: Int, sparing: Sparing)
     case doubled(index: Int)
     case anyDoubled(index: Int)
@@ -70,11 +70,11 @@ final class MappedTable {
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
   var referrers: [Reference]?
-  /// A cache for ``PostgresForm``: the schema of the row converted last. For each target column, it has the index in
-  /// that schema and the conversion; nil: the schema lacks the column.
+  /// A cache for ``PostgresForm``: the schema of the row converted last, and the conversion for each target column.
+  /// Nil: the schema lacks the column.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
-  /// The check, repeated in each transaction of apply, that no untrusted role has replaced the table or changed its
-  /// code. Nil if no untrusted role can do so.
+  /// The check, in each transaction of apply, that no untrusted role has replaced the table or changed its code. Nil if
+  /// no untrusted role has the rights for this.
   var watch: OwnersWatch?
   /// A cache: this table with the columns that only the target has.
   ///
@@ -130,8 +130,7 @@ final class MappedTable {
 
   /// The collected changes of this table's rows, which apply sends to the server together.
   lazy var batch = RowBatch(self)
-  /// Whether updates and deletes may be collected in ``batch``. False, for example, without a key, or if casting a text
-  /// to a column's type differs from reading it as input.
+  /// Whether updates and deletes may be collected in ``batch``. False, for example, for a table without a key.
   lazy var isBatched =
     !isWholeRow && alwaysIdentity.isEmpty && !columns.isEmpty
     && !columns.contains { ["\"char\"", "regclass", "xml"].contains($0.castType) }

@@ -41,7 +41,7 @@ struct OwnersCode: Equatable {
   /// Whether an untrusted role can change the code of a table, or replace the table.
   enum Openness: Equatable {
     case closed
-    /// An untrusted role owns the table's schema (namespace), so it can replace the table by another one.
+    /// An untrusted role owns the table's schema (namespace), so this role can replace the table by another table.
     case name
     case code
   }
@@ -91,8 +91,8 @@ struct OwnersCode: Equatable {
     return names.count == 3 ? Trigger(namespace: names[0], table: names[1], name: names[2]) : nil
   }
 
-  /// Locks the tables that foreign key actions change when `table` is written, if untrusted roles may add triggers
-  /// there.
+  /// Locks the tables that foreign key actions change when `table` is written, if untrusted roles may add triggers to
+  /// these tables.
   ///
   /// The lock lasts until the caller's transaction ends.
   ///
@@ -167,7 +167,7 @@ struct OwnersCode: Equatable {
   }
 
   /// The query that fails with SQLSTATE ``changed`` if table `$1` has another ``fingerprint`` than `$3`. `$2` has the
-  /// states of the triggers that count, as ``firesInApply``.
+  /// states of triggers to include, as ``firesInApply``.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
   /// The query that fails with SQLSTATE ``changed`` if the name `$1` now means another table: its ``bearer`` is not
   /// `$2`.
@@ -436,8 +436,8 @@ final class OwnersWatch {
 
   func isDue(in group: UInt64) -> Bool { self.group != group }
 
-  /// Queues the locks and the check of the code, without waiting for the server's answer. Called before a group writes
-  /// its first row to the table.
+  /// Queues the statements that lock the table and check its code, without waiting for the server's answer. Called
+  /// before a group writes its first row to the table.
   func look(in group: UInt64, _ sink: PostgresSink) throws {
     self.group = group
     for lock in locks { try sink.queue(lock) }
@@ -445,6 +445,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues the check that the name still means the checked table. Called before the commit of a group.
+  /// Queues the check that the table's name still means the checked table. Called before the commit of a group.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

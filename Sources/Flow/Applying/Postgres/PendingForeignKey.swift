@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// A foreign key that apply creates when both tables have their rows.
+/// A foreign key that apply creates after the refreshes of both tables.
 ///
 /// `cairn.pending` stores its parts, not SQL. A role that can write that table could otherwise make apply run any SQL.
 ///

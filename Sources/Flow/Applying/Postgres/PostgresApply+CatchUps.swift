@@ -17,10 +17,8 @@ extension PostgresApply {
     var replay: PostgresReplay
     /// The errors of the records that the target refuses, by the record's position in the trail.
     var refusals: [Position: CairnError] = [:]
-    /// The refreshes from which tables of the catch-up continue. Each is later in the trail than the record that
-    /// suspended its table.
-    ///
-    /// The keys are the positions of these records.
+    /// The refreshes from which tables of the catch-up continue, by the position of the record that suspended the
+    /// table.
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
@@ -57,7 +55,7 @@ extension PostgresApply {
   // MARK: Beginning to wait
 
   /// Suspends a table after the target refused a record of the table. The group is rolled back, and applied again
-  /// without the table's records from the refused one on.
+  /// without the table's records from the refused record on.
   func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
     replay.abandon()
     self.replay = nil
@@ -98,7 +96,7 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Groups suspended tables by their checkpoint: those with the same checkpoint may depend on each other.
+  /// Groups suspended tables by their checkpoint: tables with the same checkpoint may depend on each other.
   private static func groups(_ tables: [PostgresTargetState.Waiting]) -> [[PostgresTargetState.Waiting]] {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
@@ -279,7 +277,7 @@ extension PostgresApply {
   }
 
   /// Returns a refresh, later in the trail than the refused record, with which a suspended table can continue. Nil if
-  /// there is none, or if one was already tried for that record.
+  /// there is none, or if a refresh was already tried for that record.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {

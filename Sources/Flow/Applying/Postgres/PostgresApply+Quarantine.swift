@@ -5,7 +5,7 @@ import SystemKit
 // Transactions in quarantine, and how they are retried.
 extension PostgresReplay {
   /// Returns whether the transaction must go into quarantine. If so, adds it to the quarantine log in the group's
-  /// transaction; in a catch-up, the log already has it.
+  /// transaction. In a catch-up, the log already has the transaction.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf, retried == nil else { return false }
     guard !scope.isCatchUp else { return shelf.contains(header.number) }
@@ -28,8 +28,8 @@ extension PostgresApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// Carries out one request of the operator about a quarantined transaction, or retries one. Returns false if there
-  /// was nothing to do.
+  /// Carries out one request of the operator about a quarantined transaction, or tries such a transaction again.
+  /// Returns false if there was nothing to do.
   ///
   /// Does nothing and returns false while a table is suspended.
   func settleQuarantine(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
@@ -62,7 +62,7 @@ extension PostgresApply {
 
   /// Tries to apply a quarantined transaction.
   ///
-  /// - Parameter wait: Set to a function that the caller must call before it tries again; nil: it may try at once.
+  /// - Parameter wait: Set to the function that the caller must call before the next attempt; nil: no function.
   /// - Returns: True if the transaction was applied or stays in quarantine. False if the caller must try again.
   private func attempt(
     _ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal,

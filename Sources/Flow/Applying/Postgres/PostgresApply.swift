@@ -19,8 +19,8 @@ package final class PostgresApply {
 
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
-  /// The time in ms after which apply ends with an error if the server stays unreachable and `drain` is set. It also
-  /// holds if the server is reached again, but is busy or read-only.
+  /// The time in ms after which apply ends with an error if the server stays unreachable and `drain` is set. The time
+  /// also counts while the server is busy or read-only.
   private static let awayMillisecondsMax: Int64 = 60_000
   private static let lockedMillisecondsMax: Int64 = 5000
 
@@ -70,8 +70,8 @@ package final class PostgresApply {
 
   /// Connects to the target and opens the trail.
   ///
-  /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the checkpoint is from another trail, or the
-  ///   first segment to read is purged.
+  /// - Throws: ``PostgresError``; `checkpoint-foreign` if the checkpoint is from another trail, or the first segment to
+  ///   read is purged.
   package init(
     uri: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -88,7 +88,7 @@ package final class PostgresApply {
 
   /// Applies until `stop` is set, or to the end of the trail once `drain` is set.
   ///
-  /// It reacts to `stop` within a second, or at once if `drain` is set too.
+  /// Reacts to `stop` within a second, or at once if `drain` is set too.
   ///
   /// - Throws: `schema-stopped` at the end if a table is suspended.
   package func run(stop: StopSignal, drain: StopSignal) throws {
@@ -320,7 +320,7 @@ package final class PostgresApply {
   }
 
   /// If apply must (`guardsAreDue`), creates or drops the triggers that refuse writes of applications. Uses its own
-  /// transaction, because it waits for locks.
+  /// transaction.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)

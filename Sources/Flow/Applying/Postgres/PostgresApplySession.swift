@@ -56,8 +56,6 @@ enum PostgresApplySession {
 
   /// Sets the session up for apply: ordinary triggers and foreign key checks are off, commits are durable, and
   /// statements have no timeout.
-  ///
-  /// The planner settings exclude plans that read a whole table, as a prepared statement keeps its plan.
   private static func adopt(_ connection: PostgresConnection) throws {
     // This is queried first: in a transaction, a refused statement fails all that follow.
     let role = try connection.first("SELECT current_user") ?? ""
@@ -116,7 +114,7 @@ enum PostgresApplySession {
   }
 
   /// Sets up a replication origin for the session, so that the write-ahead log marks apply's rows as replicated. Does
-  /// nothing if the role may not.
+  /// nothing if the role may not use origins.
   private static func setUpOrigin(_ connection: PostgresConnection, _ origin: String, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
     var isTidied = false

@@ -34,8 +34,8 @@ struct PostgresForm: RowForm {
     }
   }
 
-  /// Returns the key of a row of a trail's table with this schema. Nil if a key value is missing, NULL, or does not
-  /// fit.
+  /// Returns the key of a row of a trail's table with this schema. Nil if a key value is missing, NULL, or does not fit
+  /// its column.
   func key(_ row: [Value?], of schema: TableSchema) throws -> [Value]? {
     let columns = try columns(of: schema)
     var key: [Value] = []

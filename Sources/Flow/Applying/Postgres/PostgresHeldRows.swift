@@ -1,10 +1,8 @@
 import Changes
 
-/// Rows of a transaction that the target refuses for now, because another row has the same unique value until a later
-/// change of the transaction.
+/// Rows of a transaction that the target refuses for now, because another row has the same unique value.
 ///
-/// The rows are kept here and inserted when apply has reached the end of the transaction. The source checked the
-/// constraint only there, but the target checks each statement.
+/// The rows are inserted at the end of the transaction. By then, a later change has freed the value.
 struct PostgresHeldRows {
   struct Row {
     var table: MappedTable
@@ -65,7 +63,8 @@ struct PostgresHeldRows {
     rows.filter { $0.table.stateKey.hasSameBytes(as: key) }.map(\.position).min()
   }
 
-  /// Removes a table's rows from this list, when the table is emptied or dropped. `key`: its name in apply's state.
+  /// Removes a table's rows from this list, when the table is emptied or dropped. `key` is the table's name in apply's
+  /// state.
   mutating func forget(_ key: String) {
     rows.removeAll { $0.table.stateKey.hasSameBytes(as: key) }
     bytes = rows.reduce(0) { $0 + $1.bytes }

@@ -1,7 +1,7 @@
 import Changes
 import PostgresKit
 
-/// The replication origins of a server: one for each trail that is applied to one of its databases.
+/// The replication origins of a server: one for each trail that is applied to one of the server's databases.
 package enum PostgresOrigins {
   /// Returns whether the server has a replication origin for the apply of the trail to this database.
   package static func has(_ trail: TrailName, _ connection: PostgresConnection) throws -> Bool {

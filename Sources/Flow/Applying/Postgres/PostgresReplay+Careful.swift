@@ -7,7 +7,7 @@ extension PostgresReplay {
   // MARK: Rows that wait
 
   /// Deletes a row whose update would collide with another row's unique value, and holds the updated row. Apply inserts
-  /// it when it reaches the end of the trail's transaction.
+  /// the held row at the end of the transaction.
   func hold(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
@@ -21,8 +21,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts a row that was held, as the target refused it earlier in the transaction. Returns false if another row
-  /// still has one of its unique values.
+  /// Inserts a held row (``PostgresHeldRows``). Returns false if another row still has one of the held row's unique
+  /// values.
   private func putBack(_ row: PostgresHeldRows.Row) throws -> Bool {
     before.removeAll()
     after.assign(row.values)
@@ -39,8 +39,8 @@ extension PostgresReplay {
   /// Inserts a table's held rows (``PostgresHeldRows``) before a schema change of the table, except rows whose unique
   /// values other rows have.
   ///
-  /// - Returns: The table's name in apply's state, if it still has rows that are held or must be checked; otherwise
-  ///   nil.
+  /// - Returns: The table's name in apply's state, if the table still has held rows or rows to check for unique values;
+  ///   otherwise nil.
   func settleRows(before ddl: DDL) throws -> String? {
     guard ddl.before != 0, !held.rows.isEmpty || !unchecked.isEmpty,
       let key = scope.key(try schema(ddl.before).sourceKey)
@@ -49,8 +49,8 @@ extension PostgresReplay {
     return held.hasRows(of: key) || unchecked.hasRows(of: key) ? key : nil
   }
 
-  /// Assigns a table's rows that are held, or are still to be checked, to the table with its new schema. Forgets the
-  /// rows if the schema change dropped the table.
+  /// Assigns a table's held rows, and its rows to check for unique values, to the table with its new schema. Forgets
+  /// the rows if the schema change dropped the table.
   func followRows(of key: String, after ddl: DDL) throws {
     guard ddl.after != 0 else {
       held.forget(key)
@@ -79,8 +79,8 @@ extension PostgresReplay {
     }
   }
 
-  /// If a deferred update or delete (``EarlyUpdates``) has the row `image` as its before image, applies it. The trail
-  /// had it before the row itself.
+  /// Applies the deferred update or delete (``EarlyUpdates``) of the row `image`, if there is one. The trail has it
+  /// before the row.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in

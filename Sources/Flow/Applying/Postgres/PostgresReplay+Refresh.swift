@@ -108,9 +108,9 @@ extension PostgresReplay {
     try remove(range, table)
   }
 
-  /// Deletes this trail's rows of a key range; all of its rows if `range` is nil. A rule can keep or mark them instead.
+  /// Deletes this trail's rows of a key range, or keeps or marks them by a rule. Nil: all of this trail's rows.
   ///
-  /// Two-way: keeps a row that has changed here if the author of the refresh did not know the change.
+  /// Two-way: keeps a row that has changed at the target if the author of the refresh did not know the change.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
@@ -262,7 +262,7 @@ extension PostgresReplay {
   // MARK: After the rows
 
   /// Called at the end of a table's refresh: creates the table's indexes, and the foreign keys whose two tables have
-  /// their rows.
+  /// been refreshed.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
@@ -281,7 +281,7 @@ extension MappedTable {
     return key.filter(ordering.contains)
   }
 
-  /// Whether a key range covers the same rows at source and target, and the target has an index for it.
+  /// Whether a key range covers the same rows at source and target, and the target has an index for such ranges.
   var hasRanges: Bool {
     !rangeKey.isEmpty
       && rangeKey.allSatisfy { index in
@@ -305,7 +305,7 @@ extension MappedTable {
       }
   }
 
-  /// Returns an SQL expression over a key column that sorts in the order of the source's chunks.
+  /// Returns an SQL expression over a key column, whose order is the order of the source's chunks.
   func ordered(_ index: Int, _ expression: String) -> String {
     source.engine == .postgres
       ? ChunkOrder(source.columns[index]).postgresTerm(expression)
