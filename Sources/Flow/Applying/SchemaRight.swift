@@ -21,7 +21,7 @@ struct SchemaRight: Equatable {
   @ByBytes var others: [String]
   /// Whether the table is one-way and only this trail writes it.
   var isOnlyTrail: Bool
-  /// Whether rows written to the table at the target are replicated back.
+  /// Whether rows written to the table at the target are replicated back to the source.
   var goesBothWays = false
 
   /// Creates the right for one schema change.

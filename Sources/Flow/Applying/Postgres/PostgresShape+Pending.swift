@@ -80,8 +80,7 @@ extension PostgresShape {
     }
   }
 
-  /// The planner settings for statements that read whole tables. ``planAsApply`` restores the settings of
-  /// PostgresApplySession.
+  /// The planner settings for statements that read whole tables.
   private static let planFreely =
     "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
   private static let planAsApply =

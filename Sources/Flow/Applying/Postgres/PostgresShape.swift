@@ -165,8 +165,8 @@ struct PostgresShape {
     return table
   }
 
-  /// Returns the indexes of the source's columns that the target's table has; nil if there is no such table. Used for
-  /// the policy `ignore`.
+  /// Returns those columns of the source that the target's table has, as indexes in `source`. Nil if the target has no
+  /// such table. Used for the policy `ignore`.
   func columnsThere(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws -> [Int]? {
     guard let table = try read(known) else {
       progress.note("table \(mapped.fullName) is left out: the target lacks it, and 'ddl' is ignore")

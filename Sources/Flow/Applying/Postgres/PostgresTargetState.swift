@@ -287,7 +287,7 @@ package struct PostgresTargetState {
       ])
   }
 
-  /// Returns the other trails that are applied to a table, with the rows that belong to each.
+  /// Returns the trails, except this one, that are applied to a table, with the rows that belong to each.
   package func feeders(of schema: String, _ name: String) throws -> [TableClaim.Feeder] {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return [] }
     // An older version's state has no trail, or does not say which rows belong to the trail.

@@ -101,8 +101,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Executes a statement, and returns the digest of the rows that it writes. Reads each row at the moment when SQLite
-  /// writes it.
+  /// Executes a statement, and returns the digest of the rows that it writes.
   private func told(_ statement: Statement, _ name: String, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: name)
     var digest = StatementDigest()

@@ -23,7 +23,7 @@ final class SQLiteTarget {
   private var provedSchema: Int64 = -1
   /// Whether the target's own trail gets the rows that the open transaction writes.
   private var isRelaying = false
-  /// Whether the open transaction has already written the rows' origin into the journal.
+  /// Whether the open transaction has already written the origin of its rows into the journal.
   private var hasBegunRelay = false
   /// SQLite's schema version for which the TEMP capture triggers were created; nil if there may be none.
   private var hooked: Int64?
@@ -154,7 +154,7 @@ final class SQLiteTarget {
     try options.schemaFollower?.unhook(database)
   }
 
-  /// Updates capture's triggers after a schema change. Called before apply writes a row of the table.
+  /// Updates capture's triggers after a schema change, before apply writes a row.
   func keepHooked() throws {
     guard isRelaying, hooked == nil, let follower = options.schemaFollower else { return }
     if try database.integer("PRAGMA schema_version") != schemaVersion { try follower.adopt(database, schemaVersion) }

@@ -95,8 +95,8 @@ final class StatementDesk {
     state = .offered(executed, position)
   }
 
-  /// Returns the statement that was offered last, with its position, when its first change comes. A second call returns
-  /// nil, as does a call without an offered statement.
+  /// Returns the statement that ``offer(_:at:)`` stored, and its position. Returns nil if there is none, or if it was
+  /// already returned.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
     state = .none
@@ -121,7 +121,7 @@ final class StatementDesk {
   /// Notes that the execution of a statement has ended.
   ///
   /// - Parameter begun: The monotonic time in ms at which the execution began.
-  /// - Parameter digest: The digest of the rows that it wrote; nil if it failed.
+  /// - Parameter digest: The digest of the rows that the statement wrote; nil if the statement failed.
   func took(since begun: Int64, _ digest: StatementDigest?) {
     let now = Clock.monotonicMilliseconds
     time.took(now - begun, rows: digest.map { $0.written + $0.gone } ?? 0, now: now)
