@@ -13,7 +13,7 @@ struct SchemaRefusal {
   /// Returns the error for the schema change.
   ///
   /// - Parameter why: The reason; it completes "PHRASES is not made at PLACE:".
-  /// - Parameter hint: The advice if ``statements`` is empty. Otherwise the operator is to run those statements.
+  /// - Parameter hint: The advice if ``statements`` is empty. Otherwise, the advice is to run those statements.
   func error(
     _ why: String, table: String, hint: String = "give the target's table the shape that it has after the change"
   ) -> CairnError {

@@ -32,7 +32,7 @@ struct TargetGate {
     (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Decides whether apply takes a record, skips it, or refuses it.
+  /// Returns whether apply takes a record, skips it, or refuses it.
   ///
   /// - Parameter shaped: Returns, by schema id, a table's schema as its rule changes it.
   /// - Parameter given: Returns, by schema id, a table's schema as the source has it.

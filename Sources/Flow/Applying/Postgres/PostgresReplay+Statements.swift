@@ -7,7 +7,7 @@ import SystemKit
 // Statements that are executed again instead of applying the rows that they wrote.
 extension PostgresReplay {
   /// Returns whether to skip a change, because apply executes the source's statement that made it. Executes the
-  /// statement at its first change.
+  /// statement at the statement's first change.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }

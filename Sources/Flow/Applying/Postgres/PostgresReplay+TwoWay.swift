@@ -8,7 +8,7 @@ import Versions
 // Two-way: rows that applications have written at the target too.
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
-  /// The number of rows that apply locks with one statement, or fetches from a cursor at a time.
+  /// The maximum number of rows that apply locks with one statement, or fetches from a cursor at once.
   private static let keysMax = 1000
 
   /// Stores for conflict handling that the target may lack changes of this trail after transaction ``heldThrough``.
@@ -136,7 +136,7 @@ extension PostgresReplay {
   }
 
   /// Notes, before the commit of a group that changes no rows, that the transaction is apply's own. Apply then need not
-  /// wait for capture to read it.
+  /// wait for capture to read the transaction.
   func noteQuiet(_ desk: Desk) throws {
     guard case .stream = desk.shared.local else { return }
     try sink.settle()

@@ -75,8 +75,8 @@ final class PostgresReplay {
   /// For each table of this group that runs code which an untrusted role may change: the check that the code is
   /// unchanged.
   private var watched: [OwnersWatch] = []
-  /// Whether waiting rows may be written to a table in this group, by the table's qualified name. A table is missing
-  /// until it was checked.
+  /// Whether waiting rows may be written to a table in this group, by the table's qualified name. Tables that were not
+  /// checked yet are missing.
   var judgeable: [NameKey: Bool] = [:]
   var transaction: UInt64?
   private var segment: UInt64 = 0
@@ -104,8 +104,8 @@ final class PostgresReplay {
   var changedRules: ChangedRules
   var tablesCopied = 0
   var conflicts = 0
-  /// Whether apply itself has made the present schema change. False if the target's table already had it, for example
-  /// because an operator made it.
+  /// Whether apply itself has made the present schema change. False if the target's table already had the change, for
+  /// example because an operator made it.
   var isShapeMade = false
   private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0

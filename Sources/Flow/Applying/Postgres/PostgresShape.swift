@@ -215,6 +215,6 @@ struct PostgresShape {
 }
 
 extension PostgresError {
-  /// Whether the server refuses the schema change itself, and not for a temporary reason such as a lock.
+  /// Whether the server refuses a schema change for good, and not for a temporary reason such as a lock.
   var isOfShape: Bool { !isServerGone && !isTransient && !isCancelled && sqlState != "53100" }
 }

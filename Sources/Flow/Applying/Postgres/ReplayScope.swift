@@ -1,6 +1,6 @@
 import Changes
 
-/// The tables that one reader of a trail applies. It follows renames of the tables along the trail.
+/// The tables that one reader of a trail applies. The scope follows renames of the tables along the trail.
 ///
 /// The main reader applies all tables except suspended ones; a catch-up applies only suspended tables.
 struct ReplayScope {

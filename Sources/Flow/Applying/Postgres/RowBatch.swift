@@ -159,8 +159,7 @@ final class RowBatch {
     }
   }
 
-  /// Returns the number of the entry's row, before or after the change, that has a value for the key column. Both rows
-  /// of an entry have the same key.
+  /// Returns the number of the entry's row, before or after the change, that has a value for the key column.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }

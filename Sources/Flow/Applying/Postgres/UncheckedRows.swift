@@ -48,7 +48,7 @@ struct UncheckedRows {
       || tables.contains { $0.stateKey.hasSameBytes(as: key) }
   }
 
-  /// The position of the record that wrote the table's first row to be checked before the commit; nil if there is none.
+  /// The position of the record that wrote the first unchecked row of a table; nil if the table has none.
   func start(of key: String) -> Position? { starts.first { $0.key.hasSameBytes(as: key) }?.position }
 
   mutating func forget(_ key: String) {

@@ -85,7 +85,7 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the first update or delete of the row `image` that came in the trail before this row did. See
+  /// Applies the first update or delete of the row `image` that the trail has before the row itself. See
   /// ``EarlyUpdates``.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }

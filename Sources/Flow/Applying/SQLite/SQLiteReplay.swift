@@ -64,7 +64,7 @@ final class SQLiteReplay {
   private(set) var limit = UInt64.max
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: TargetTable?] = [:]
-  /// The table's name at this place of the trail, in a catch-up; nil before the table was created.
+  /// The table's name at the present position in the trail, in a catch-up; nil before the table was created.
   var catchUpName: String?
   var halt: Place?
   private var skipped = 0

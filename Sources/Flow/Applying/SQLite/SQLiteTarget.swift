@@ -84,8 +84,7 @@ final class SQLiteTarget {
     return database
   }
 
-  /// Throws `database-missing` if the target's path is no longer the open file. Otherwise, apply would write to a
-  /// deleted file.
+  /// Throws `database-missing` if the target's path no longer leads to the file that apply has open.
   func checkIdentity() throws {
     let found = FileIdentity(path: database.path)
     if found == identity { return }
@@ -102,7 +101,7 @@ final class SQLiteTarget {
 
   /// Commits the open transaction. Before that, updates Cairn's triggers if tables have changed.
   ///
-  /// - Throws: `database-missing` if the target's path is no longer the open file.
+  /// - Throws: `database-missing` if the target's path no longer leads to the open file.
   func commit() throws {
     try checkIdentity()
     if guardsAreDue { try SQLiteGuards(database).reconcile() }

@@ -19,7 +19,7 @@ struct TargetShape {
     var isRename = false
     var right = SchemaRight(isCreated: false)
     var isSourceAlone = false
-    /// Two-way: whether this database gives up its default for a column that both databases have added.
+    /// Two-way: whether this database takes the other database's default for a column that both have added.
     var yieldsDefaults = false
     var goesBothWays = false
     var isCreated: Bool { right.isCreated }

@@ -40,7 +40,7 @@ extension RowResolver {
   ///
   /// One of the two rows is deleted or becomes a waiting row.
   ///
-  /// - Parameter isInPlace: Whether the refreshed row replaces the row with its key.
+  /// - Parameter isInPlace: Whether the refreshed row replaces the target's row with the same key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
     let key = table.shape.key.map { row[$0] }
     let replaces = isInPlace || table.existing == .overwrite

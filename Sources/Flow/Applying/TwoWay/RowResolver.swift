@@ -318,7 +318,8 @@ final class RowResolver<Target: ApplyTarget> {
     try judge()
   }
 
-  /// Decides, before the commit, which of several rows with the same unique value is in the table. The others wait.
+  /// Decides, before the commit, which of several rows with the same unique value is in the table. The other rows
+  /// become waiting rows.
   ///
   /// - Returns: Whether a table or a waiting row was changed.
   @discardableResult func judge() throws -> Bool {

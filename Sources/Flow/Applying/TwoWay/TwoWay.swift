@@ -26,7 +26,7 @@ package final class TwoWay: Sendable {
   /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// The tables that each trail's apply writes, by trail name. Only their rows are versions of this database's rows.
+  /// The tables that each trail's apply writes, by trail name.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
   private let copiesRows: Bool

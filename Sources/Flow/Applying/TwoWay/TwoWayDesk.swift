@@ -628,7 +628,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try shared.rules(trail, table, columns).between(source: trail.description, target: shared.own.description)
   }
 
-  /// Returns the rules by which this node decides conflicts of a table for all nodes; nil if it does not.
+  /// Returns the rules by which this node decides conflicts of a table for all nodes; nil if this node is not the
+  /// decider.
   func decidingRules(_ table: String, _ columns: [String]) throws -> ConflictRules? {
     try shared.rules(trail, table, columns).deciding(source: trail.description, target: shared.own.description)
   }
