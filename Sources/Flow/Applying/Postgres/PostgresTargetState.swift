@@ -353,8 +353,7 @@ package struct PostgresTargetState {
 
   // MARK: Detach
 
-  /// Returns the prefix of the names of this database's replication origins, such as `cairn_16384_`. Other databases of
-  /// the server have other prefixes.
+  /// Returns the prefix of the names of this database's replication origins, such as `cairn_16384_`.
   func originPrefix() throws -> String {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }

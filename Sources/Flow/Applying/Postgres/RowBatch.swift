@@ -29,8 +29,7 @@ final class RowBatch {
   private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
-  /// The number of ``entries`` that are in the key index ``places``. The index is filled only when an update or delete
-  /// is added.
+  /// The number of ``entries`` that are in the key index ``places``.
   private var placedCount = 0
 
   private(set) var insertCount = 0

@@ -2,8 +2,6 @@ import Changes
 
 /// Rows that the present group wrote to tables with deferrable unique constraints. Apply checks the rows before the
 /// group's commit.
-///
-/// PostgreSQL checks such constraints by triggers, which do not fire in apply's session.
 struct UncheckedRows {
   struct Row {
     let table: MappedTable

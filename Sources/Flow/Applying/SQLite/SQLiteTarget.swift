@@ -27,7 +27,7 @@ final class SQLiteTarget {
   private var hasBegunRelay = false
   /// SQLite's schema version for which the TEMP capture triggers were created; nil if there may be none.
   private var hooked: Int64?
-  /// Whether the connection may have TEMP capture triggers. A rollback can restore triggers that were dropped.
+  /// Whether the connection may have TEMP capture triggers.
   private var mayHaveHooks = false
   /// Apply's state of the tables in the open transaction, by table name in lower case.
   var tables: [NameKey: TargetState.Table] = [:]

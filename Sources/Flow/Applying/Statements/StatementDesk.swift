@@ -20,8 +20,7 @@ struct StatementDiffers: Error {
 ///
 /// Checks that such a statement has the same effect as at the source.
 final class StatementDesk {
-  /// The minimum number of changed rows for which apply executes a statement of the source. Fewer rows can be written
-  /// about as fast.
+  /// The minimum number of changed rows for which apply executes a statement of the source.
   static let rowsMin: UInt64 = 1000
   private static let differingMax = 1000
   /// The maximum disk space that one statement may take, in bytes.

@@ -331,8 +331,6 @@ final class RowNames {
   }
 
   /// Returns the name under which ``VersionWindow`` lists a row's versions from refreshes; nil if the row has no key.
-  ///
-  /// With this name, concurrent refreshes of a row from two nodes are found.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }

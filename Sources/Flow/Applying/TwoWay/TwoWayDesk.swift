@@ -39,7 +39,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private var reached: [String: UInt64] = [:]
   /// Whether the author of the present transaction knew changes that have not arrived here.
   private(set) var isAhead = false
-  /// Whether the present transaction's author knew changes that the target lacks, so that rows here may differ.
+  /// Whether the present transaction's author knew changes that the target lacks.
   private(set) var mayDiffer = false
   private var settlesAll = false
   /// The rows that applications have changed in commits that capture has not read yet.
