@@ -13,7 +13,7 @@ struct SchemaRefusal {
   /// Returns the error for the schema change.
   ///
   /// - Parameter why: The reason; it completes "PHRASES is not made at PLACE:".
-  /// - Parameter hint: The advice if ``statements`` is empty. Otherwise the operator is to run those statements.
+  /// - Parameter hint: The advice if ``statements`` is empty. Otherwise, the advice is to run those statements.
   func error(
     _ why: String, table: String, hint: String = "give the target's table the shape that it has after the change"
   ) -> CairnError {
@@ -44,7 +44,7 @@ struct SchemaRefusal {
       table: table, hint: "make the change at the target, and request the rows with 'cairn copy'")
   }
 
-  /// Returns the error for a column that only the target has and that prevents the change.
+  /// Returns the error for a column that only the target has and that prevents the schema change.
   ///
   /// - Parameter why: The reason; it completes "column NAME, which only the target has,".
   func error(ownColumn name: String, _ why: String, table: String) -> CairnError {
@@ -142,7 +142,7 @@ struct FilledColumn {
   /// - Parameter column: The column at the target.
   /// - Parameter isSourceAlone: Whether all rows at the target come from the source.
   /// - Parameter own: The column as the target had it before the change.
-  /// - Parameter yields: Two-way: whether this database takes the default of the other one.
+  /// - Parameter yields: Two-way: whether this database takes the source's default instead of its own.
   init(
     _ source: TableSchema.Column, _ column: TableSchema.Column, isSourceAlone: Bool, own: TableSchema.Column?,
     yields: Bool

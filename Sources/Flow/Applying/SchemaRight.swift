@@ -4,9 +4,9 @@ import Mapping
 /// The right of an apply to make a schema change of its trail at the target.
 ///
 /// Any trail may add columns to a table that Cairn created. Only the trail for which Cairn created the table may drop
-/// or rename.
+/// or rename the table or its columns.
 ///
-/// That trail may not drop or rename if the table is one-way and another trail has rows in it.
+/// That trail may not do so if the table is one-way and another trail has rows in the table.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {
@@ -21,7 +21,7 @@ struct SchemaRight: Equatable {
   @ByBytes var others: [String]
   /// Whether the table is one-way and only this trail writes it.
   var isOnlyTrail: Bool
-  /// Whether rows written to the table at the target are replicated back.
+  /// Whether rows written to the table at the target are replicated back to the source.
   var goesBothWays = false
 
   /// Creates the right for one schema change.

@@ -16,8 +16,8 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
-  /// Replaces former names of columns by the target's present ones, if the change's author did not know that they were
-  /// renamed here. Only for a new table, and for a change that only adds columns.
+  /// Replaces former names of columns by their present names at the target, if the change's author did not know the
+  /// renames. Changes only a new table, or a change that only adds columns.
   ///
   /// - Parameter part: Returns the columns of a schema that the target still has; nil: all are unchanged.
   mutating func takeNames(_ part: (TableSchema) -> LaterShape.Part?) {
@@ -32,7 +32,7 @@ struct ShapeChange {
     (self.before, self.after) = (was.schema, now.schema)
   }
 
-  /// Replaces a schema that the target cannot have by a later one from the trail. Only used in a catch-up.
+  /// Replaces a schema that the target cannot have by a later schema in the trail. Used only in a catch-up.
   ///
   /// - Returns: False if the change needs nothing at the target.
   mutating func skipUnfit(

@@ -20,8 +20,7 @@ struct TargetGate {
 
   private var segment: UInt64 = 0
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
-  /// The schema id of the last record whose table apply may write. Most records are of the same table as the record
-  /// before.
+  /// The schema id of the last record whose table apply may write.
   private var allowed: UInt64?
   /// The tables, by schema id, that the setting `tables` includes only under their new name, after a rename. The target
   /// lacks the rows that such a table got before the rename.
@@ -33,7 +32,7 @@ struct TargetGate {
     (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Decides whether apply takes a record, skips it, or refuses it.
+  /// Returns whether apply takes a record, skips it, or refuses it.
   ///
   /// - Parameter shaped: Returns, by schema id, a table's schema as its rule changes it.
   /// - Parameter given: Returns, by schema id, a table's schema as the source has it.

@@ -50,7 +50,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Throws the error of the table's rule if the rule cannot be carried out for the present change.
+  /// Throws an error if a rule of the conf for the table cannot be carried out for the present change.
   ///
   /// Does not throw in a catch-up if the trail has a refresh of the table after this change. Apply then skips the
   /// table's changes until that refresh.
@@ -65,8 +65,8 @@ extension PostgresReplay {
 
   // MARK: Statements
 
-  /// Sends a statement, or collects the change in the table's batch. Waits for the answer only in a careful replay,
-  /// which sends one statement at a time.
+  /// Sends a statement, or collects the change in the table's batch. Waits for the server's answer only in a careful
+  /// replay, which sends one statement at a time.
   ///
   /// - Returns: The number of changed rows if apply has waited for the answer; otherwise `count`, or 1 if `count` is
   ///   nil.
@@ -235,8 +235,8 @@ extension PostgresReplay {
     return isReplaced ? .replace(set: set, checks: checks) : .update(set: set, checks: checks)
   }
 
-  /// Returns the columns that an update sets: those whose new value in the trail differs from the former one. If none
-  /// differs, returns one column, so that the update still needs the row.
+  /// Returns the columns that an update sets: those whose new value in the trail differs from the former value. Returns
+  /// one column if no value differs.
   func changed(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where after.gives(column) {
@@ -255,8 +255,8 @@ extension PostgresReplay {
     return mask
   }
 
-  /// Updates the row if the target has it. Otherwise inserts the row if the trail gives all of its values, and does
-  /// nothing if it does not.
+  /// Updates the row if the target has it. If the target lacks the row and the trail gives all of its values, inserts
+  /// the row. Otherwise does nothing.
   func updateLeniently(_ table: MappedTable) throws {
     let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
     if isTwin(table) {

@@ -50,8 +50,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Alters the target table as its changed rule requires, before a schema change of the table. Does nothing if that is
-  /// done.
+  /// Alters the target table as its changed rule requires, before a schema change of the table. Does nothing if the
+  /// rule is already in effect.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given),
       scope.key(try schema(ddl.before).sourceKey) != nil
@@ -66,8 +66,8 @@ extension PostgresReplay {
     try forget(old)
   }
 
-  /// Alters a table of the catch-up to the schema of `copy`, a refresh later in the trail. Apply skips the table's
-  /// records before that refresh.
+  /// Alters a table of the catch-up to the schema of the refresh `copy`, which comes after the present record. Apply
+  /// skips the table's records before that refresh.
   func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
     try sink.settle()
     do {
@@ -118,8 +118,7 @@ extension PostgresReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a refresh of a table begins, to report it after the commit. A changed rule of the table is in effect
-  /// from here on.
+  /// Notes that a refresh of a table begins, to report it after the commit.
   func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number

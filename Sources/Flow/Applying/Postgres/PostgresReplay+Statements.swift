@@ -7,7 +7,7 @@ import SystemKit
 // Statements that are executed again instead of applying the rows that they wrote.
 extension PostgresReplay {
   /// Returns whether to skip a change, because apply executes the source's statement that made it. Executes the
-  /// statement at its first change.
+  /// statement at the statement's first change.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -70,8 +70,8 @@ extension PostgresReplay {
     return judged
   }
 
-  /// Returns the table's names and columns at both databases. Nil unless source and target have the same rows and
-  /// columns of it.
+  /// Returns the table's names and columns at source and target. Nil unless the table has the same rows and columns at
+  /// both.
   private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
     guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -87,10 +87,8 @@ extension PostgresReplay {
         columns: table.columns.map { (name: $0.name, type: $0.type) }))
   }
 
-  /// Executes a statement of the source within a savepoint, and returns the digest of the rows that it wrote at the
-  /// target.
-  ///
-  /// The rows are read one by one, so that memory is bounded. `milliseconds` is the time limit.
+  /// Executes a statement of the source within a savepoint, for at most `milliseconds`. Returns the digest of the rows
+  /// that the statement wrote at the target.
   private func execute(
     _ plan: ReplayPlan, _ form: ReturnedRows, _ milliseconds: Int64
   ) throws -> StatementDigest {

@@ -8,11 +8,10 @@ import Versions
 // Two-way: rows that applications have written at the target too.
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
-  /// The number of rows that apply locks with one statement, or fetches from a cursor at a time.
+  /// The maximum number of rows that apply locks with one statement, or fetches from a cursor at once.
   private static let keysMax = 1000
 
-  /// Notes the last transaction before the first one that a suspended table lacks or that is in quarantine. Conflict
-  /// handling treats the transactions after it as unknown to this node.
+  /// Stores for conflict handling that the target may lack changes of this trail after transaction ``heldThrough``.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }
@@ -32,10 +31,8 @@ extension PostgresReplay {
     if let number = desk.shared.noteCaptured() { try attempt { try storedReturns.close(by: number) } }
   }
 
-  /// Locks all rows of a transaction of the trail before its first change. Throws ``LocalAhead`` if an application has
-  /// changed one of the group's rows.
-  ///
-  /// Used after groups were rolled back repeatedly because applications wrote the same rows.
+  /// Locks all rows that a transaction of the trail changes, before apply writes the first of them. Throws
+  /// ``LocalAhead`` if an application has changed one of the group's rows.
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
     var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]
@@ -68,8 +65,7 @@ extension PostgresReplay {
     desk.noteLocks()
   }
 
-  /// Returns the target's table for rows of this schema, if apply must lock its rows; nil otherwise, as for a one-way
-  /// table.
+  /// Returns the target's table for rows of this schema; nil if apply need not lock these rows.
   private func tableToLock(like schema: TableSchema, _ desk: Desk) throws -> MappedTable? {
     guard let key = scope.key(schema.sourceKey), var known = tables[key] else { return nil }
     if let move = desk.move(of: schema) { (known.schema, known.name) = (move.now.namespace, move.now.name) }
@@ -140,7 +136,7 @@ extension PostgresReplay {
   }
 
   /// Notes, before the commit of a group that changes no rows, that the transaction is apply's own. Apply then need not
-  /// wait for capture to read it.
+  /// wait for capture to read the transaction.
   func noteQuiet(_ desk: Desk) throws {
     guard case .stream = desk.shared.local else { return }
     try sink.settle()

@@ -38,8 +38,8 @@ final class PostgresReplay {
   private var isAside = false
   private(set) var limit = UInt64.max
 
-  /// The errors of the records that the target refuses, by the record's position in the trail. The record's table is
-  /// suspended there.
+  /// The errors of the records that the target refuses, by the record's position in the trail. Apply suspends the table
+  /// of such a record.
   let refusals: [Position: CairnError]
   /// For each position at which a table of the catch-up is suspended: the later refresh in the trail with which the
   /// table continues.
@@ -69,14 +69,14 @@ final class PostgresReplay {
   /// The objects of the server that table definitions from the trail may use.
   var reach: ServerReach
   let own: OwnStatements
-  /// The transaction in the applied note with which apply began the target's transaction for this group (see
-  /// ``begin(_:as:hasRows:)``). Nil: not begun yet.
+  /// The transaction number in the applied note of this group. Nil before the group's transaction begins at the target.
   private(set) var head: UInt64?
   private var groupNumber: UInt64 = 0
-  /// For this group's tables with code that an untrusted role may change: the checks that the code is unchanged.
+  /// For each table of this group that runs code which an untrusted role may change: the check that the code is
+  /// unchanged.
   private var watched: [OwnersWatch] = []
-  /// Whether waiting rows may be written to a table in this group, by the table's qualified name. A table is missing
-  /// until it was checked.
+  /// Whether waiting rows may be written to a table in this group, by the table's qualified name. Tables that were not
+  /// checked yet are missing.
   var judgeable: [NameKey: Bool] = [:]
   var transaction: UInt64?
   private var segment: UInt64 = 0
@@ -104,8 +104,8 @@ final class PostgresReplay {
   var changedRules: ChangedRules
   var tablesCopied = 0
   var conflicts = 0
-  /// Whether apply itself has made the present schema change. False if the target's table already had it, for example
-  /// because an operator made it.
+  /// Whether apply itself has made the present schema change. False if the target's table already had the change, for
+  /// example because an operator made it.
   var isShapeMade = false
   private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0
@@ -278,8 +278,7 @@ final class PostgresReplay {
   /// Begins the target's transaction for a group, and writes the group's applied note into it. By the note, capture
   /// recognizes apply's transaction.
   ///
-  /// - Parameter number: The transaction in the note; 0 if the group has no changes. Without the 0, two databases would
-  ///   exchange notes for ever.
+  /// - Parameter number: The transaction in the note; 0 if the group has no changes.
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
@@ -302,7 +301,7 @@ final class PostgresReplay {
     return try ahead ?? reader.next()
   }
 
-  /// Returns the applied note of a catch-up's commit: the last transaction that all tables then have.
+  /// Returns the applied note of a catch-up's commit. It names the last transaction that all tables then have.
   private func catchUpNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
     let known = held.reduce(last.number, min)
@@ -310,12 +309,12 @@ final class PostgresReplay {
       trail: name.description, id: reader.id, number: known, clock: last.clock, position: reader.position)
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if the target
-  /// lacks no transaction.
+  /// The transaction after which the target may lack changes, because of suspended tables or the quarantine. Nil if the
+  /// target lacks no changes.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
-  /// The last transaction before the first one that is in quarantine, or that suspended tables outside of ``waiting``
-  /// lack. Nil if there is no such transaction.
+  /// The transaction after which the target may lack changes, because of the quarantine or of suspended tables outside
+  /// of ``waiting``. Nil if there are no such changes.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
@@ -508,8 +507,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the table of the present record if the target has refused the record, or continues the table with a
-  /// refresh later in the trail. Otherwise does nothing.
+  /// Suspends the present record's table if ``refusals`` has an error for the record. If ``overtaken`` has a refresh
+  /// for the record, continues the table with that refresh. Otherwise does nothing.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -619,7 +618,7 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Returns whether waiting rows may be written to a table; false if that would run code of an untrusted role.
+  /// Returns whether waiting rows may be written to a table; false if the write would run code of an untrusted role.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
@@ -757,8 +756,7 @@ final class PostgresReplay {
       to: .postgres)
   }
 
-  /// Returns whether a refresh after the present record corrects a row of the table that is missing or different at the
-  /// target.
+  /// Returns whether a refresh after the present record corrects a missing or different row of the table at the target.
   func excuses(_ table: MappedTable) throws -> Bool {
     try LaterShape.excuses(
       table.given, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,

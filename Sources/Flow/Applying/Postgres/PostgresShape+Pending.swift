@@ -5,8 +5,6 @@ import PostgresKit
 // Indexes and foreign keys that are created after the rows of their tables are copied.
 extension PostgresShape {
   /// Creates a table's indexes that were put off until the table has its rows, and removes them from `cairn.pending`.
-  ///
-  /// `cairn.pending` stores only their names; the trail has their definitions.
   func makeIndexes(_ table: PostgresTargetState.Table, of mapped: TableSchema, _ sink: PostgresSink) throws {
     for pending in try state.pending(.index) where pending.schema == table.schema && pending.table == table.name {
       guard let object = mapped.objects.first(where: { $0.name.utf8.elementsEqual(pending.name.utf8) }) else {
@@ -80,8 +78,7 @@ extension PostgresShape {
     }
   }
 
-  /// The planner settings for statements that read whole tables. ``planAsApply`` restores the settings of
-  /// PostgresApplySession.
+  /// The planner settings for statements that read whole tables.
   private static let planFreely =
     "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
   private static let planAsApply =
@@ -101,8 +98,7 @@ extension PostgresShape {
     try state.remove(pending)
   }
 
-  /// Drops the foreign keys that reference this table, and stores them in `cairn.pending`. The table can then be
-  /// dropped, or get other keys.
+  /// Drops the foreign keys that reference this table, and stores them in `cairn.pending`.
   ///
   /// Only foreign keys of tables that Cairn created are dropped.
   func setReferencesAside(_ table: PostgresTargetState.Table) throws {

@@ -103,8 +103,8 @@ extension PostgresShape {
 
   // MARK: By the operator
 
-  /// Returns, for messages, a change that the operator still has to make so that the target's table fits. Nil if there
-  /// is none.
+  /// Returns a text that names a difference between the target's table and the table after the change. Nil if there is
+  /// none.
   private func whatIsMissing(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     guard let table = try read(known) else { return "there is no such table" }
     do { _ = try checked(change.source.after, change.after, strictly(known)) } catch let error as CairnError
@@ -144,7 +144,7 @@ extension PostgresShape {
   }
 
   /// Throws `schema-stopped` if the source adds a column, and the target already has one of that name whose type cannot
-  /// hold the values.
+  /// hold the source's values.
   private func checkOwnTypes(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ refusal: SchemaRefusal
   ) throws {

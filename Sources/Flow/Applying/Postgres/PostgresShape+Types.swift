@@ -32,8 +32,7 @@ extension PostgresShape {
     return nil
   }
 
-  /// Alters the composite types of a new table that have other attributes at the target, for example those of an
-  /// earlier table.
+  /// Alters the composite types of a new table that have other attributes at the target.
   ///
   /// - Throws: `schema-stopped` if another table uses such a type.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
@@ -132,8 +131,8 @@ extension PostgresShape {
     """
   }
 
-  /// Returns the name of a composite type that a schema change alters and whose attributes have other types at the
-  /// target than after the change. Nil if there is none.
+  /// Returns the name of a composite type whose new attribute types differ from those at the target. Nil if the schema
+  /// change has no such type.
   func unfitType(_ change: Change) throws -> String? {
     for wanted in PostgresUserType.all(of: change.after) where !PostgresUserType.all(of: change.before).contains(wanted)
     {

@@ -165,8 +165,8 @@ struct PostgresShape {
     return table
   }
 
-  /// Returns the indexes of the source's columns that the target's table has; nil if there is no such table. Used for
-  /// the policy `ignore`.
+  /// Returns those columns of the source that the target's table has, as indexes in `source`. Nil if the target has no
+  /// such table. Used for the policy `ignore`.
   func columnsThere(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws -> [Int]? {
     guard let table = try read(known) else {
       progress.note("table \(mapped.fullName) is left out: the target lacks it, and 'ddl' is ignore")
@@ -215,6 +215,6 @@ struct PostgresShape {
 }
 
 extension PostgresError {
-  /// Whether the server refuses the schema change itself, and not for a temporary reason such as a lock.
+  /// Whether the server refuses a schema change for good, and not for a temporary reason such as a lock.
   var isOfShape: Bool { !isServerGone && !isTransient && !isCancelled && sqlState != "53100" }
 }

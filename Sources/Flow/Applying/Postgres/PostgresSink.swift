@@ -4,12 +4,11 @@ import PostgresKit
 /// Sends the statements for many rows before it reads the answers. Similar changes are sent together (see
 /// ``RowBatch``).
 ///
-/// Statements have succeeded only when ``settle()`` returns. To limit memory, changes and statements are sent when they
-/// exceed a number or size.
+/// Statements have succeeded only when ``settle()`` returns.
 final class PostgresSink {
   /// The failure of a statement: the server refused it, or it changed an unexpected number of rows.
   ///
-  /// The group is then applied again, one statement at a time.
+  /// Apply then applies the group again, one statement at a time.
   struct Fault: Error {
     let error: PostgresError?
   }
@@ -22,7 +21,7 @@ final class PostgresSink {
   /// The minimum number of changes of the same form for which one statement with arrays is used.
   private static let manyMin = 16
   private static let copyMin = 48
-  /// The number of inserts at which a batch is sent early, if it has only inserts and is the only batch.
+  /// The number of inserts at which a batch is sent at once, if it has only inserts and no other batch is open.
   private static let directMin = 256
   private static let changesBetweenFlushes = 64
   /// The maximum number of bytes of COPY lines that wait in memory for the server.
@@ -113,7 +112,7 @@ final class PostgresSink {
 
   // MARK: Batches
 
-  /// Sends all batches. Inserts come last, as a COPY can start only after the answers to all earlier statements.
+  /// Sends all batches: first the deletes and updates of all tables, then the inserts.
   private func sendBatches() throws {
     try endCopy()
     let batches = self.batches

@@ -2,11 +2,9 @@ import PostgresKit
 
 final class PostgresStatement {
   enum Parameter: Hashable {
-    /// The parameter is the column's former value. If the before image does not give it, it is the value of the after
-    /// image.
+    /// The column's value in the before image, or in the after image if the before image lacks the column.
     case old(Int)
-    /// The parameter is the column's new value. If the after image does not give it, it is the value of the before
-    /// image.
+    /// The column's value in the after image, or in the before image if the after image lacks the column.
     case new(Int)
   }
 

@@ -13,7 +13,7 @@ extension PostgresTargetState {
     @ByBytes var id: String? = nil
     /// The table's name in `cairn.table_state`, which is its name in the trail at the trail's checkpoint.
     @ByBytes var source: String
-    /// The table's name in the trail at the table's own, earlier checkpoint.
+    /// The table's name in the trail at the table's own checkpoint.
     @ByBytes var place: String
     /// The position of the first record that was not applied to the table. Nil: the first record after the table's
     /// checkpoint.

@@ -287,7 +287,7 @@ package struct PostgresTargetState {
       ])
   }
 
-  /// Returns the other trails that are applied to a table, with the rows that belong to each.
+  /// Returns the trails, except this one, that are applied to a table, with the rows that belong to each.
   package func feeders(of schema: String, _ name: String) throws -> [TableClaim.Feeder] {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return [] }
     // An older version's state has no trail, or does not say which rows belong to the trail.
@@ -353,8 +353,7 @@ package struct PostgresTargetState {
 
   // MARK: Detach
 
-  /// Returns the prefix of the names of this database's replication origins, such as `cairn_16384_`. Other databases of
-  /// the server have other prefixes.
+  /// Returns the prefix of the names of this database's replication origins, such as `cairn_16384_`.
   func originPrefix() throws -> String {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }

@@ -58,8 +58,6 @@ struct PostgresTargetTable {
   func column(_ name: String) -> Column? { columns.first { $0.name.hasSameBytes(as: name) } }
 
   /// A notice for each generated column that is NULL in every row.
-  ///
-  /// Earlier versions of Cairn left a generated column NULL if its expression calls a user-defined function.
   var emptyColumns: [String] {
     columns.filter { $0.generation.map { $0 == "NULL" || $0.hasPrefix("NULL::") } ?? false }.map { column in
       "table \(schema).\(name): the generated column \(column.name) is NULL in every row, as an earlier version of Cairn made it without its expression; run at the target: ALTER TABLE \(qualifiedName) DROP COLUMN \(column.name.quotedName);"

@@ -1,6 +1,6 @@
 import Changes
 
-/// The tables that one reader of a trail applies. It follows renames of the tables along the trail.
+/// The tables that one reader of a trail applies. The scope follows renames of the tables along the trail.
 ///
 /// The main reader applies all tables except suspended ones; a catch-up applies only suspended tables.
 struct ReplayScope {
@@ -34,8 +34,8 @@ struct ReplayScope {
 
   // MARK: Tables that begin and end
 
-  /// Returns whether this record of a catch-up is the first one to apply to one of its tables. The catch-up applies the
-  /// table from here on.
+  /// Begins to apply each table of the catch-up whose first record to apply is at or before `position`. Returns whether
+  /// there is such a table.
   mutating func reach(_ position: Position) -> Bool {
     guard !coming.isEmpty else { return false }
     let begun = coming.filter { $0.value.from <= position }
@@ -61,8 +61,8 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the present name in the trail of a catch-up's table, and the first record to apply to it (`from`; nil:
-  /// already reached). Returns nil for any other table.
+  /// For a table of the catch-up, returns its present name in the trail, and the position of its first record to apply.
+  /// `from` is nil after that record. Returns nil for any other table.
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

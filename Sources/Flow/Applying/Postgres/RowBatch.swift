@@ -29,8 +29,7 @@ final class RowBatch {
   private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
-  /// The number of ``entries`` that are in the key index ``places``. The index is filled only when an update or delete
-  /// is added.
+  /// The number of ``entries`` that are in the key index ``places``.
   private var placedCount = 0
 
   private(set) var insertCount = 0
@@ -159,8 +158,7 @@ final class RowBatch {
     }
   }
 
-  /// Returns the number of the entry's row, before or after the change, that has a value for the key column. Both rows
-  /// of an entry have the same key.
+  /// Returns the number of the entry's row, before or after the change, that has a value for the key column.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }

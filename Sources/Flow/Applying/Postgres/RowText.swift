@@ -2,8 +2,6 @@ import Changes
 import PostgresKit
 
 /// The values of one row as input for PostgreSQL: texts that end with a NUL byte, NULLs, and missing values.
-///
-/// The buffer is reused for the next row.
 struct RowText: ~Copyable {
   struct Span {
     static let null = Span(start: 0, count: -1)

@@ -2,8 +2,6 @@ import Changes
 
 /// Rows that the present group wrote to tables with deferrable unique constraints. Apply checks the rows before the
 /// group's commit.
-///
-/// PostgreSQL checks such constraints by triggers, which do not fire in apply's session.
 struct UncheckedRows {
   struct Row {
     let table: MappedTable
@@ -11,7 +9,7 @@ struct UncheckedRows {
   }
   private static let countMax = 2000
   private(set) var rows: [Row] = []
-  /// The tables for which too many rows were written to list them. They are checked as a whole.
+  /// The tables with more rows to check than this list may have. Apply checks all rows of these tables.
   private(set) var tables: [MappedTable] = []
   private var starts: [(key: String, position: Position)] = []
 
@@ -48,7 +46,7 @@ struct UncheckedRows {
       || tables.contains { $0.stateKey.hasSameBytes(as: key) }
   }
 
-  /// The position of the record that wrote the first of the table's rows to check; nil if there is no such row.
+  /// The position of the record that wrote the first unchecked row of a table; nil if the table has none.
   func start(of key: String) -> Position? { starts.first { $0.key.hasSameBytes(as: key) }?.position }
 
   mutating func forget(_ key: String) {

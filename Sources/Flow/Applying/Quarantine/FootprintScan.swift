@@ -4,7 +4,7 @@ import Versions
 
 /// Reads transactions before apply does, to find which rows and tables they touch.
 ///
-/// Tables have their names at the source.
+/// Footprints have the tables' names at the source.
 struct FootprintScan {
   private let folder: String
   private var reader: TrailReader?

@@ -62,8 +62,8 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// Parses a term of an index: returns its column and the differences between texts that it ignores (nil: not known).
-  /// Nil if the term is an expression.
+  /// Returns the column of an index term, and the differences between texts that the index ignores (`fold`; nil: not
+  /// known). Returns nil if the term is an expression.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -135,8 +135,7 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns all collations that the table's CREATE TABLE statement names, as a key in the statement may have its own.
-  /// Empty for PostgreSQL.
+  /// Returns all collations that the table's CREATE TABLE statement names. Empty for PostgreSQL.
   private static func collations(in schema: TableSchema) -> [String] {
     guard schema.engine == .sqlite else { return [] }
     let bytes = Array(schema.createText.utf8)

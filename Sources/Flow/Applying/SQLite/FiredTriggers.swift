@@ -65,8 +65,8 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Gives a notice for each trigger on a table that does not fire while apply writes, and that would write to a
-  /// virtual table.
+  /// Gives a notice for each trigger of `table` that would write to a virtual table, if the trigger does not fire while
+  /// apply writes.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }

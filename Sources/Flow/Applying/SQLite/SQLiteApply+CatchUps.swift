@@ -53,8 +53,8 @@ extension SQLiteApply {
 
   /// Reads the trail again from apply's last commit on.
   ///
-  /// - Parameter refusals: The errors of the records at which the record's table is then suspended, by the records'
-  ///   positions in the trail.
+  /// - Parameter refusals: The errors of records, by position in the trail. Apply suspends the table of each such
+  ///   record.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
     try loadQuarantine()

@@ -4,7 +4,7 @@ import SystemKit
 
 // Transactions in quarantine, and how they are retried.
 extension SQLiteReplay {
-  /// Returns whether the transaction is in quarantine or must go there. A new one is added to the quarantine log.
+  /// Returns whether the transaction is in quarantine. If it must go there, adds it to the quarantine log first.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf else { return false }
     guard scope == .main else { return shelf.contains(header.number) }
@@ -27,8 +27,8 @@ extension SQLiteApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if there is
-  /// no such transaction.
+  /// The transaction after which the target may lack changes, because of suspended tables or the quarantine. Nil if the
+  /// target lacks no changes.
   var heldThrough: UInt64? { (waiting.map(\.number) + [shelf.quarantine.heldThrough].compactMap { $0 }).min() }
 
   /// Handles one transaction of the quarantine: removes it, retries it, or lets it wait for another one. Returns false

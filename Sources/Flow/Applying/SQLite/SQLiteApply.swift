@@ -84,7 +84,7 @@ package final class SQLiteApply {
 
   /// Applies until `stop` is set, or to the end of the trail once `drain` is set.
   ///
-  /// If `stop` is set while it waits for the trail, it returns within a second, or at once if `drain` is set too.
+  /// If `stop` is set while apply waits for the trail, this function returns within a second.
   ///
   /// - Throws: `schema-stopped` at the end if a table is suspended.
   package func run(stop: StopSignal, drain: StopSignal) throws {

@@ -35,8 +35,6 @@ extension SQLiteCandidates {
 
   /// Returns the other rows that have unique values of `row`. To find them, inserts `row`, and rolls back to before the
   /// insert.
-  ///
-  /// Only SQLite itself can evaluate an index with expressions or WHERE.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try database.execute("SAVEPOINT cairn_contest")
     let found: [ContestedRow]

@@ -33,8 +33,8 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// Returns for each column of the table: its index in `schema`, and the conversion of values from that column. Nil if
-  /// `schema` lacks the column.
+  /// Returns for each column of the table: its index in `schema`, and the conversion of values from that column. An
+  /// element is nil if `schema` lacks the column.
   private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
     if let form = table.lastForm, form.schema == schema { return form.columns }
     let columns = try madeColumns(of: schema)

@@ -85,8 +85,8 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the first update or delete whose before image is the row `image`, if it came in the trail before this row
-  /// did. See ``EarlyUpdates``.
+  /// Applies the first update or delete of the row `image` that the trail has before the row itself. See
+  /// ``EarlyUpdates``.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
@@ -117,7 +117,7 @@ extension SQLiteReplay {
     try settle(table, Self.image(zip(before, after).map { $1.isUnchanged ? $0 : $1 }))
   }
 
-  /// Runs `body`, which writes a row. If a constraint refuses the row, throws an error that names the row.
+  /// Returns the result of `body`, which writes a row. Throws an error that names the row if a constraint refuses it.
   func write(_ table: TargetTable, _ body: () throws -> Int64) throws -> Int64 {
     do { return try body() } catch let error as SQLiteError where error.isConstraint {
       throw refused(table, error)

@@ -46,8 +46,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Runs `body`, which writes a row. If another row has the same unique value, the row is written at the end of the
-  /// transaction.
+  /// Runs `body`, which writes a row, and returns the number of rows. If another row has the same unique value, apply
+  /// writes the row at the end of the transaction.
   @discardableResult
   func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64

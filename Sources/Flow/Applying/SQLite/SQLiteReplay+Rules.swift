@@ -45,8 +45,8 @@ extension SQLiteReplay {
     try forget(name)
   }
 
-  /// Alters the catch-up's table to the schema with which a later refresh begins. Apply skips the table's records
-  /// before that refresh.
+  /// Alters the catch-up's table to the schema of the refresh `copy`, which comes after the present record. Apply skips
+  /// the table's records before that refresh.
   func goOn(with copy: LaterCopy) throws {
     guard case .catchUp(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
@@ -92,8 +92,7 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a refresh of a table begins, to report it after the commit. A changed rule of the table is now in
-  /// effect.
+  /// Notes that a refresh of a table begins, to report it after the commit.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

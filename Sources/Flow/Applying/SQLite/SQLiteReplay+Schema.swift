@@ -98,7 +98,7 @@ extension SQLiteReplay {
 
   // MARK: Tables that wait
 
-  /// Throws ``Refusal`` if the table's rule cannot be carried out for the present change.
+  /// Throws ``Refusal`` if a rule of the conf for the table cannot be carried out for the present change.
   ///
   /// A catch-up does not throw if the trail has a later refresh of the table.
   func refuse(_ table: TargetTable) throws {
@@ -138,9 +138,6 @@ extension SQLiteReplay {
 
   /// Returns the error if the group changes more table definitions than the target's capture has memory for; nil
   /// otherwise.
-  ///
-  /// The capture writes all of them into one transaction of its trail. A catch-up changes one table, so it is not
-  /// checked.
   private func excess(_ record: Record) throws -> CairnError? {
     guard scope == .main, options.schemaFollower != nil, case .ddl(let ddl) = record,
       options.twoWay?.isEcho(ddl) != true
@@ -188,7 +185,7 @@ extension SQLiteReplay {
   }
 
   /// Returns whether a schema change is skipped because its table is suspended. If so, stores the table's new name, or
-  /// that it is dropped.
+  /// that the source dropped the table.
   private func isPassedOver(_ ddl: DDL, _ names: Names) throws -> Bool {
     if let before = names.before {
       guard let known = target.tables[before.sqliteKey], let waiting = known.waiting else { return false }

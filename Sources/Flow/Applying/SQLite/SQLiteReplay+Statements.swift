@@ -101,8 +101,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Executes a statement, and returns the digest of the rows that it writes. Reads each row at the moment when SQLite
-  /// writes it.
+  /// Executes a statement, and returns the digest of the rows that it writes.
   private func told(_ statement: Statement, _ name: String, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: name)
     var digest = StatementDigest()
@@ -119,7 +118,8 @@ extension SQLiteReplay {
 
   /// Executes a statement, and returns the digest of the rows that its RETURNING clause gives.
   ///
-  /// In a REAL column, RETURNING gives whole numbers as integers (seen in SQLite 3.40); they are converted back.
+  /// In a REAL column, RETURNING gives whole numbers as integers (seen in SQLite 3.40); this function converts them to
+  /// REAL.
   private func returned(_ statement: Statement, _ plan: ReplayPlan, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: plan.table)
     var digest = StatementDigest()
@@ -138,7 +138,7 @@ extension SQLiteReplay {
     return digest
   }
 
-  /// Returns whether a table has generated or hidden columns, which also take positions in a written row.
+  /// Returns whether a table has generated or hidden columns.
   private func hasHiddenColumns(_ table: String) throws -> Bool {
     try !database.query("SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden <> 0 LIMIT 1", [.text(table)]).isEmpty
   }

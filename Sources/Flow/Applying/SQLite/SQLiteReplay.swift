@@ -33,8 +33,8 @@ final class SQLiteReplay {
   private(set) var groupStart: Checkpoint
   /// The memory that the table definitions in this group's schema changes take, in bytes.
   var definitionBytes = 0
-  /// The errors of the records that the target refuses, by the place of the record in the trail. The record's table is
-  /// suspended there.
+  /// The errors of the records that the target refuses, by the record's position in the trail. Apply suspends the table
+  /// of such a record.
   let refusals: [Position: CairnError]
   /// For each position at which the catch-up's table is suspended: the later refresh in the trail with which the table
   /// continues.
@@ -64,7 +64,7 @@ final class SQLiteReplay {
   private(set) var limit = UInt64.max
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: TargetTable?] = [:]
-  /// The table's name at this place of the trail, in a catch-up; nil before the table was created.
+  /// The table's name at the present position in the trail, in a catch-up; nil before the table was created.
   var catchUpName: String?
   var halt: Place?
   private var skipped = 0
@@ -385,8 +385,8 @@ final class SQLiteReplay {
     }
   }
 
-  /// Returns the mapping. In a catch-up, it has the name that the table has at the target, as an operator may already
-  /// have renamed the table there.
+  /// In a catch-up, returns the mapping with the name that the table has at the target. Otherwise, returns the mapping
+  /// unchanged.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
     guard case .catchUp(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
     let name = mapping.target.name

@@ -23,11 +23,11 @@ final class SQLiteTarget {
   private var provedSchema: Int64 = -1
   /// Whether the target's own trail gets the rows that the open transaction writes.
   private var isRelaying = false
-  /// Whether the open transaction has already written the rows' origin into the journal.
+  /// Whether the open transaction has already written the origin of its rows into the journal.
   private var hasBegunRelay = false
   /// SQLite's schema version for which the TEMP capture triggers were created; nil if there may be none.
   private var hooked: Int64?
-  /// Whether the connection may have TEMP capture triggers. A rollback can restore triggers that were dropped.
+  /// Whether the connection may have TEMP capture triggers.
   private var mayHaveHooks = false
   /// Apply's state of the tables in the open transaction, by table name in lower case.
   var tables: [NameKey: TargetState.Table] = [:]
@@ -84,8 +84,7 @@ final class SQLiteTarget {
     return database
   }
 
-  /// Throws `database-missing` if the target's path is no longer the open file. Otherwise, apply would write to a
-  /// deleted file.
+  /// Throws `database-missing` if the target's path no longer leads to the file that apply has open.
   func checkIdentity() throws {
     let found = FileIdentity(path: database.path)
     if found == identity { return }
@@ -102,7 +101,7 @@ final class SQLiteTarget {
 
   /// Commits the open transaction. Before that, updates Cairn's triggers if tables have changed.
   ///
-  /// - Throws: `database-missing` if the target's path is no longer the open file.
+  /// - Throws: `database-missing` if the target's path no longer leads to the open file.
   func commit() throws {
     try checkIdentity()
     if guardsAreDue { try SQLiteGuards(database).reconcile() }
@@ -154,7 +153,7 @@ final class SQLiteTarget {
     try options.schemaFollower?.unhook(database)
   }
 
-  /// Updates capture's triggers after a schema change. Called before apply writes a row of the table.
+  /// Updates capture's triggers after a schema change, before apply writes a row.
   func keepHooked() throws {
     guard isRelaying, hooked == nil, let follower = options.schemaFollower else { return }
     if try database.integer("PRAGMA schema_version") != schemaVersion { try follower.adopt(database, schemaVersion) }

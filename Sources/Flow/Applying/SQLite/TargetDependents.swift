@@ -2,8 +2,6 @@ import Changes
 import SQLiteKit
 
 /// The views and triggers of an SQLite target that work before a schema change. The change must not break them.
-///
-/// SQLite parses a view or trigger only when it is used, so this type prepares a statement that uses it.
 struct TargetDependents {
   private let works: Set<NameKey>
 

@@ -48,7 +48,7 @@ extension TargetShape {
   /// Returns the number of values of each storage class in a column. Counts from before and after a rebuild show
   /// whether the rebuild converted values.
   ///
-  /// - Parameter isBefore: Whether -0.0 is counted separately: a REAL column in the rebuilt table loses the sign.
+  /// - Parameter isBefore: Whether the rebuild is still to come. If so, values -0.0 are counted separately.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
     let (table, name) = (table.quotedName, column.quotedName)
     var counts = try database.query("SELECT typeof(\(name)), count(*) FROM \(table) GROUP BY 1 ORDER BY 1")
@@ -76,7 +76,7 @@ extension TargetShape {
   }
 
   /// Returns the error for a schema change that fails because of the target's rows. If a refresh follows, the error
-  /// names the columns that only the target has: because of them, apply does not empty the table first.
+  /// names the columns that only the target has.
   private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
     guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
     let names = alteration.extras.map(\.name).joined(separator: ", ")

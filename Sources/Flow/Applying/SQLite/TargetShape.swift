@@ -19,7 +19,7 @@ struct TargetShape {
     var isRename = false
     var right = SchemaRight(isCreated: false)
     var isSourceAlone = false
-    /// Two-way: whether this database gives up its default for a column that both databases have added.
+    /// Two-way: whether this database takes the other database's default for a column that both have added.
     var yieldsDefaults = false
     var goesBothWays = false
     var isCreated: Bool { right.isCreated }
@@ -137,7 +137,7 @@ struct TargetShape {
     throw refusal(change).error(reusedNames: why, table: change.name)
   }
 
-  /// Throws `schema-stopped` if a column that only the target has already uses the new name of a renamed column.
+  /// Throws `schema-stopped` if the new name of a renamed column belongs to a column that only the target has.
   private func checkOwnNames(_ change: Change, _ before: TableSchema, _ after: TableSchema) throws {
     guard let there = try table(before.name) ?? table(after.name) else { return }
     let difference = TableDifference(before, after, origins: change.origins)
@@ -193,8 +193,8 @@ struct TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` if the target already had a column that the source adds, and the target's rows need other
-  /// values in it.
+  /// Throws `schema-stopped` if the target already had a column that the source adds, and its values are not the
+  /// source's.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {

@@ -104,7 +104,7 @@ package struct TargetState {
     return (Checkpoint(trail: trailID, position: position, chain: chain), number)
   }
 
-  /// Moves the checkpoint of a trail. Called in the transaction that writes the rows up to there.
+  /// Moves the checkpoint of a trail. Called in the transaction that writes the rows up to `to`.
   ///
   /// - Throws: `checkpoint-moved` if the stored checkpoint is not `from`.
   func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {

@@ -67,7 +67,7 @@ extension TargetTable {
     try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
-  /// Returns the foreign keys of the database, and the unique columns besides keys that they reference. Also returns,
+  /// Returns the foreign keys of the database, and the unique columns, except keys, to which they refer. Also returns,
   /// for each table, the PostgreSQL tables whose rows are replicated to it.
   static func foreignKeys(_ database: Database) throws -> RowNames.Catalog {
     let references = try references(database)

@@ -40,7 +40,7 @@ final class TargetTable {
   /// The settings of the table's rule about deletes, shared rows and history.
   let treatment: TableTreatment?
   let localWrites: LocalWrites
-  /// Whether rows that applications write to the target's table are replicated back.
+  /// Whether rows that applications write to the target's table are replicated back to the source.
   let goesBothWays: Bool
   let database: Database
   private var statements: [Shape: Statement] = [:]
@@ -63,8 +63,8 @@ final class TargetTable {
   /// Creates the object for a target table.
   ///
   /// - Parameter there: The columns of the mapped table that the target has; nil: all.
-  /// - Parameter image: The schema of the trail's row images, and for each column of the table its index there. Nil:
-  ///   the images have the same columns.
+  /// - Parameter image: The schema of the trail's row images, and for each column of the table its index in that
+  ///   schema. Nil: the images have the same columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
@@ -182,7 +182,7 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Returns the rowid of one row that equals `before` in every value and storage class. SQL treats 1 and 1.0 as equal.
+  /// Returns the rowid of one row that equals `before` in every value and storage class.
   private func twin(of before: [ColumnView]) throws -> Int64? {
     let statement = try prepared(.twins, isWholeRow: true)
     try bind(before, to: statement, all: true)
@@ -238,7 +238,7 @@ final class TargetTable {
     return own
   }
 
-  /// Returns the columns that only the target has, for messages. Nil unless a row has a value in one.
+  /// Returns the names of the columns that only the target has. Nil unless a row has a value in one of them.
   func ownValues() throws -> String? {
     let own = try lookAtOwnColumns()
     guard !own.isEmpty else { return nil }

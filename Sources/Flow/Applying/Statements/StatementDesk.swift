@@ -20,8 +20,7 @@ struct StatementDiffers: Error {
 ///
 /// Checks that such a statement has the same effect as at the source.
 final class StatementDesk {
-  /// The minimum number of changed rows for which apply executes a statement of the source. Fewer rows can be written
-  /// about as fast.
+  /// The minimum number of changed rows for which apply executes a statement of the source.
   static let rowsMin: UInt64 = 1000
   private static let differingMax = 1000
   /// The maximum disk space that one statement may take, in bytes.
@@ -107,8 +106,8 @@ final class StatementDesk {
     state = .offered(executed, position)
   }
 
-  /// Returns the statement that was offered last, with its position, when its first change comes. A second call returns
-  /// nil, as does a call without an offered statement.
+  /// Returns the statement that ``offer(_:at:)`` stored, and its position. Returns nil if there is none, or if it was
+  /// already returned.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
     state = .none
@@ -139,7 +138,7 @@ final class StatementDesk {
   /// Notes that the execution of a statement has ended.
   ///
   /// - Parameter begun: The monotonic time in ms at which the execution began.
-  /// - Parameter digest: The digest of the rows that it wrote; nil if it failed.
+  /// - Parameter digest: The digest of the rows that the statement wrote; nil if the statement failed.
   func took(since begun: Int64, _ digest: StatementDigest?) {
     // A mark that stays only makes the next start pause the execution.
     try? mark?.set(false)

@@ -9,8 +9,7 @@
 ///     time.isOver(now: 359_999)            // true
 struct StatementTime {
   private static let millisecondsMax: Int64 = 120_000
-  /// The time in ms that statements may take in sum beyond the time for writing their rows. After that, no statement is
-  /// executed for nine times the excess.
+  /// The time in ms that statements may take in sum beyond the time for writing their rows.
   private static let excessMax: Int64 = 1000
   /// The time in ms that each statement may take besides the time for writing its rows.
   private static let statementTime: Int64 = 5

@@ -4,7 +4,7 @@ import SystemKit
 
 /// The functions by which an apply waits for the capture of the same PostgreSQL database.
 package struct CaptureStream: Sendable {
-  /// A confirmation of capture: it has read everything that was committed before apply wrote a logical message to
+  /// A confirmation that capture has read everything that was committed before apply wrote a logical message to
   /// PostgreSQL's log.
   package struct Passed: Sendable {
     /// The server's snapshot from before the message. It shows which transactions had ended by then.

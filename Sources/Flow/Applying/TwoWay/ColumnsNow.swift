@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import Versions
 
-/// Gives a trail's rows the present names of their table and columns here, if their author did not know a rename.
+/// Gives a trail's rows the names that their table and columns now have in this database, if they were renamed.
 ///
 /// Columns that were dropped in this database are removed from the rows:
 ///
@@ -23,7 +23,7 @@ struct ColumnsNow {
     let now: ColumnStep.Table
   }
 
-  /// Returns the columns of a trail's table that still exist in this database, under their present names. Nil if no
+  /// Returns those columns of a trail's table that still exist in this database, under their present names. Nil if no
   /// name has changed, or if a key column was dropped.
   ///
   /// - Parameter known: Takes a rename or drop; returns the last transaction of its trail that the rows' author knew.
@@ -136,7 +136,7 @@ extension ColumnsNow.Move {
   }
 
   /// Returns the error for a schema change of a table under its former name. Apply cannot make the change until the
-  /// other node has the new name.
+  /// change's author has the new name.
   func unmade(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,

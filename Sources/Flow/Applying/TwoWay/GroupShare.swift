@@ -1,7 +1,6 @@
 /// The maximum number of transactions in one commit of a two-way apply to PostgreSQL.
 ///
-/// It shrinks while applications write the same rows as apply, because a group with such a row is rolled back. It grows
-/// again after successful commits.
+/// The number shrinks while applications write the same rows as apply. It grows again after successful commits.
 struct GroupShare {
   private static let countMax: UInt64 = 1 << 20
   private(set) var count = UInt64.max

@@ -43,8 +43,7 @@ extension KeyCheck {
       context: ["table": source.fullName])
   }
 
-  /// Throws `table-refused` if the server has an older table than `target` whose name differs only in the case of
-  /// letters.
+  /// Throws `table-refused` if the server has a table that is older than `target` and whose name differs only in case.
   private static func refuseLookAlike(
     _ source: TableSchema, _ target: TableSchema, _ server: PostgresConnection
   ) throws {

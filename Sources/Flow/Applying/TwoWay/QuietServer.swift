@@ -32,7 +32,7 @@ struct QuietServer {
     noteAsking(own, at: moment)
   }
 
-  /// Adds apply's open transaction to ``ours``, as a snapshot does not list the transaction that takes it.
+  /// Adds apply's open transaction to ``ours`` if the snapshot `moment` does not cover it.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
     if let own, own >= moment.end { ours.insert(own) }
   }

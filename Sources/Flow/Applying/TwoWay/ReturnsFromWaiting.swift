@@ -72,7 +72,7 @@ struct ReturnsFromWaiting {
     open.removeAll()
   }
 
-  /// Returns whether a row that is back in its table here may still wait at the author of a transaction.
+  /// Returns whether a row that is back in its table here may still be a waiting row at the author of a transaction.
   ///
   /// - Parameter seen: The last transaction of each trail that the author knew.
   func mayWait(_ row: KeyedRow, at author: String, seen: [String: UInt64]) -> Bool {

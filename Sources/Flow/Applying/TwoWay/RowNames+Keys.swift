@@ -9,14 +9,14 @@ extension RowNames {
     let isByKey: Bool
     /// The values of the referenced columns, in order. Empty unless they were requested.
     var key: [Value] = []
-    /// Whether other keys may have the same name, see ``KeyedRow/isLoose``.
+    /// Whether rows with other keys may have the same row name, see ``KeyedRow/isLoose``.
     var isLoose = false
 
-    /// The name under which the version window keeps the reference.
+    /// The name under which the version window lists references to the row.
     var reference: RowName { name.reference(isLoose: isLoose) }
   }
 
-  /// The unique columns besides keys that foreign keys reference, by table. Names are in lower case and sorted.
+  /// The unique columns, except keys, that foreign keys reference, by table. Names are in lower case and sorted.
   typealias Alternates = [NameKey: Set<[NameKey]>]
 
   typealias Catalog = (alternates: Alternates, own: Set<OwnKey>, holders: TableHolders)
@@ -33,7 +33,7 @@ extension RowNames {
     }
   }
 
-  /// Returns the further names of a change's rows, from unique columns besides the key that foreign keys reference.
+  /// Returns the further row names of a change: from unique columns, except the key, to which foreign keys refer.
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     try keyedAlternates(schema, change).reduce(into: []) { names, row in
       if !names.contains(row.name) { names.append(row.name) }

@@ -13,7 +13,7 @@ final class RowNames {
     /// For each column: whether it is a PostgreSQL `char(n)`, whose values are padded with spaces.
     private let arePadded: [Bool]
     let key: [Int]
-    /// The sets of unique columns, besides the key, to which foreign keys refer. Each set gives the row a further name.
+    /// The sets of unique columns, except the key, to which foreign keys refer. Each set gives the row a further name.
     let alternates: [Part]
     let references: [Reference]
     /// The number of leading columns of a row image that must be read to get the whole key.
@@ -123,7 +123,7 @@ final class RowNames {
     }
   }
 
-  /// The unique columns besides keys to which foreign keys of the target refer.
+  /// The unique columns, except keys, to which foreign keys of the target refer.
   var alternates: Alternates = [:] {
     didSet {
       guard alternates != oldValue else { return }
@@ -138,7 +138,7 @@ final class RowNames {
     }
   }
 
-  /// The tables whose rows the version window lists, if names of tables differ only in case.
+  /// For tables whose names differ only in case: the table whose rows the version window lists.
   var holders = TableHolders() {
     didSet { if holders != oldValue { (known, last) = ([:], nil) } }
   }
@@ -287,7 +287,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a change's rows (see ``alternates``), each with the values of its columns.
+  /// Returns the further row names of a change (see ``alternates``), each with the column values that give the name.
   func keyedAlternates(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -330,9 +330,7 @@ final class RowNames {
     try name(naming(of: schema), image) { $0.begun }
   }
 
-  /// Returns the name under which ``VersionWindow`` lists a row's versions from refreshes; nil if it has no key.
-  ///
-  /// With this name, concurrent refreshes of a row from two nodes are found.
+  /// Returns the name under which ``VersionWindow`` lists a row's versions from refreshes; nil if the row has no key.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }
@@ -370,7 +368,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row (see ``alternates``), each with the values of its columns.
+  /// Returns the further names of a row (see ``alternates``), each with the column values that give the name.
   func keyedAlternates(_ schema: TableSchema, _ row: [Value?]) -> [KeyedRow] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { part in

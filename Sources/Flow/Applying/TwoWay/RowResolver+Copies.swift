@@ -4,18 +4,17 @@ import Versions
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides which rows are in their tables and which wait. Called before a refresh chunk deletes rows.
-  ///
-  /// A row that waits at the refresh's source must wait here too, and not be deleted.
+  /// Decides, before a refresh chunk deletes rows, which of several rows with the same unique value is in the table.
+  /// The other rows become waiting rows.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
   }
 
-  /// Writes the columns of a refreshed row that `versions` do not have. The refresh's author did not know these
-  /// versions of the row. All other columns stay. Does nothing if one of the versions is an insert or delete.
+  /// Writes a refreshed row's values of those columns that `versions` do not have. All other columns keep their values.
+  /// Does nothing if one of the versions is an insert or delete.
   ///
-  /// The refresh's source gets the same versions, and keeps its values of the columns that they do not have.
+  /// - Parameter versions: Versions of the row that the refresh's author did not know.
   func merge(
     _ image: ImageView, _ schema: TableSchema, _ keyed: KeyedRow, into narrow: Table, _ versions: [StoredVersion]
   ) throws {
@@ -41,7 +40,7 @@ extension RowResolver {
   ///
   /// One of the two rows is deleted or becomes a waiting row.
   ///
-  /// - Parameter isInPlace: Whether the refreshed row replaces the row with its key.
+  /// - Parameter isInPlace: Whether the refreshed row replaces the target's row with the same key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
     let key = table.shape.key.map { row[$0] }
     let replaces = isInPlace || table.existing == .overwrite

@@ -55,8 +55,8 @@ final class RowResolver<Target: ApplyTarget> {
     return found
   }
 
-  /// Returns whether the target's row stays although a refresh brings the row. If versions unknown to the refresh's
-  /// author lack some columns, these columns get the refresh's values.
+  /// Returns whether the target's row stays although a refresh brings the row. If the refresh's author did not know
+  /// versions of the row, writes the columns that those versions lack.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays else { return false }
     guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
@@ -274,8 +274,7 @@ final class RowResolver<Target: ApplyTarget> {
   /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
   /// if nothing was written.
   ///
-  /// - Parameter isReferred: Whether the present transaction references the row. If not, an existing row is not
-  ///   written.
+  /// - Parameter isReferred: Whether the present transaction references the row. If not, only a missing row is written.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)
@@ -319,7 +318,8 @@ final class RowResolver<Target: ApplyTarget> {
     try judge()
   }
 
-  /// Decides, before the commit, which of several rows with the same unique value is in the table. The others wait.
+  /// Decides, before the commit, which of several rows with the same unique value is in the table. The other rows
+  /// become waiting rows.
   ///
   /// - Returns: Whether a table or a waiting row was changed.
   @discardableResult func judge() throws -> Bool {
@@ -348,8 +348,8 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Throws `constraint-failed` if waiting rows of a trail take more bytes than ``TwoWay/waitingBytesMax``.
   ///
-  /// Waiting rows that refreshes of this trail bring from another applied trail may take only half of that trail's
-  /// limit.
+  /// If refreshes of this trail bring waiting rows of another applied trail, that trail's waiting rows may take half of
+  /// the limit.
   private func checkRoom() throws {
     let (bytes, most) = (try target.candidates.byteCounts(), desk.shared.waitingBytesMax)
     try checkRoom("of trail \(trail)", bytes[trail.description] ?? 0, most)

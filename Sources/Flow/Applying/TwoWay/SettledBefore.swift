@@ -36,7 +36,7 @@ struct SettledBefore<Table: AnyObject> {
   /// The tables of the entries, kept in memory so that no other object gets the same identifier.
   private var tables: [ObjectIdentifier: Table] = [:]
 
-  /// Returns the versions of a row except `incoming`. Versions that cannot change the resolved row are left out.
+  /// Returns the versions of a row except `incoming`, and except versions that cannot change the resolved row.
   mutating func others(
     _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWayDesk<Table>,
     isSame: ([Value], [Value]) -> Bool, _ read: (VersionPlace) throws -> Read
@@ -60,8 +60,8 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// Returns the cached versions of a row, and adds the version that was incoming when they were cached. Nil if there
-  /// are none, or if other writes have made them out of date.
+  /// Returns the cached versions of a row, with the version that was incoming when the cache was filled. Nil if the
+  /// cache has no versions of the row, or outdated ones.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {

@@ -31,8 +31,8 @@ struct SettledRow {
   /// - Parameter deciding: The rules by which this node decides for all nodes; nil: it is not the decider.
   /// - Parameter columns: The columns of the table at the target.
   /// - Parameter function: Calls the database function of a rule `function:` with two rows.
-  /// - Parameter counts: Returns whether a version has effect. A delete has none if another node referenced the row
-  ///   concurrently.
+  /// - Parameter counts: Returns whether a version has effect. A delete has no effect if another node referenced the
+  ///   row concurrently.
   /// - Throws: `rule-refused` if an expression of a rule cannot be evaluated.
   init(
     _ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, deciding: ConflictRules? = nil,
@@ -59,7 +59,7 @@ struct SettledRow {
 
   /// Resolves a row without using the target's values, and returns its known values; nil: deleted.
   ///
-  /// - Parameter counts: Returns whether a version has effect. A delete has none if the row must exist for a reference.
+  /// - Parameter counts: Returns whether a version has effect. A delete has no effect if a reference needs the row.
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {

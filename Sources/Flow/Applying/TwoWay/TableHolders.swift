@@ -1,6 +1,6 @@
 import Changes
 
-/// For tables whose names differ only in case: the ones whose rows the version window lists.
+/// For tables whose names differ only in case: the tables whose rows the version window lists.
 ///
 /// In PostgreSQL, `item` and `ITEM` can be two tables, but their rows would have the same row names. So only the oldest
 /// such table is listed.

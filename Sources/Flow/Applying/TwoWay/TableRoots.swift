@@ -49,8 +49,8 @@ final class TableRoots: Sendable {
     if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Notes that a new table gets a name. Rows of a renamed table with that first name are listed under its present name
-  /// from now on.
+  /// Notes that a new table gets this name. A renamed table that had the name first is then listed under its present
+  /// name.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

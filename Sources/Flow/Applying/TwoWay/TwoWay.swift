@@ -18,7 +18,7 @@ package final class TwoWay: Sendable {
   package enum LocalCommits: Sendable {
     /// SQLite: passes the journal's rows after a source position to a function; returns false if they are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
-    /// PostgreSQL: apply waits until capture has read everything that was committed before.
+    /// PostgreSQL: apply waits until capture has read everything that was committed before the wait began.
     case stream(CaptureStream)
   }
 
@@ -26,7 +26,7 @@ package final class TwoWay: Sendable {
   /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// The tables that each trail's apply writes, by trail name. Only their rows are versions of this database's rows.
+  /// The tables that each trail's apply writes, by trail name.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
   private let copiesRows: Bool
@@ -61,7 +61,7 @@ package final class TwoWay: Sendable {
   /// Creates the shared state.
   ///
   /// - Parameter captured: The tables captured into this database's trail.
-  /// - Parameter before: The shared state that this one replaces. An apply that still uses it gets the error `busy`.
+  /// - Parameter before: The former shared state. An apply that still uses the former state gets the error `busy`.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns,
@@ -87,7 +87,7 @@ package final class TwoWay: Sendable {
     namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
 
-  /// Returns whether a table may have rows that only this node has, because no refresh has put them into its trail.
+  /// Returns whether a table may have rows that no refresh has put into this database's trail yet.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
   /// Returns the filter for the rows that the apply of a trail writes to this database; nil for trail ``own``.
@@ -237,8 +237,8 @@ package final class TwoWay: Sendable {
 
   /// Repeats `attempt` until it returns true; returns false if `stop` was set first.
   ///
-  /// Two-way, each attempt runs under the lock of ``enter(_:)``. It may set a function that waits after the lock is
-  /// released.
+  /// In two-way replication, each attempt runs under the lock of ``enter(_:)``. An attempt may set a function that
+  /// waits after the lock is released.
   static func retryInTurns(
     _ shared: TwoWay?, _ stop: StopSignal, _ attempt: (inout (() throws -> Void)?) throws -> Bool
   ) throws -> Bool {
@@ -297,7 +297,7 @@ package final class TwoWay: Sendable {
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether this database already has a schema change, as an apply of one of its trails made it at the source.
+  /// Returns whether an apply made a schema change at the source from a trail that this database has too.
   func isEcho(_ ddl: DDL) -> Bool { isApplied(ddl.applied) }
 
   func isApplied(_ trail: String) -> Bool { folders[trail] != nil }
@@ -313,8 +313,8 @@ package final class TwoWay: Sendable {
     /// The id of the trail; nil: nothing of the trail has been applied.
     var id: TrailID?
     var number: UInt64 = 0
-    /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Nil if there is
-    /// no such transaction.
+    /// The transaction after which the target may lack changes, because of suspended tables or the quarantine. Nil if
+    /// the target lacks no changes.
     var held: UInt64?
   }
 
@@ -346,7 +346,7 @@ package final class TwoWay: Sendable {
 
   /// Notes that the version window has read everything that applications have committed so far in this database.
   ///
-  /// - Returns: The transaction to store with ``StoredReturns/close(by:)``; nil if no entry needs it.
+  /// - Returns: The transaction to store with ``StoredReturns/close(by:)``; nil if there is nothing to store.
   func noteCaptured() -> UInt64? {
     let reached = window.ownReach.number
     return returned.withLock { list in

@@ -13,7 +13,7 @@ final class TwoWayDesk<Table: AnyObject> {
     let name: RowName
     let table: Table
     var version: StoredVersion
-    /// Whether the transaction makes a version of the row. False if it inserted the row and deleted it again.
+    /// Whether the transaction makes a version of the row. False if the transaction inserted and then deleted the row.
     var isVersion: Bool { version.before != nil || version.after != nil }
 
     func with(_ table: Table?) -> Row { table.map { Row(name: name, table: $0, version: version) } ?? self }
@@ -39,7 +39,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private var reached: [String: UInt64] = [:]
   /// Whether the author of the present transaction knew changes that have not arrived here.
   private(set) var isAhead = false
-  /// Whether the present transaction's author knew changes that the target lacks, so that rows here may differ.
+  /// Whether the present transaction's author knew changes that the target lacks.
   private(set) var mayDiffer = false
   private var settlesAll = false
   /// The rows that applications have changed in commits that capture has not read yet.
@@ -47,8 +47,8 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the present transaction inserted into tables with the rule `insert-only`.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// A cache, for at most 8 transactions: the rows that each of them wrote and whose names may also be names of other
-  /// rows.
+  /// A cache, for at most 8 transactions: the rows that each transaction wrote, if other rows may have the same row
+  /// names.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   private var written: [RowName] = []
   private var watchesRows = false
@@ -84,7 +84,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Adds the renames and drops of a schema change to the known names of tables and columns.
   ///
-  /// Must only be called after apply has made the change. Otherwise, two tables could be treated as one.
+  /// Must only be called after apply has made the change.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
@@ -106,8 +106,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   func named(_ table: TableSchema, _ move: ColumnsNow.Move) -> TableSchema { columns.named(table, move.now) }
 
-  /// Returns the columns of a table that still exist here, under present names. Nil if no name has changed, or if a key
-  /// column was dropped.
+  /// Returns those columns of a table that this database still has, under their present names. Nil if no name has
+  /// changed, or if a key column was dropped.
   func part(of table: TableSchema) -> LaterShape.Part? {
     columns.part(of: table, knowing: known, of: trail.description)
   }
@@ -237,8 +237,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Begins a transaction.
   ///
-  /// - Throws: ``ClockGate/Ahead`` if its clock is too far ahead of this node's. `trail-forked` if its author knew
-  ///   transactions that this database's trail lacks.
+  /// - Throws: ``ClockGate/Ahead`` if the transaction's clock is too far ahead of this node's clock. `trail-forked` if
+  ///   the author knew transactions that this database's trail lacks.
   func begin(_ told: TransactionHeader, at begin: Position) throws {
     try gate.check(told)
     let header = try shared.window.believed(told, of: trail)
@@ -421,7 +421,7 @@ final class TwoWayDesk<Table: AnyObject> {
     if watchesRows { written += rows }
   }
 
-  /// Converts a row of a refresh into a version of the row by the present transaction, with present names of columns.
+  /// Converts a row of a refresh into a version of the row by the present transaction, with the present column names.
   func version(_ image: ImageView, _ schema: TableSchema) throws -> StoredVersion {
     let version = StoredVersion(
       stamp: place.stamp, seen: seen, schema: schema, before: nil, after: try image.values())
@@ -437,12 +437,12 @@ final class TwoWayDesk<Table: AnyObject> {
     case replaced
     /// The target's row stays, because a refresh with a later stamp has already brought it.
     case kept
-    /// The columns that these versions have stay, because the refresh's author did not know the versions. The refresh
-    /// brings the other columns.
+    /// The target keeps its values of the columns in these versions, which the refresh's author did not know. The
+    /// refresh brings the other columns.
     case changed([StoredVersion])
   }
 
-  /// Decides what becomes of the target's row when a refresh brings the row.
+  /// Returns what becomes of the target's row when a refresh brings the row.
   func copiedRow(_ row: KeyedRow, copied: RowName) throws -> CopiedRow {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
@@ -535,8 +535,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] { try readVersions(row, at: place) }
 
-  /// Returns a row with all changes that the present transaction made of it. `row` may lack changes that were written
-  /// at once.
+  /// Returns a row with all changes that the present transaction made of it.
   func whole(_ row: Row, isSame: (StoredVersion) throws -> Bool) throws -> Row {
     let versions = try readVersions(row.name, at: place)
     guard let version = try versions.first(where: isSame) else { return row }
@@ -549,7 +548,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
-  /// Returns the stamp of a row's last insert or update; nil if all nodes know it, or if it is before `copy`.
+  /// Returns the stamp of a row's last insert or update. Nil if all nodes know that write, or if it is before `copy`.
   private func lastWrite(_ row: KeyedRow, behind copy: Stamp? = nil) throws -> Stamp? {
     for place in try places(row.name).reversed() {
       if let copy, place.stamp < copy { return nil }
@@ -559,8 +558,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return shared.window.lastForgotten(row.name)
   }
 
-  /// Returns the stamp that decides the row's rank. If all nodes know the row's writes, it has clock 0, before all
-  /// other stamps.
+  /// Returns the stamp that decides the row's rank. If all nodes know the row's writes, the stamp has clock 0, before
+  /// all other stamps.
   func lastStamp(_ row: KeyedRow) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
 
   /// Returns the stamp that decides the rank of a row of the present transaction.
@@ -575,8 +574,8 @@ final class TwoWayDesk<Table: AnyObject> {
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns `candidate`, a waiting row. If a refresh brought the row after its last write, it gets the stamp of that
-  /// refresh.
+  /// Returns the waiting row `candidate`. If a refresh brought the row after its last write, the result has the stamp
+  /// of that refresh.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
@@ -629,7 +628,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try shared.rules(trail, table, columns).between(source: trail.description, target: shared.own.description)
   }
 
-  /// Returns the rules by which this node decides conflicts of a table for all nodes; nil if it does not.
+  /// Returns the rules by which this node decides conflicts of a table for all nodes; nil if this node is not the
+  /// decider.
   func decidingRules(_ table: String, _ columns: [String]) throws -> ConflictRules? {
     try shared.rules(trail, table, columns).deciding(source: trail.description, target: shared.own.description)
   }

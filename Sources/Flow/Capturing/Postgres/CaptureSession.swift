@@ -98,8 +98,8 @@ final class CaptureSession {
     if hasNewShapes { try sync() }
   }
 
-  /// Keeps the changes to the list of tables and to running refreshes, because the transaction of the trail that has
-  /// them is complete. Until then, ``abandon()`` undoes them.
+  /// Makes the changes to the list of tables and to running refreshes final. Before this call, ``abandon()`` undoes
+  /// them.
   func settle() {
     tables.settle()
     refreshes.settle()

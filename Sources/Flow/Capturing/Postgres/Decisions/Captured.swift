@@ -11,8 +11,8 @@ final class Captured {
   /// Whether changes of the table go into the trail. False if the table is not captured, or if it waits for a refresh
   /// that has not begun.
   let isWanted: Bool
-  /// For each column of a partitioned table, whether every old row in the stream must have a value for it. It must if
-  /// the column is NOT NULL and in the replica identity. Nil for a table without partitions.
+  /// For each column of a partitioned table, whether every old row in the stream must have a value for it. True for
+  /// columns that are NOT NULL and in the replica identity. Nil for a table without partitions.
   let givenAlways: [Bool]?
   let isFull: Bool
 

@@ -5,8 +5,8 @@ import PostgresKit
 /// reads the catalog, then commits a logical message, and uses the result when the stream brings that message. If the
 /// stream reports a schema change first, capture reads the catalog again.
 struct CatalogWatch {
-  /// The content of the catalog, as capture has read it once. If tables were locked, the tables may be of different
-  /// moments.
+  /// The content of the catalog, as capture has read it once. If tables were locked, capture may have read the tables
+  /// at different times.
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
@@ -31,7 +31,7 @@ struct CatalogWatch {
   private(set) var hasTriggers = false
   private var reported: Set<NameKey> = []
 
-  /// Whether capture must read the catalog, or process an earlier reading, as soon as the stream is quiet.
+  /// Whether capture must read the catalog, or process what it has read, as soon as the stream is quiet.
   var isPending: Bool { isReached || (isWanted && barrier == nil && !isPostponed) }
 
   enum Step {

@@ -28,8 +28,7 @@ struct ChunkPlace {
   /// Returns whether the chunk must be written to the trail before transaction `xid`.
   func isDue(before xid: UInt32) -> Bool { !isPlaced && chunk.map { !$0.snapshot.shows(xid) } == true }
 
-  /// Marks the written chunk as raced if its snapshot shows transaction `xid`. The stream brings the changes of `xid`
-  /// after the chunk.
+  /// Marks the written chunk as raced if its snapshot shows transaction `xid`.
   mutating func pass(_ xid: UInt32) { if isPlaced, chunk?.snapshot.shows(xid) == true { isRaced = true } }
 
   /// Returns what to do with the open chunk, after every transaction before `received` has been processed.

@@ -62,8 +62,8 @@ struct IncomingTransaction {
     var isApplied = false
     /// The name of the trail whose apply made the transaction; empty if no apply made it.
     var applier = ""
-    /// The applied note of the apply that made the transaction. Nil if no apply made it, or if its rows do not go into
-    /// this trail.
+    /// The applied note of the apply that made the transaction. Nil if no apply made it, or if the transaction's rows
+    /// do not go into this trail.
     var relay: AppliedNote?
     /// Whether an apply made the transaction, and the trail does not have it yet.
     var isNews = false
@@ -91,8 +91,8 @@ struct IncomingTransaction {
   var transaction: PostgresPosition.Transaction? { open?.transaction }
   var isApplied: Bool { open?.isApplied == true }
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, and the applied note of the apply that made it, if its rows go into this
-  /// trail. Nil if no transaction is open.
+  /// The commit time of the open transaction; nil if no transaction is open. `relay`: the applied note of the apply
+  /// that made the transaction, if the transaction's rows go into this trail.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages

@@ -60,8 +60,7 @@ struct KnownTables {
 
   mutating func noteSaved() { isSaved = true }
 
-  /// Keeps the changes to the known tables, because the transaction of the trail that has them is complete. Until then,
-  /// ``abandon()`` undoes them.
+  /// Makes the changes to the known tables final. Before this call, ``abandon()`` undoes them.
   mutating func settle() { committed = registry }
 
   mutating func abandon() {

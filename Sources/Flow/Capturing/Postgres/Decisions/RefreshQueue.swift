@@ -61,8 +61,7 @@ struct RefreshQueue {
 
   // MARK: Transactions
 
-  /// Keeps the changes to the list of open row requests, because the transaction of the trail that has them is
-  /// complete. Until then, ``abandon()`` undoes them.
+  /// Makes the changes to the list of open row requests final. Before this call, ``abandon()`` undoes them.
   mutating func settle() { committedOpenRows = openRows }
 
   mutating func abandon() { openRows = committedOpenRows }
@@ -135,7 +134,8 @@ struct RefreshQueue {
   /// Ends a chunk, after the stream has passed all transactions that its snapshot shows. Returns whether the refresh
   /// goes on, must begin again, or is complete.
   ///
-  /// - Parameter isRaced: Whether the stream repeats changes that the chunk shows, so that its rows must be read again.
+  /// - Parameter isRaced: Whether the stream repeats changes that the chunk shows, so that the chunk's rows must be
+  ///   read again.
   mutating func end(_ chunk: PostgresChunk, isRaced: Bool) -> ChunkEnd {
     guard var state = current, state.relation == chunk.table.relation else { return .goesOn }
     guard !isRaced else {
