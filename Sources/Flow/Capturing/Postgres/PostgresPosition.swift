@@ -1,7 +1,7 @@
 import Changes
 import PostgresKit
 
-/// The place in a PostgreSQL source up to which a trail has the changes. Each transaction of the trail ends with it.
+/// The place in a PostgreSQL source up to which a trail has the changes, stored with each transaction of the trail.
 struct PostgresPosition: Equatable {
   struct RefreshState: Equatable {
     var relation: UInt32
@@ -29,7 +29,7 @@ struct PostgresPosition: Equatable {
   /// again has the same history as the trail.
   var witness: Transaction?
   var refresh: RefreshState?
-  /// The transactions of other trails that were applied to the database before the end of this trail.
+  /// The transactions of other trails that were applied to the source before this position.
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50

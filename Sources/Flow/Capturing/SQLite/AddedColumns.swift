@@ -3,15 +3,14 @@ import Mapping
 import SQLiteKit
 
 /// The columns that ALTER TABLE ADD COLUMN has added at the end of a table. A refresh needs to send only rows in which
-/// such a column differs from its default.
+/// an added column differs from its default.
 struct AddedColumns {
   private let columns: [TableSchema.Column]
   private let first: Int
   /// The value of each added column in rows that existed before the ALTER TABLE.
   let defaults: [Value]
 
-  /// Reads the added columns from index `first` on; nil if their defaults are not known, so that the whole table must
-  /// be refreshed.
+  /// Reads the added columns from index `first` on; nil if their defaults are not known.
   init?(_ schema: TableSchema, from first: Int) {
     guard first > 0, first < schema.columns.count, schema.original == nil,
       schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]), schema.key.allSatisfy({ $0 < first }),

@@ -5,7 +5,7 @@ import SystemKit
 import Trails
 
 /// Finds the changes of an SQLite file by triggers, which write them into a journal
-/// (`docs/explanation/sqlite-capture.md`). ``LookWriter`` writes them to the trail.
+/// (`docs/explanation/sqlite-capture.md`). ``LookWriter`` writes the changes to the trail.
 final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
@@ -21,7 +21,7 @@ final class TriggerSource: ChangeSource {
 
   /// The shortest time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The shortest time between two records in the source of the last captured journal row, under load, ms.
+  /// The shortest time, under load, between two writes of the last captured journal row into the source, ms.
   private static let markMilliseconds: Int64 = 5000
   private static let quietMilliseconds: Int64 = 100
 
@@ -39,7 +39,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that capture has seen. Up to it, the trail lacks at most applied notes.
+  /// The last journal row that capture has seen. Up to that row, the trail lacks at most applied notes.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
