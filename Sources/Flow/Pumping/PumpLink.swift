@@ -39,7 +39,7 @@ final class PumpLink {
     return try report(reply)
   }
 
-  /// Throws an error if the peer speaks another protocol or another version.
+  /// Throws an error if the peer does not speak this version of the protocol.
   private func checkVersion() throws {
     let reply = try perform("GET", "/cairn")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {

@@ -90,11 +90,10 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// The time during which only the trail's own node may fetch a question, in milliseconds.
+  /// The time, in milliseconds, during which only the trail's own node may fetch a question.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  /// Stores the name of the node at a dialled address, so that ``take(for:_:)`` returns no question to the node that
-  /// asked it.
+  /// Stores the name of the node at the dialled address `asker`.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
   /// Returns the name that the node at a dialled address gives itself; nil if it has not answered yet.

@@ -31,7 +31,7 @@ final class BlockOpener {
   ///
   /// - Parameter checksum: The checksum of the header and the stored bytes.
   /// - Parameter chain: The chain hash before the block.
-  /// - Returns: The content, valid until the next call and while `stored` is.
+  /// - Returns: The content, valid until the next call and as long as `stored` is valid.
   func open(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, checksum: UInt32, at place: Position, chain: ChainHash
   ) throws -> UnsafeRawBufferPointer {

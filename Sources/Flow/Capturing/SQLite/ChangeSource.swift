@@ -1,8 +1,8 @@
 import SystemKit
 import Trails
 
-/// A way to find the changes of an SQLite file, for ``CaptureLoop``. The trail gets all changes of one reading (`Look`) or
-/// none of them.
+/// A way to find the changes of an SQLite file, for ``CaptureLoop``. The trail gets all changes of one reading (`Look`)
+/// or none of them.
 ///
 ///     switch try source.look() {
 ///     case .nothing: …                          // wait

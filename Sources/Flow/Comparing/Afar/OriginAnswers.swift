@@ -147,8 +147,8 @@ package final class OriginAnswers: Sendable {
 
   /// Waits up to 20 seconds until no other question is being answered, the source has rested, and `isDue` returns true.
   ///
-  /// - Throws: `busy` if the asker has too many questions, if the wait takes longer, or if the asker has closed its
-  ///   connection.
+  /// - Throws: `busy` if the asker has too many questions, if the wait takes longer than 20 seconds, or if the asker
+  ///   has closed its connection.
   private func begin(_ asker: String, _ isOver: () -> Bool, _ isDue: (Turn) -> Bool = { _ in true }) throws {
     let isWelcome = turn.withLock { turn in
       guard turn.askers[NameKey(asker), default: 0] < Self.askersMax else { return false }
