@@ -126,7 +126,7 @@ package final class QuestionBook: Sendable {
   }
 
   /// Stores the answer of the peer that fetched the question. Returns false if the asker no longer waits, if another
-  /// peer fetched the question, or if it was answered before.
+  /// peer fetched the question, or if the question was answered before.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }

@@ -45,7 +45,7 @@ package final class LocalWatch: Sendable {
     var reach: Reach?
   }
 
-  /// The longest wait for one message, ms. After it, another message is committed.
+  /// The longest wait for one message, ms. After that time, another message is committed.
   private static let patienceMilliseconds: Int32 = 5000
 
   private let uri: String

@@ -28,7 +28,7 @@ extension PostgresCapture {
     return try source.transactions(through: witness.commit).contains(witness) ? nil : foreign(witness.commit)
   }
 
-  /// Returns how the cluster or the timeline of a server differs from those of the trail; nil if they do not.
+  /// Returns how the cluster or the timeline of a server differs from those of the trail; nil if both are the same.
   static func departure(
     of slot: SlotProgress, _ identity: (system: UInt64, timeline: UInt32), _ replication: PostgresConnection
   ) throws -> String? {
@@ -39,7 +39,7 @@ extension PostgresCapture {
     return slot.departure(system: identity.system, timeline: identity.timeline, history: history)
   }
 
-  /// Returns a text if the log of a server ends before the trail does; nil otherwise.
+  /// Returns the reason for an error if the log of a server ends before the trail does; nil otherwise.
   static func shortage(of slot: SlotProgress, _ source: PostgresSource) throws -> String? {
     let end = try source.connection.first("SELECT pg_current_wal_lsn()").flatMap { LSN($0) } ?? LSN(0)
     return end >= slot.position.reached ? nil : "its WAL ends at \(end), the trail at \(slot.position.reached)"

@@ -28,8 +28,7 @@ package final class PostgresCapture {
     package var watch: LocalWatch?
     /// The lock that keeps capture from reading table rows while a two-way apply writes; nil without two-way apply.
     package var turns: AlternatingLock?
-    /// The trails whose applied transactions stay out of this trail, because they come from the nodes that read this
-    /// trail. Nil keeps out all applied transactions.
+    /// The trails whose applied transactions stay out of this trail. Nil keeps out all applied transactions.
     package var applies: Set<String>?
     /// Whether rows that an apply writes also go into the trail, if an applied note names their origin.
     package var relays = false
@@ -191,7 +190,7 @@ package final class PostgresCapture {
   }
 
   /// Reconnects to free the connection's memory, which is as large as the largest message so far. Returns false if
-  /// capture is busy, or reconnected for this less than a minute ago.
+  /// capture is busy, or has freed memory less than a minute ago.
   private func giveMemoryBack() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !refresher.isReading, !session.incoming.isOpen, !session.hasRefreshes, now >= giveBackAt else { return false }

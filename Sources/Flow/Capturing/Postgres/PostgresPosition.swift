@@ -132,8 +132,8 @@ package struct PostgresSnapshot: Equatable, Sendable {
 
   private init() { (xmin, xmax, running) = (1, 1, []) }
 
-  /// The highest number of running transactions: a server has at most 262,143 sessions and as many prepared
-  /// transactions.
+  /// The highest number of running transactions in a snapshot: a server has at most 262,143 sessions and as many
+  /// prepared transactions.
   private static let runningMax = 1 << 19
 
   /// Parses the text `xmin:xmax:xip,…` of a snapshot; nil for any other text.

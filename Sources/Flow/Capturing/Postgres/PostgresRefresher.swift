@@ -194,7 +194,7 @@ final class PostgresRefresher {
       table, "the copy of table \(table.schema.displayName) waits for \(holder), which has it locked", holder.hint)
   }
 
-  /// Postpones the refresh of a table while an open transaction may have changes of it that the stream lacks.
+  /// Postpones the refresh of a table while an open transaction may have changes of the table that the stream lacks.
   private func waitForTransaction(_ table: PostgresRegistry.Table) throws {
     let now = Clock.monotonicMilliseconds
     let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: now)
@@ -256,7 +256,7 @@ final class PostgresRefresher {
 
   // MARK: Requested rows
 
-  /// Saves a request for rows, which a logical message brought, to the file of requests.
+  /// Saves a request for rows, which a logical message brought, in the file of requests.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage

@@ -142,8 +142,8 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the request as a logical message, signed with the database's key, in a transaction of its own. A missing
-  /// key is created.
+  /// Commits the request as a logical message, signed with the database's key, in a transaction of its own. Creates the
+  /// key if it is missing.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)

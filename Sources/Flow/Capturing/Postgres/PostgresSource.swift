@@ -276,7 +276,7 @@ package struct PostgresSource {
     return (system, timeline)
   }
 
-  /// Returns, for each earlier timeline of the server, the LSN at which the server left it.
+  /// Returns, for each earlier timeline of the server, the LSN at which the server left that timeline.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-replication.html, `TIMELINE_HISTORY`; timeline.c for the file.
   static func history(of timeline: UInt32, _ replication: PostgresConnection) throws -> [UInt32: LSN] {
@@ -337,7 +337,7 @@ package struct PostgresSource {
     if isPublished { try connection.execute("DROP PUBLICATION \(name.quotedName)") }
   }
 
-  /// Returns the unused slots of Cairn in this database, each with the bytes of log that it keeps.
+  /// Returns the unused slots of Cairn in this database, each with the bytes of log that the slot keeps.
   package static func idleSlots(_ connection: PostgresConnection) throws -> [(name: String, bytes: Int64)] {
     try connection.query(
       """

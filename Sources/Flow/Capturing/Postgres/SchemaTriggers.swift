@@ -6,7 +6,7 @@ import PostgresKit
 /// https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
   static let prefix = "cairn.schema"
-  /// The prefix of messages from event triggers of older builds, which are not signed.
+  /// The prefix of unsigned messages from event triggers of older versions of Cairn.
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]

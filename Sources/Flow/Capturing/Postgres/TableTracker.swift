@@ -23,8 +23,8 @@ final class TableTracker {
   /// Writes every difference between the recorded tables and the present ones to the trail.
   ///
   /// - Parameter kept: The tables to leave as the trail has recorded them.
-  /// - Parameter reason: The reason for the initial load of new tables, and for a refresh of the others if `copiesAll`
-  ///   is true.
+  /// - Parameter reason: The reason for the initial load of new tables, and for a refresh of all other tables if
+  ///   `copiesAll` is true.
   func announce(
     _ tables: [PostgresTable], keeping kept: Set<UInt32>, _ reason: Refresh.Reason?, copiesAll: Bool = true
   ) throws {
@@ -114,7 +114,7 @@ final class TableTracker {
 
   // MARK: The stream
 
-  /// Returns the description for decoding rows of a table. A shape that the trail lacks is written first.
+  /// Returns the description for decoding rows of a table. Writes the shape first if the trail lacks it.
   func capture(_ relation: PgOutput.Relation) throws -> Captured {
     guard let known = try session.tables[relation.id] ?? introduced(relation) else {
       return Captured(ignored: relation.id)

@@ -29,8 +29,8 @@ struct AddedColumns {
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
   }
 
-  /// Computes the defaults by the same ALTER of a table in memory. Returns nil if rows from before and after the ALTER
-  /// would get different values.
+  /// Computes the defaults by running the same ALTER on a table in memory. Returns nil if rows from before and after
+  /// the ALTER would get different values.
   ///
   /// - Throws: If SQLite rejects the ALTER, as for a default that is not a constant.
   private static func defaults(_ schema: TableSchema, _ first: Int) throws -> [Value]? {

@@ -52,8 +52,8 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Adapts to schema changes that other applications made, in the open transaction of a statement that will change the
-  /// schema.
+  /// Adapts the triggers to schema changes that other applications made, in the open transaction of a statement that
+  /// will change the schema.
   ///
   /// - Returns: The schema version after the adaptation.
   package func prepareSchemaChange() throws -> Int64 {

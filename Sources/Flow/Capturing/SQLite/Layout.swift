@@ -66,7 +66,7 @@ struct Layout {
     return schema
   }
 
-  /// Returns the value of column `action` of `cairn_layout`: the schema change with its flags.
+  /// Returns the value of column `action` of `cairn_layout`: the schema change, with `isSame` and `isExact`.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }

@@ -12,7 +12,8 @@ struct LayoutHistory {
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// The shapes of tables after an early drop of indexes, by the id of the table's next layout.
+  /// The shapes of tables whose indexes the trail drops before other schema changes, by the id of the table's next
+  /// layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
@@ -86,7 +87,7 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the schema change that drops the indexes which `layout` lacks. Nil if it lacks none, or if it was written
+  /// Returns the schema change that drops the indexes which `layout` lacks. Nil if `layout` lacks none, or was written
   /// in the transaction of the schema change.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
@@ -99,8 +100,7 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. If not, a later chunk of the table's refresh brings the
-  /// row.
+  /// Returns whether a change of a row goes into the trail. If not, a later chunk of the refresh brings the row.
   ///
   /// - Parameters:
   ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.

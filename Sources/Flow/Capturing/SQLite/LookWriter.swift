@@ -94,7 +94,7 @@ final class LookWriter {
     set { (marked, reader.checksum) = newValue }
   }
 
-  /// Begins the running refresh of a table again if its layout is in `layouts`.
+  /// Begins the running refresh of a table again if the table's layout is in `layouts`.
   ///
   /// - Parameter orWhole: Whether to do the same for a table without a key, whose rows a VACUUM may have renumbered.
   func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
@@ -205,7 +205,7 @@ final class LookWriter {
 
   /// Begins a transaction of the trail if none is open.
   ///
-  /// - Parameter time: The commit time, µs since 1970; nil if the transaction may combine several of the source.
+  /// - Parameter time: The commit time, µs since 1970; nil if it may combine several source transactions.
   private func openPart(committedAt time: Int64? = nil) throws {
     guard let part, !part.isOpen else { return }
     let latest = min(part.readAt, nextCommit ?? .max)
@@ -219,8 +219,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the record that begins each requested refresh, unless the trail has it. Leaves out layouts that begin
-  /// after journal row `seq`.
+  /// Appends the record that begins each requested refresh, unless the trail has this record. Leaves out layouts that
+  /// begin after journal row `seq`.
   private func beginAwaitedCopies(through seq: Int64) throws {
     var count = 0
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
@@ -310,7 +310,7 @@ final class LookWriter {
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
   }
 
-  /// Returns whether a table waits for a refresh in this shape. False if its capture is stopped (`unhook`).
+  /// Returns whether a table waits for a refresh in this shape. False if capture of the table is stopped (`unhook`).
   private func isDue(_ layout: Layout) throws -> Bool {
     try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
   }

@@ -17,7 +17,7 @@ package final class SQLiteCapture {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows
     package var journalCapBytes = Journal.capBytes
-    /// The folder of the trail. Capture stores its path in the source.
+    /// The folder of the trail. Capture stores the folder's path in the source.
     package var place = ""
     /// Whether to send the rows that exist when capture begins, in an initial load of each table.
     package var copiesRows = true

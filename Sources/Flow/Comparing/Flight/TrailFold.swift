@@ -21,7 +21,7 @@ struct TrailFold {
   private let counts: RowCounts?
   /// For the hash of a whole row: the change that the trail makes to the number of such rows, and the row's values.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
-  /// Whether the trail has a TRUNCATE of the table that the rows read at the source do not show.
+  /// Whether the trail has a TRUNCATE of the table that came after the read at the source.
   private(set) var isEmptied = false
   /// Whether the trail has a refresh or a schema change of the table.
   private(set) var isUnknown = false

@@ -33,8 +33,8 @@ struct SlotProgress {
   /// The transaction that the server must send before any newer one; nil if there is none. If the server sends another
   /// transaction first, its history differs from the trail's.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream, µs since 1970. Capture uses it as the time of transactions that it adds to
-  /// the trail itself.
+  /// The latest commit time in the stream, µs since 1970. Transactions that capture itself adds to the trail get this
+  /// time.
   private(set) var streamTime: Int64 = 0
   private var unsyncedCount = 0
   private var committedAt: Int64 = 0
@@ -49,7 +49,7 @@ struct SlotProgress {
 
   // MARK: Start
 
-  /// Adds the ids of trails to `position.knowledge`, which an older version of Cairn stored without them.
+  /// Adds the ids of trails to `position.knowledge`, which an older version of Cairn stored without these ids.
   mutating func nameKnowledge(by notes: [AppliedNote]) {
     position.knowledge.name(by: notes)
     recordedKnowledge = position.knowledge
