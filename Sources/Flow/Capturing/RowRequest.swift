@@ -5,10 +5,10 @@ import Changes
 ///
 ///     RowRequest(table: "orders", keys: [[.integer(7)], [.integer(8)]])   // two rows
 package struct RowRequest: Equatable, Sendable {
-  /// The highest number of keys in one transaction of the source. A request with more keys is written in several.
+  /// The highest number of keys in one transaction. A request with more keys takes several transactions.
   static let keysMax = 1000
 
-  /// The schema (namespace) of the table in PostgreSQL; empty for SQLite.
+  /// The schema of the table in PostgreSQL; empty for SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   /// The key values of each requested row, in key order; for PostgreSQL as text.

@@ -43,7 +43,7 @@ package enum SourceMoment: Sendable {
   }
 
   /// Returns whether a read at this moment saw the last transaction of a trail that has everything up to `reach`. False
-  /// if that transaction combines several of the source.
+  /// if that transaction combines several transactions of the source.
   package func shows(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): taken <= seq

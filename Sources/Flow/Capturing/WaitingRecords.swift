@@ -92,7 +92,7 @@ struct WaitingRecords {
     try trail.append(kind: RecordKind.waitingRow, record.bytes)
   }
 
-  /// Returns a value of the key column as ``Range`` compares it.
+  /// Returns a value of the key column in the form that ``Range`` compares.
   func ordered(_ value: Value, _ column: TableSchema.Column) -> Value {
     guard schema.engine == .postgres else { return value }
     switch value {

@@ -27,8 +27,8 @@ struct BucketScan: Sendable {
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// Buckets in which rows differ. `rows` is the sum of the buckets' numbers of rows, each counted in the database that
-  /// has more.
+  /// Buckets in which rows differ. `rows` is the sum of the buckets' numbers of rows. Each bucket counts with the
+  /// larger of its two numbers.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0
@@ -76,7 +76,7 @@ struct BucketScan: Sendable {
     return sums
   }
 
-  /// Reads the rows of ``part`` some at a time, and passes the hashes of each row to `body`.
+  /// Reads the rows of ``part`` in several reads, and passes the hashes of each row to `body`.
   ///
   /// - Parameter isFirst: Whether the rows count for the progress that is shown to the operator; false if they are read
   ///   a second time.

@@ -4,7 +4,7 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// An open database of a comparison, with its tables. Only the thread that opened it may use it.
+/// An open database of a comparison, with its tables. Only the thread that opened the database may use it.
 ///
 ///     let source = try CompareDatabase(.sqlite(try Database(path: "shop.db", mode: .readOnly)))
 package final class CompareDatabase {
@@ -20,14 +20,14 @@ package final class CompareDatabase {
     let refusal: String?
     /// Whether another session keeps the table locked, so that Cairn knows only the table's name.
     var isLocked = false
-    /// Returns the table as one end of a comparison, with the compared columns of these indexes.
+    /// Returns the table as one end of a comparison, for the given indexes of the compared columns.
     let end: ([Int]) -> TableEnd
   }
 
   package let handle: Handle
   package let engine: Engine
   let sortsByBytes: Bool
-  /// Whether the database encodes text in UTF-8. Assumed for a PostgreSQL source at another node.
+  /// Whether the database encodes text in UTF-8. True for a PostgreSQL source at another node.
   let isUTF8: Bool
   /// The tables of a source at another node, as that node describes them.
   private let told: [OriginTable]

@@ -5,7 +5,7 @@ import Reshaping
 import SQLiteKit
 import Trails
 
-/// The pairs of tables to compare, and the differences that are known before any row is read.
+/// The pairs of tables to compare, and the differences that are found without reading rows.
 struct ComparePlan {
   private(set) var tables: [ComparedTable] = []
   private(set) var differences: [Difference] = []

@@ -36,7 +36,7 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
-  /// Pairs the columns of the two tables. The types of two columns decide how their values are compared.
+  /// Pairs the columns of the two tables.
   package init(name: String, source: TableEnd, target: TableEnd) {
     let schema = source.schema
     let unique = Set(schema.key + schema.uniques.joined())

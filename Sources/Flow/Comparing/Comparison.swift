@@ -18,7 +18,7 @@ package final class Comparison {
   ///     options.tables = TablePatterns(["orders"])
   ///     options.repairs = true
   package struct Options: Sendable {
-    /// The tables to compare; nil for those that the replication captures, or all tables without a replication.
+    /// The tables to compare; nil for the captured tables, or for all tables if no replication is known.
     package var tables: TablePatterns?
     /// The conversion of names between SQLite and PostgreSQL; nil for the conversion of the replication.
     package var names: NamePolicy?

@@ -43,8 +43,8 @@ package struct Difference: Sendable {
 struct Suspect {
   /// The hash of the key, or of the whole row.
   let hash: UInt64
-  /// The key as read at the source; nil if the row was not read there, or has no key or NULL in it. `targetKey` is the
-  /// same for the target.
+  /// The key as read at the source; nil if the row was not read there, has no key, or has NULL in its key. `targetKey`
+  /// is the same for the target.
   var sourceKey: [Value]?
   var targetKey: [Value]?
   var rowBytes = 0

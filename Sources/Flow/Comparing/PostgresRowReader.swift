@@ -122,7 +122,7 @@ final class PostgresRowReader: RowReader {
   // MARK: SQL
 
   /// Runs a COPY of `query` in a transaction, after `bind` has bound its parameters. The table is locked before the
-  /// snapshot, so that no ALTER TABLE can rewrite it in between.
+  /// snapshot is taken.
   ///
   /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
   private func copy(
@@ -158,8 +158,7 @@ final class PostgresRowReader: RowReader {
 
   /// Runs `read`, which reads a table.
   ///
-  /// - Throws: `table-refused` if `read` fails and the table has a foreign partition. The caller can then go on with
-  ///   other tables.
+  /// - Throws: `table-refused` if `read` fails and the table has a foreign partition.
   private func withForeignPartitions(of end: TableEnd, _ read: () throws -> Void) throws {
     guard end.isPartitioned, let partition = try connection.foreignPartition(of: end.oid) else { return try read() }
     do { try read() } catch let error as PostgresError where !error.isConnectionLost {

@@ -30,8 +30,8 @@ private struct ReadPace {
 /// Reads a table in ranges of its key at both ends, each on its own thread, and finds the ranges that differ. A range
 /// has as many rows as the source reads in some 250 ms.
 struct RangeScan: Sendable {
-  /// A key of the source does not fit the key's type at the target, so it has no place among the target's keys. From
-  /// the start of `range` on, rows cannot be matched by ranges.
+  /// A key of the source does not fit the key's type at the target. From the start of `range` on, rows cannot be
+  /// matched by ranges of the key.
   struct Unordered: Error { let range: KeyRange }
 
   let table: ComparedTable

@@ -13,8 +13,8 @@ final class RowLook {
     (self.table, self.source, self.target, self.seed) = (table, source, target, seed)
   }
 
-  /// Returns the rows of one database that have these keys, by the hash of the key. The target may have several rows
-  /// with one key.
+  /// Returns the rows of one database with the keys of `suspects`, by the hash of the key. The target may have several
+  /// rows with one key.
   func rows(_ side: CanonicalColumn.Side, _ suspects: [Suspect]) throws -> [UInt64: [[Value]]] {
     var wanted: Set<UInt64> = []
     var keys: [(hash: UInt64, key: [Value])] = []

@@ -25,12 +25,11 @@ protocol RowReader: AnyObject {
 
   /// Calls `body` with each row that has one of these keys.
   ///
-  /// - Parameter body: Gets the values as stored. In SQLite it also gets the index in `keys` of the row's key, else it
-  ///   may get nil.
+  /// - Parameter body: Gets the values as stored. For an SQLite file, also gets the index of the row's key in
+  ///   `keys`; otherwise the index may be nil.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
-  /// Counts in `counts` the rows that are identified by all their values: with NULL in the key, or in a table without a
-  /// key.
+  /// Counts in `counts` the rows that have NULL in their key, or all rows of a table without a key.
   func count(_ table: ComparedTable, into counts: RowCounts) throws
 }
 
@@ -77,11 +76,11 @@ enum PartSequence {
 
 /// The hashes, size and key of a row that is being read.
 struct RowMark: ~Copyable {
-  /// The hash of the key, or of the whole row if it has no key or NULL in it. 0 if no hash was requested.
+  /// The hash of the key, or of the whole row if the row has no key or NULL in its key. 0 if no hash was requested.
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int
-  /// The encoded key, as its database stores it. Empty if there is none or it contains NULL.
+  /// The encoded key, as its database stores it. Empty if the row has no key or NULL in its key.
   let key: UnsafeRawBufferPointer
 }
 

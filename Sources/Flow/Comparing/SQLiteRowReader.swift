@@ -84,7 +84,7 @@ final class SQLiteRowReader: RowReader {
     let sql: String
     var parameters: [Value] = []
     var limit: Int?
-    /// The result columns with a row's key or rowid, after which the next slice starts.
+    /// The indexes of the result columns with the key or rowid, after which the next slice starts.
     var cursor: [Int] = []
 
     init(_ table: ComparedTable, _ end: TableEnd, _ slice: Slice) {

@@ -3,7 +3,7 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// The proven differences of some rows, and the rows that may be in flight.
+/// The proven differences of the examined rows, and the rows that may be in flight.
 struct Settlement {
   var differences: [Difference] = []
   /// The number of rows that differ but may be in flight.
@@ -28,7 +28,7 @@ struct Settlement {
 protocol Settling {
   /// Reads the rows with these keys again, and returns their differences and the number that may be in flight.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Reads again the rows that are identified by all their values.
+  /// Reads again the rows that have no key or NULL in their key.
   ///
   /// - Parameter whole: The hashes of the rows, in ascending order.
   /// - Parameter report: Is called several times, each time with the results for some of the hashes.
@@ -40,14 +40,13 @@ protocol Settling {
 /// the other, counts as a difference.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
-  /// The pauses between reads after this object has waited for 20 s in all, in milliseconds. They are shorter than the
-  /// first pauses.
+  /// The pauses between reads after this object has waited for 20 s in all, in milliseconds.
   private static let shortMilliseconds: [Int32] = [50, 300, 1000]
   private static let patienceMilliseconds: Int64 = 20_000
 
   private let stop: StopSignal
-  /// Whether an unchanged differing row counts as a difference. If not, the row may be in flight: the trail is not on
-  /// this machine, or the source is at another node.
+  /// Whether an unchanged differing row counts as a difference. False if the trail is not on this machine, or the
+  /// source is at another node.
   private let proves: Bool
   private var waited: Int64 = 0
 

@@ -4,8 +4,8 @@ import Changes
 struct SuspectList: ~Copyable {
   private struct Entry {
     let hash: UInt64
-    /// The offset in `keys` of the key that was read at the source; `target` is the offset of the key that was read at
-    /// the target. -1 if the row was not read there.
+    /// The offset in `keys` of the key that was read at the source; -1 if the source lacks the row. `target` is the
+    /// same for the target.
     let source: Int
     let target: Int
     let rowBytes: Int
@@ -16,7 +16,7 @@ struct SuspectList: ~Copyable {
 
   var count: Int { entries.count }
 
-  /// Appends a row, with its encoded keys as stored; nil for a database that lacks it.
+  /// Appends a row, with its encoded keys as stored at the source and the target; nil for an end that lacks the row.
   mutating func append(
     hash: UInt64, source: UnsafeRawBufferPointer?, target: UnsafeRawBufferPointer?, rowBytes: Int
   ) {

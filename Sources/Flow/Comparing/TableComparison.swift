@@ -6,14 +6,13 @@ import SystemKit
 /// Compares the rows of one table: finds ranges of keys, or groups of rows by hash (buckets), that differ, then the
 /// differing rows.
 final class TableComparison {
-  /// The number of differing rows with a key that are collected, then read again together. Fewer rows are read again
-  /// once the first of them has waited for a second.
+  /// The number of differing rows with a key that are collected and then read again together.
   private static let batchRows = 4000
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
   private static let bytesInMemory = 12 << 20
-  /// The memory for differing rows without a key, in bytes. When it is full, one read of the table at each end examines
-  /// all of them.
+  /// The memory for differing rows without a key, in bytes. When the memory is full, all these rows are read again
+  /// together.
   private static let wholeBytes = 16 << 20
   /// The value of ``wholeBytes`` for a source at another node. The rows must fit into one answer.
   private static let wholeBytesAfar = 1 << 20

@@ -137,7 +137,7 @@ package final class Pump: Sendable {
       remedy: .retry)
   }
 
-  /// Returns at most `most` trails: first those of this node, then one of each other node in turn.
+  /// Returns at most `most` trails: first the trails of this node, then one of each other node in turn.
   static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
     guard wanted.count > most else { return wanted }
     let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }

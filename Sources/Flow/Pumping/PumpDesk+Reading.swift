@@ -74,8 +74,7 @@ extension PumpDesk {
 
   /// Returns the state of a trail; nil if it does not exist.
   ///
-  /// - Parameter withUnread: Whether to report the end of all received bytes, perhaps inside a transaction, as a
-  ///   pushing peer needs.
+  /// - Parameter withUnread: Whether to report the end of all received bytes, even if it is inside a transaction.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }

@@ -80,7 +80,7 @@ final class PushSink: HTTPBodySink {
     } catch { return refusal(error) }
   }
 
-  /// Ends the request after an error. Blocks that arrived whole stay in the copy, because they are valid.
+  /// Ends the request after an error. Blocks that arrived whole stay in the copy.
   func abandon() {
     try? handover.settle()
     _ = try? desk.copies.with(visit.trail) { try $0.sync() }

@@ -9,8 +9,8 @@ package struct PumpHooks: Sendable {
   /// Returns the position up to which every apply of the trail at this node has applied it. Nil if there is no such
   /// apply, or if one of them has not begun.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
-  /// Returns whether capture of this node has opened the trail. Before that, the trail may seem too short after a power
-  /// cut.
+  /// Returns whether capture of this node has opened the trail. After a power cut, the trail may be too short before
+  /// capture opens it.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
   /// Returns this node's open requests for a refresh of a trail's tables. Empty for a trail of this node.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
@@ -40,13 +40,13 @@ package struct PumpHooks: Sendable {
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
   /// Called when a peer has reported that it has applied a trail up to a position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
-  /// Called when the copy of a trail at this node has begun again at a later segment. It lacks the changes between its
-  /// former end and that segment.
+  /// Called when the copy of a trail at this node has begun again at a later segment. The copy lacks the changes
+  /// between its former end and that segment.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}
 
-  /// Returns whether a peer's copy that is longer than the trail has other content. This is certain only at the trail's
-  /// own node, after capture has opened the trail.
+  /// Returns whether a peer's copy that is longer than the trail has other content than the trail. True only at the
+  /// trail's own node, after capture has opened the trail.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

@@ -39,7 +39,7 @@ final class PumpLink {
     return try report(reply)
   }
 
-  /// Throws an error if the peer speaks another protocol or another version.
+  /// Throws an error if the peer does not speak this version of the protocol.
   private func checkVersion() throws {
     let reply = try perform("GET", "/cairn")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
@@ -175,7 +175,7 @@ final class PumpLink {
     return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
   }
 
-  /// Sends the encoded answer to a question. The peer drops the answer if its asker no longer waits for it.
+  /// Sends the encoded answer to a question. The peer drops the answer if the asking node no longer waits.
   func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
     let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
     guard [200, 404].contains(reply.status) else { throw fault(reply).error }

@@ -1,8 +1,7 @@
 import Changes
 import Trails
 
-/// A request of a node for a refresh of tables, which their capture writes into the trail
-/// (`docs/reference/protocol.md`, Refresh).
+/// A request of a node for a refresh of tables through the trail (`docs/reference/protocol.md`, Refresh).
 ///
 ///     CopyRequest(id: "7f3a", tables: ["orders"])
 package struct CopyRequest: Hashable, Sendable {

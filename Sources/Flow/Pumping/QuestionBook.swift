@@ -90,11 +90,10 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// The time during which only the trail's own node may fetch a question, in milliseconds.
+  /// The time, in milliseconds, during which only the trail's own node may fetch a question.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  /// Stores the name of the node at a dialled address, so that ``take(for:_:)`` returns no question to the node that
-  /// asked it.
+  /// Stores the name of the node at the dialled address `asker`.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
   /// Returns the name that the node at a dialled address gives itself; nil if it has not answered yet.
@@ -127,7 +126,7 @@ package final class QuestionBook: Sendable {
   }
 
   /// Stores the answer of the peer that fetched the question. Returns false if the asker no longer waits, if another
-  /// peer fetched the question, or if it was answered before.
+  /// peer fetched the question, or if the question was answered before.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }

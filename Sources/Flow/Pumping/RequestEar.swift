@@ -9,7 +9,7 @@ final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
   private static let againMilliseconds: Int32 = 10_000
-  /// The time for which the loop answers questions before it fetches requests for a refresh again, in milliseconds.
+  /// The time for which questions are answered before requests for a refresh are fetched again, in milliseconds.
   private static let turnMilliseconds: Int64 = 5_000
 
   private let plan: PumpPlan
@@ -97,7 +97,7 @@ final class RequestEar {
     }
   }
 
-  /// Returns the error for the asking node, with `trail-missing` of an older peer replaced by `unsupported`.
+  /// Returns the error for the asking node: `unsupported` in place of an older peer's `trail-missing`.
   private static func told(_ error: any Error) -> any Error {
     guard let error = error as? CairnError, error.code == .trailMissing else { return error }
     return CairnError(

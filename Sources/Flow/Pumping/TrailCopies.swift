@@ -28,7 +28,7 @@ package final class TrailCopies: Sendable {
   package func exists(_ trail: TrailName) -> Bool { Trail.exists(folder: folder(trail)) }
 
   /// Calls `body` with the copy of a trail, which no other thread uses meanwhile. An error that leaves the copy in an
-  /// unknown state closes it. A new copy without data leaves no files.
+  /// unknown state closes the copy. A new copy without data leaves no files.
   package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
     let slot = slots.withLock { slots in
       if let slot = slots[trail] { return slot }

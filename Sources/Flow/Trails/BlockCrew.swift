@@ -96,8 +96,8 @@ final class BlockCrew: @unchecked Sendable {
     return true
   }
 
-  /// Checks the first block that no thread has begun to check. Returns false if all are begun, or if no work area is
-  /// free. The caller holds the lock, which is released during the check.
+  /// Checks the first block that no thread has begun to check. Returns false if there is none, or if no work area is
+  /// free. The caller holds the lock, which this function releases during the check.
   private func work() -> Bool {
     guard next < min(blocks.count, handed + benches.count) else { return false }
     let (block, bench) = (blocks[next], benches[next % benches.count])

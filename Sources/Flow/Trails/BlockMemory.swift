@@ -159,7 +159,7 @@ final class BlockShare {
 
   deinit { leave() }
 
-  /// Whether memory in ``BlockMemory`` is reserved for the reader's block, because the block has more than 1 MiB.
+  /// Whether memory in ``BlockMemory`` is reserved for the reader's block.
   var isTaken: Bool { turn != nil }
 
   /// Frees the memory of the reader's previous block, then reserves memory for the stored bytes of `block` and its

@@ -11,7 +11,7 @@ final class BlockOpener {
   /// The place from which a block comes, which limits its size.
   enum Origin {
     /// A trail of this node, or a copy whose blocks have been checked. A block may contain a record of 1 GiB. The
-    /// reader's ``BlockShare`` has reserved its memory.
+    /// reader's ``BlockShare`` has reserved the block's memory.
     case trail
     /// A peer. A block has at most ``BlockMemory/blockBytesMax`` bytes.
     case peer
@@ -31,7 +31,7 @@ final class BlockOpener {
   ///
   /// - Parameter checksum: The checksum of the header and the stored bytes.
   /// - Parameter chain: The chain hash before the block.
-  /// - Returns: The content, valid until the next call and while `stored` is.
+  /// - Returns: The content, valid until the next call and as long as `stored` is valid.
   func open(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, checksum: UInt32, at place: Position, chain: ChainHash
   ) throws -> UnsafeRawBufferPointer {

@@ -9,8 +9,8 @@ package final class CopyFeed {
   package let trail: TrailID
   /// The place in the trail at which the next received block belongs.
   package private(set) var place: TrailPlace
-  /// The end of the local copy, if the sending node continues at a later segment than that. Nil if there is no gap, or
-  /// after the first bytes were added.
+  /// The end of the local copy, if the sending node continues at a later segment. Nil if there is no gap, or after the
+  /// first bytes were added.
   private var restartsBehind: TrailPlace?
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
@@ -80,7 +80,7 @@ package final class CopyFeed {
     return taken
   }
 
-  /// Returns how many bytes `rest` still needs for a whole header or block, or to know its size.
+  /// Returns how many bytes `rest` lacks for a whole header or block, or for the part of it that shows its size.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count

@@ -6,7 +6,7 @@ import Synchronization
 import SystemKit
 
 /// Lets an apply wait until the trail of its own database has all commits that the database has now. The apply commits
-/// a logical message, and capture reports when the trail is durable up to it. Any thread may use a watch.
+/// a logical message, and capture reports when the trail is durable up to that message. Any thread may use a watch.
 ///
 ///     let watch = LocalWatch(uri: "postgresql://db.example/shop")
 ///     let mark = try watch.mark()
@@ -45,7 +45,7 @@ package final class LocalWatch: Sendable {
     var reach: Reach?
   }
 
-  /// The longest wait for one message, ms. After it, another message is committed.
+  /// The longest wait for one message, ms. After that time, another message is committed.
   private static let patienceMilliseconds: Int32 = 5000
 
   private let uri: String
@@ -54,7 +54,7 @@ package final class LocalWatch: Sendable {
 
   package init(uri: String) { self.uri = uri }
 
-  /// Commits a logical message. The caller must then call ``wait(_:_:milliseconds:)``.
+  /// Commits a logical message, and returns it. The caller must then call ``wait(_:_:milliseconds:)``.
   ///
   /// - Throws: ``PostgresError``.
   package func mark() throws -> Mark {
@@ -116,8 +116,8 @@ package final class LocalWatch: Sendable {
     return waiting.withLock { $0.removeValue(forKey: token)?.reach }
   }
 
-  /// Waits until all commits made before this call are durable in the trail. Returns the logical message that proves
-  /// it; nil after `stop`.
+  /// Waits until all commits made before this call are durable in the trail. Returns the logical message that was
+  /// committed after those commits; nil after `stop`.
   package func catchUp(_ stop: StopSignal) throws -> Mark? {
     while !stop.isSet {
       let mark = try mark()

@@ -8,7 +8,7 @@ extension PostgresCapture {
   /// The most log, in bytes, that ``fault(of:folder:)`` lets the server decode.
   private static let decodedBytesMax: UInt64 = 64 << 20
 
-  /// Returns the reason why capture of a server cannot continue the trail in `folder`; nil if it can, or is running.
+  /// Returns the reason why capture of a server cannot continue the trail in `folder`; nil if there is none.
   ///
   /// The server decodes at most 64 MiB of its log, and the slot stays where it is.
   package static func fault(of uri: String, folder: String) throws -> String? {
@@ -28,7 +28,7 @@ extension PostgresCapture {
     return try source.transactions(through: witness.commit).contains(witness) ? nil : foreign(witness.commit)
   }
 
-  /// Returns how the cluster or the timeline of a server differs from those of the trail; nil if they do not.
+  /// Returns how the cluster or the timeline of a server differs from those of the trail; nil if both are the same.
   static func departure(
     of slot: SlotProgress, _ identity: (system: UInt64, timeline: UInt32), _ replication: PostgresConnection
   ) throws -> String? {
@@ -39,7 +39,7 @@ extension PostgresCapture {
     return slot.departure(system: identity.system, timeline: identity.timeline, history: history)
   }
 
-  /// Returns how the log of a server ends before the trail; nil if it does not.
+  /// Returns the reason for an error if the log of a server ends before the trail does; nil otherwise.
   static func shortage(of slot: SlotProgress, _ source: PostgresSource) throws -> String? {
     let end = try source.connection.first("SELECT pg_current_wal_lsn()").flatMap { LSN($0) } ?? LSN(0)
     return end >= slot.position.reached ? nil : "its WAL ends at \(end), the trail at \(slot.position.reached)"
@@ -49,8 +49,8 @@ extension PostgresCapture {
 }
 
 extension PostgresSource {
-  /// Returns the transactions that the slot would send, up to one that commits at `commit`. The slot stays unchanged.
-  /// The query names the LSN after `commit`, because the server stops before a record at the named LSN.
+  /// Returns the transactions that the slot would send, through the transaction that commits at `commit`. The slot
+  /// stays unchanged.
   fileprivate func transactions(through commit: LSN) throws -> [PostgresPosition.Transaction] {
     let rows = try connection.query(
       """

@@ -27,8 +27,7 @@ extension PostgresCapture {
     try resume(copiesAgain: false)
   }
 
-  /// Begins the capture with a new slot. The publication must exist first, because a slot does not see later
-  /// publications.
+  /// Publishes the tables, creates a new slot, and begins the capture at the start of the slot.
   private func begin(_ reason: Refresh.Reason) throws {
     let (source, options, trail) = (session.source, session.options, session.trail.name.description)
     let identity = try PostgresSource.identity(session.replication)
@@ -58,7 +57,7 @@ extension PostgresCapture {
     try session.sync()
   }
 
-  /// Continues with an existing slot, after a check that the server lacks no change after the end of the trail.
+  /// Continues with an existing slot. Throws if the server lacks changes that the trail has.
   private func resume(copiesAgain: Bool) throws {
     let source = session.source
     let identity = try PostgresSource.identity(session.replication)

@@ -145,8 +145,8 @@ extension PostgresCapture {
     return nil
   }
 
-  /// Reads the keys that sign Cairn's messages. A key is ignored if an untrusted role owns its schema (namespace) or
-  /// any object there.
+  /// Reads the keys that sign Cairn's messages. A key is ignored if an untrusted role owns the key's schema or an
+  /// object in this schema.
   func readKeys() throws {
     let connection = session.source.connection
     // The end of the log is read before the keys: messages up to it were signed with keys that existed then.

@@ -28,12 +28,11 @@ package final class PostgresCapture {
     package var watch: LocalWatch?
     /// The lock that keeps capture from reading table rows while a two-way apply writes; nil without two-way apply.
     package var turns: AlternatingLock?
-    /// The trails whose applied transactions stay out of this trail, because they come from the nodes that read this
-    /// trail. Nil keeps out all applied transactions.
+    /// The trails whose applied transactions stay out of this trail. Nil keeps out all applied transactions.
     package var applies: Set<String>?
     /// Whether rows that an apply writes also go into the trail, if an applied note names their origin.
     package var relays = false
-    /// Whether replication is two-way. If so, names that differ only in the case of ASCII letters are refused.
+    /// Whether replication is two-way. If so, tables whose names differ only in the case of ASCII letters are refused.
     package var goesBothWays = false
     /// The largest allowed lead of another node's clock, µs. A larger lead in an applied note is reduced to this value.
     package var skewMicrosecondsMax: Int64 = 60_000_000
@@ -191,7 +190,7 @@ package final class PostgresCapture {
   }
 
   /// Reconnects to free the connection's memory, which is as large as the largest message so far. Returns false if
-  /// capture is busy or did this less than a minute ago.
+  /// capture is busy, or has freed memory less than a minute ago.
   private func giveMemoryBack() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !refresher.isReading, !session.incoming.isOpen, !session.hasRefreshes, now >= giveBackAt else { return false }
@@ -229,7 +228,7 @@ package final class PostgresCapture {
       && session.catalog.isDone
   }
 
-  /// Does pending work while the stream has no message. Returns true if no work was pending.
+  /// Begins a chunk or reads the catalog, and then returns false. If neither is due, writes sequences and progress.
   private func rest() throws -> Bool {
     if !refresher.isReading, session.hasRefreshes {
       try refresher.beginChunk()

@@ -68,8 +68,7 @@ struct PostgresCatalog {
       """, [publication]) ?? ""
   }
 
-  /// Returns the shape of a table as a relation message of the stream describes it. Used if the catalog has changed
-  /// since that message.
+  /// Returns the shape of a table as a relation message of the stream describes it.
   func shape(of relation: PgOutput.Relation) throws -> PostgresRegistry.Table {
     var schema = TableSchema(
       epoch: 0, engine: .postgres, namespace: relation.namespace, name: relation.name, columns: [])
@@ -92,8 +91,8 @@ struct PostgresCatalog {
       types: relation.columns.map { .init(oid: $0.type, modifier: $0.modifier) })
   }
 
-  /// Returns, for each of these tables, the session that locks it or waits to lock it. A lock on a partition or an
-  /// index counts.
+  /// Returns, for each of these tables, the session that locks the table or waits to lock it. A lock on a partition
+  /// or an index of the table counts too.
   func lockHolders(of relations: some Sequence<UInt32>) throws -> [UInt32: LockHolder] {
     let rows = try connection.query(
       """

@@ -4,12 +4,12 @@ import SystemKit
 import Trails
 
 /// A part of a table, read in one snapshot. The chunk belongs in the trail right before the first transaction that its
-/// snapshot does not show. If a transaction that the snapshot shows comes later in the stream, the chunk is *raced* and
-/// its rows are read again.
+/// snapshot does not show. If a transaction that the snapshot shows comes after that place in the stream, the chunk is
+/// *raced*: its rows are read again.
 struct PostgresChunk {
   enum Part {
     case next
-    /// One row, which an update moved to this key without all of its values.
+    /// The row with this key. The update of the row in the stream lacks some values.
     case row([String])
     case asked([[String]])
 
@@ -36,7 +36,8 @@ struct PostgresChunk {
 struct PostgresCopier {
   private static let chunkMillisecondsGoal: Int64 = 200
   static let patience = "SET LOCAL lock_timeout = 100"
-  /// The smallest number of rows in a chunk of a table without a suitable index: each such chunk sorts the whole table.
+  /// The smallest number of rows in a chunk if no index has the order of the chunks, so that each chunk sorts the whole
+  /// table.
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
   let connection: PostgresConnection
@@ -59,7 +60,7 @@ struct PostgresCopier {
     try connection.execute("SET idle_in_transaction_session_timeout = 0")
   }
 
-  /// Opens the snapshot for a part of a table; it stays open until ``close()``.
+  /// Opens a snapshot, which stays open until ``close()``, and returns a chunk of the table with it.
   func open(_ table: PostgresRegistry.Table, _ part: PostgresChunk.Part) throws -> PostgresChunk {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     let (snapshot, end) = try PostgresSnapshot.current(connection)
@@ -69,7 +70,7 @@ struct PostgresCopier {
 
   /// Keeps the table's columns from changing until ``close()``.
   ///
-  /// - Throws: ``PostgresChunk/Obstacle`` if another session is altering or has altered the table.
+  /// - Throws: ``PostgresChunk/Obstacle`` if another session keeps the table locked, or has altered the table.
   func lock(_ chunk: PostgresChunk) throws {
     guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
     do {
@@ -179,7 +180,7 @@ struct PostgresCopier {
 
   /// Returns an SQL condition that compares the key with given values.
   ///
-  /// - Parameter value: Returns the SQL expression for the key column of this index.
+  /// - Parameter value: Returns the SQL expression of the value for a key column, by the column's place in the key.
   private func comparison(
     _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
   ) -> String {
@@ -197,8 +198,7 @@ struct PostgresCopier {
     conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
   }
 
-  /// Returns the first row of a query as pgoutput prints it; nil if there is no row. A cast to text would print some
-  /// types differently.
+  /// Returns the first row of a query as pgoutput prints it; nil if there is no row.
   private func keyRow(_ sql: String, _ values: [String]) throws -> [String]? {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
@@ -252,6 +252,6 @@ struct PostgresCopier {
 }
 
 extension PostgresRegistry.Table {
-  /// The table's name in a query. `ONLY` excludes tables that inherit from it, which have rows of their own.
+  /// The table's name in a query, with `ONLY` unless the table is partitioned.
   var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }

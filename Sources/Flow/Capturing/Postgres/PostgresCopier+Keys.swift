@@ -58,8 +58,7 @@ extension PostgresCopier {
     try records.append(within: .init(from: bound(after), through: bound(through)), from: connection, to: trail)
   }
 
-  /// Returns the equality operator of the key's index for a column, with its schema, which may be outside of the search
-  /// path.
+  /// Returns the equality operator for values of a key column, with the operator's schema.
   private func equality(_ column: TableSchema.Column) throws -> String {
     let found = try connection.first(
       """

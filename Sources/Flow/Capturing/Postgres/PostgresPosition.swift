@@ -1,7 +1,7 @@
 import Changes
 import PostgresKit
 
-/// The place in a PostgreSQL source up to which a trail has the changes. Each transaction of the trail ends with it.
+/// The place in a PostgreSQL source up to which a trail has the changes, stored with each transaction of the trail.
 struct PostgresPosition: Equatable {
   struct RefreshState: Equatable {
     var relation: UInt32
@@ -29,7 +29,7 @@ struct PostgresPosition: Equatable {
   /// again has the same history as the trail.
   var witness: Transaction?
   var refresh: RefreshState?
-  /// The transactions of other trails that were applied to the database before the end of this trail.
+  /// The transactions of other trails that were applied to the source before this position.
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
@@ -132,8 +132,8 @@ package struct PostgresSnapshot: Equatable, Sendable {
 
   private init() { (xmin, xmax, running) = (1, 1, []) }
 
-  /// The highest number of running transactions: a server has at most 262,143 sessions and as many prepared
-  /// transactions.
+  /// The highest number of running transactions in a snapshot: a server has at most 262,143 sessions and as many
+  /// prepared transactions.
   private static let runningMax = 1 << 19
 
   /// Parses the text `xmin:xmax:xip,…` of a snapshot; nil for any other text.

@@ -60,7 +60,8 @@ final class PostgresRefresher {
     place.pass(xid)
   }
 
-  /// Writes or ends the open chunk if that is due, after all commits before `end` were processed.
+  /// Continues the open chunk after all commits before LSN `end` were processed: reads its rows into the trail, ends
+  /// the chunk, or waits.
   func reach(_ end: LSN) throws {
     var step = place.next(received: end)
     if step == .place {
@@ -70,7 +71,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Queues an updated row to be read if its table is being refreshed, because the update lacks unchanged TOAST values.
+  /// Queues an updated row for a new reading if its table is being refreshed. The update lacks unchanged TOAST values.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()
@@ -157,8 +158,8 @@ final class PostgresRefresher {
     }
   }
 
-  /// Postpones the refresh of a table that cannot be read now, and drops its chunk. Throws `error` again if it has
-  /// another cause.
+  /// Postpones the refresh of a table, and drops its chunk, if `error` shows that the table cannot be read now. Throws
+  /// any other error again.
   private func putOff(_ error: any Error) throws {
     guard let table = place.chunk?.table else { throw error }
     func putOff(milliseconds: Int64) {
@@ -193,7 +194,7 @@ final class PostgresRefresher {
       table, "the copy of table \(table.schema.displayName) waits for \(holder), which has it locked", holder.hint)
   }
 
-  /// Postpones the refresh of a table while an open transaction may have changes of it that the stream lacks.
+  /// Postpones the refresh of a table while an open transaction may have changes of the table that the stream lacks.
   private func waitForTransaction(_ table: PostgresRegistry.Table) throws {
     let now = Clock.monotonicMilliseconds
     let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: now)
@@ -255,8 +256,7 @@ final class PostgresRefresher {
 
   // MARK: Requested rows
 
-  /// Saves a logical message that requests rows to the file of requests, before the slot can be confirmed beyond the
-  /// message.
+  /// Saves a request for rows, which a logical message brought, in the file of requests.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage

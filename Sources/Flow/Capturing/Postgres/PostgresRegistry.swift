@@ -28,8 +28,8 @@ struct PostgresRegistry: Equatable {
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
-    /// Whether changes of the table go into the trail before its refresh has begun. True if the refresh was only
-    /// requested, because targets already have the rows.
+    /// Whether changes of the table go into the trail before its refresh has begun. True if the refresh was requested:
+    /// then targets have the rows already.
     var passesChanges: Bool { refresh == .asked && isKeyed }
     /// The value of `copyNotBefore` for a table that must be published before its refresh can begin.
     static let unpublished = UInt64.max
@@ -57,14 +57,14 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// The file in the state folder that stores the known tables. The file has the new and the previous state; after a
-/// crash, the last transaction of the trail selects the valid one.
+/// The file in the state folder that stores the known tables: their new and their previous state. After a crash, the
+/// last transaction of the trail selects the valid state.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()
   private static let version: UInt8 = 2
 
-  /// Reads the file; empty if it is missing or damaged.
+  /// Reads the known tables from the file; none if the file is missing or damaged.
   ///
   /// - Parameter number: The number of the trail's last whole transaction, which selects the valid state.
   init(folder: String, number: UInt64) throws {

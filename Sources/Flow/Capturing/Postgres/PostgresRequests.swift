@@ -66,8 +66,8 @@ struct PostgresRequests: Equatable {
   }
 }
 
-/// The file in the state folder that keeps unanswered requests. No request is lost, because the file is written before
-/// the slot is confirmed beyond the request.
+/// The file in the state folder that keeps unanswered requests for rows. Capture writes the file before the slot is
+/// confirmed beyond a request.
 struct RequestsFile {
   private let path: String
 
@@ -142,8 +142,8 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the request as a logical message, signed with the database's key, in a transaction of its own. A missing
-  /// key is created.
+  /// Commits the request as a logical message, signed with the database's key, in a transaction of its own. Creates the
+  /// key if it is missing.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)
@@ -156,8 +156,8 @@ struct RequestMessage: Equatable {
 }
 
 extension PostgresSource {
-  /// Requests rows of a table from the capture that writes `trail`. If the table has no key, capture refreshes all of
-  /// it.
+  /// Requests rows of a table from the capture that writes `trail`. If the table has no key, capture refreshes the
+  /// whole table.
   ///
   /// - Throws: ``PostgresError``. Requests made before the error remain.
   package static func ask(_ request: RowRequest, on connection: PostgresConnection, trail: TrailID) throws {

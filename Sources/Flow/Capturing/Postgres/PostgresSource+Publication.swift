@@ -5,16 +5,17 @@ import SystemKit
 // The publication of a capture.
 extension PostgresSource {
   enum Unpublished {
-    /// Capture's role may not change the publication. The hint has the statement for another role.
+    /// Capture's role may not change the publication. The error's hint has the SQL statement, which another role must
+    /// run.
     case forbidden(CairnError)
     case locked
   }
 
-  /// Creates the publication, or adds missing tables to it. Returns the tables that could not be added, with the
-  /// reasons.
+  /// Creates the publication, or adds missing tables to it. Returns the tables that could not be added, each with the
+  /// reason.
   ///
-  /// - Parameter isPatient: Whether to wait 2.5 s for the first locked table, so that an autovacuum of it gives up its
-  ///   lock.
+  /// - Parameter isPatient: Whether to wait 2.5 s for the first locked table, long enough for an autovacuum to give up
+  ///   its lock.
   func publish(_ tables: [PostgresTable], isPatient: Bool = false) throws -> [UInt32: Unpublished] {
     let there = try publication()
     let missing = tables.filter { there?.whole.contains($0.oid) != true }
@@ -92,10 +93,9 @@ extension PostgresSource {
     }
   }
 
-  /// Repeats an attempt until no table is locked; throws `database-busy` after a minute.
+  /// Calls `attempt` until it returns no table; throws `database-busy` after a minute.
   ///
-  /// - Parameter attempt: Returns an empty array on success. If a table was locked, returns the tables that are not
-  ///   done.
+  /// - Parameter attempt: Returns the tables that were locked.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
     let begun = Clock.monotonicMilliseconds
     var hasTold = false
@@ -125,8 +125,7 @@ extension PostgresSource {
   private static let beginReportMilliseconds: Int64 = 3000
   private static let beginMillisecondsMax: Int64 = 60_000
 
-  /// Removes a table from the publication, because PostgreSQL rejects UPDATE and DELETE of a published table without a
-  /// replica identity. Returns the reason if that failed.
+  /// Removes a table from the publication. Returns the reason if PostgreSQL did not remove the table.
   func unpublish(_ table: PostgresTable) throws -> Unpublished? {
     let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.schema.qualifiedName)"
     do {
@@ -178,8 +177,7 @@ extension PostgresSource {
       "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
-  /// Waits up to 5 s until new snapshots show a transaction that the stream has brought. Until then, the transaction
-  /// holds the lock on its `xid`.
+  /// Waits up to 5 s until new snapshots show a transaction that the stream has brought.
   private func waitUntilVisible(_ transaction: UInt32) throws {
     let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
     let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"

@@ -72,8 +72,8 @@ package struct PostgresSource {
     }
   }
 
-  /// The database encodings whose every byte is a Unicode character. In other encodings, one text that the server
-  /// cannot convert ends the whole stream. Source: each byte, and each pair of bytes, converted by PostgreSQL 15.
+  /// The database encodings in which every byte is a Unicode character. Texts in other encodings may not convert to
+  /// UTF-8, and one such text ends the stream.
   private static let wholeEncodings = [
     "UTF8", "LATIN1", "LATIN2", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10", "ISO_8859_5",
     "KOI8R", "KOI8U", "WIN866", "WIN1256",
@@ -98,7 +98,7 @@ package struct PostgresSource {
       : "\(used) of \(most) \(things) are in use (\(setting)), and \(new) captures need one each"
   }
 
-  /// Throws `server-setting` if `max_wal_senders` leaves too few for the new captures.
+  /// Throws `server-setting` if `max_wal_senders` is too low for the new captures.
   private static func checkSenders(_ connection: PostgresConnection, _ new: Int) throws {
     let row =
       try connection.query(
@@ -135,7 +135,7 @@ package struct PostgresSource {
     versionNotice(connection.serverVersion, at: connection.place)
   }
 
-  /// - Parameter version: The server's version as a number, such as 150012 for 15.12.
+  /// Returns a warning if server version `version`, such as 150012 for 15.12, can lose changes; nil otherwise.
   static func versionNotice(_ version: Int, at place: String) -> String? {
     let mended = [14: 18, 15: 13, 16: 9, 17: 5]
     let (major, minor) = (version / 10_000, version % 10_000)
@@ -204,8 +204,8 @@ package struct PostgresSource {
     }
   }
 
-  /// Returns, for each trail that is applied to this database, the last transaction up to which the database has all of
-  /// them. Transactions that suspended tables lack, or that are in quarantine, count as missing.
+  /// Returns an applied note for each trail that apply writes to this database. Transactions that suspended tables
+  /// lack, or that are in quarantine, do not count as applied.
   ///
   /// - Parameter snapshot: The exported snapshot to read in; nil for the present state.
   /// - Parameter clock: The clock of each returned note.
@@ -276,7 +276,7 @@ package struct PostgresSource {
     return (system, timeline)
   }
 
-  /// Returns, for each earlier timeline of the server, the LSN at which the server left it.
+  /// Returns, for each earlier timeline of the server, the LSN at which the server left that timeline.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-replication.html, `TIMELINE_HISTORY`; timeline.c for the file.
   static func history(of timeline: UInt32, _ replication: PostgresConnection) throws -> [UInt32: LSN] {
@@ -337,7 +337,7 @@ package struct PostgresSource {
     if isPublished { try connection.execute("DROP PUBLICATION \(name.quotedName)") }
   }
 
-  /// Returns the unused slots of Cairn in this database, each with the bytes of log that it keeps.
+  /// Returns the unused slots of Cairn in this database, each with the bytes of log that the slot keeps.
   package static func idleSlots(_ connection: PostgresConnection) throws -> [(name: String, bytes: Int64)] {
     try connection.query(
       """

@@ -7,7 +7,7 @@ import PostgresKit
 struct RowFate {
   /// The facts about a schema change that the stream or the catalog has reported.
   struct Word {
-    /// Whether the stream reported the change, at its exact place. If not, only the catalog showed it later.
+    /// Whether the stream reported the change at its exact place. False if only the catalog shows the change.
     var isExact = false
     /// Whether the change may have computed new values for existing rows (`USING`).
     var mayCompute = true
@@ -19,7 +19,7 @@ struct RowFate {
     var text = ""
 
     static let found = Word()
-    /// The bit of `rewrites` for another type, or other values, of a column.
+    /// The bit of `rewrites` that means a change of a column's type or values.
     static let columnWasRewritten = 4
   }
 
@@ -60,7 +60,7 @@ struct RowFate {
     return word.rewrites & Word.columnWasRewritten == 0 || hasRetyped
   }
 
-  /// Whether changed partitions have neither added rows to the table nor removed any.
+  /// Whether changes of partitions have neither added rows to the table nor removed rows from it.
   var keepsPartitions: Bool {
     if before.partitions == after.partitions { return true }
     return word.isExact && word.isCreation && before.partitions.allSatisfy { after.partitions.contains($0) }

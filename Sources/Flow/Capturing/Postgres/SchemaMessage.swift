@@ -12,7 +12,7 @@ struct SchemaMessage {
     case unpublished(String)
     /// An object that Cairn does not replicate was created.
     case made(kind: String, name: String)
-    /// A schema change that the trigger could not describe, so that the catalog must be read.
+    /// A schema change that the trigger could not describe. Capture must read the catalog.
     case doubt
   }
 
@@ -20,14 +20,14 @@ struct SchemaMessage {
   /// The oid of the table; 0 if there is none.
   var relation: UInt32 = 0
   var tag = ""
-  /// Whether existing values may have changed: with `USING`, or inside a function, whose text is unknown.
+  /// Whether the change may have computed new values for existing rows, as with `USING`.
   var mayCompute = true
-  /// The statement of the application, shortened if it is long; empty if it is not kept.
+  /// The statement of the application, shortened if it is long; empty if the message has none.
   var text = ""
 
   static let version = "1"
 
-  /// The maximum size of a message that is read. The tables of a larger one are read from the catalog, or refused.
+  /// The maximum size of a message that is decoded, in bytes. A larger message becomes ``Event/doubt``.
   static let bytesMax = 24 << 20
 
   /// Decodes a message. Unknown, newer or too large content becomes ``Event/doubt``.

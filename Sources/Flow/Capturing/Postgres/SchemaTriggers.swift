@@ -1,12 +1,12 @@
 import Changes
 import PostgresKit
 
-/// The event triggers that report changes of tables in the stream, with the shape of the table at that moment. The
-/// triggers never make a command of the application fail or wait. A superuser owns them. Source:
+/// The event triggers that write a message into the stream for each schema change of a table, with the table's new
+/// shape. The triggers never make a command of the application fail or wait. A superuser owns them. Source:
 /// https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
   static let prefix = "cairn.schema"
-  /// The prefix of messages from event triggers of older builds, which are not signed.
+  /// The prefix of unsigned messages from event triggers of older versions of Cairn.
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
@@ -169,8 +169,7 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// The SQL that computes the JSON description of table `v_root`. PostgreSQL would plan an SQL function again for each
-  /// table.
+  /// The SQL that computes the JSON description of table `v_root`.
   private static let document = """
 
     IF \(CatalogDocument.usesTypes("v_root")) THEN

@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The name, columns and data files of a table in the catalog at one moment. A chunk is valid only if the locked table
-/// is equal to the one in the snapshot.
+/// The name, columns and data files of a table in the catalog at one moment. A chunk is valid only if all three are
+/// the same in its snapshot and after its table was locked.
 ///
 /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
 struct StoredTable: Equatable {

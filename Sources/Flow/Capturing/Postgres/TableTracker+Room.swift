@@ -2,14 +2,14 @@ import Changes
 import PostgresKit
 import Trails
 
-/// Whether the trail still takes schema changes from the stream. A transaction of the source can use up the room that a
-/// segment has for table definitions.
+/// Whether the trail still takes schema changes from the stream. One transaction can use up the room for table
+/// definitions in a segment.
 struct DefinitionRoom {
   private(set) var isUsedUp = false
   private(set) var passedOver: Set<UInt32> = []
 
-  /// Returns whether definitions of this size fit into the room that is left, both in bytes. After one false, it
-  /// returns false until the catalog has been read.
+  /// Returns whether definitions of `bytes` fit into a room of `left` bytes. After the first false, returns false until
+  /// the catalog has been read.
   mutating func takes(_ bytes: Int, of left: Int) -> Bool {
     isUsedUp = isUsedUp || bytes > left
     return !isUsedUp
@@ -41,7 +41,7 @@ extension TableTracker {
     return false
   }
 
-  /// The bytes of definitions that the open transaction of the trail may still get, without a reserve for renamed
+  /// The bytes of definitions that the open transaction of the trail may still get, apart from a reserve for renamed
   /// tables.
   private var definitionBytesLeft: Int { session.trail.schemaRoom - session.trail.schemaSpare }
 }

@@ -3,12 +3,12 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Follows the tables of the source: schema changes from the stream, and those that only the catalog shows.
+/// Follows the schema changes of the source's tables, which the stream reports or only the catalog shows.
 final class TableTracker {
   private static let lockReportMilliseconds: Int64 = 3000
 
   let session: CaptureSession
-  /// The locked tables, each with the time at which capture first found it locked, in monotonic ms.
+  /// The locked tables, each with the time at which capture first found the table locked, in monotonic ms.
   private var lockedSince: [UInt32: Int64] = [:]
   /// The shortest time between two waits for an autovacuum, ms. Each wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000
@@ -23,8 +23,8 @@ final class TableTracker {
   /// Writes every difference between the recorded tables and the present ones to the trail.
   ///
   /// - Parameter kept: The tables to leave as the trail has recorded them.
-  /// - Parameter reason: The reason for the initial load of new tables, and for a refresh of the others if `copiesAll`
-  ///   is true.
+  /// - Parameter reason: The reason for the initial load of new tables, and for a refresh of all other tables if
+  ///   `copiesAll` is true.
   func announce(
     _ tables: [PostgresTable], keeping kept: Set<UInt32>, _ reason: Refresh.Reason?, copiesAll: Bool = true
   ) throws {
@@ -80,11 +80,10 @@ final class TableTracker {
     try session.append(change)
   }
 
-  /// Returns whether another captured table has the same full name. For two-way replication, the case of ASCII letters
-  /// is ignored.
+  /// Returns whether another captured table has the same full name. For two-way replication, ignores the case of ASCII
+  /// letters.
   ///
-  /// For example, `a.b.c` is table `c` of schema `a.b`, and table `b.c` of schema `a`. A table with the same name in
-  /// the same schema does not count.
+  /// For example, `a.b.c` is table `c` of schema `a.b`, and table `b.c` of schema `a`.
   private func isTaken(_ schema: TableSchema, by relation: UInt32) -> Bool {
     session.tables.all.contains { other in
       guard other.relation != relation else { return false }
@@ -115,7 +114,7 @@ final class TableTracker {
 
   // MARK: The stream
 
-  /// Returns the description for decoding rows of a table. A shape that the trail lacks is written first.
+  /// Returns the description for decoding rows of a table. Writes the shape first if the trail lacks it.
   func capture(_ relation: PgOutput.Relation) throws -> Captured {
     guard let known = try session.tables[relation.id] ?? introduced(relation) else {
       return Captured(ignored: relation.id)
@@ -172,7 +171,8 @@ final class TableTracker {
     session.waits.end(relation, .unreadable)
   }
 
-  /// Returns whether the stream has enough values of an old row. If not, schedules a refresh of the table.
+  /// Returns whether the stream has all values of an old row that the replica identity promises. If not, schedules a
+  /// refresh of the table.
   func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     if try session.tables.logsEnough(old, of: table) { return true }
     session.catalog.want()
@@ -375,8 +375,8 @@ final class TableTracker {
     session.showWaiting()
   }
 
-  /// Separates tables that can be captured from tables that must be suspended. Two kinds are left out with a notice:
-  /// unsupported tables, and new ones whose name another captured table has.
+  /// Separates tables that can be captured from tables that must be suspended. Reports and leaves out unsupported
+  /// tables, and new ones whose name another captured table has.
   private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
     var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
     for table in found {
@@ -400,8 +400,8 @@ final class TableTracker {
     return (usable, refused)
   }
 
-  /// Suspends captured tables that can no longer be captured, and unpublishes them. Returns those that stay published
-  /// because they are locked.
+  /// Suspends captured tables that can no longer be captured, and unpublishes them. Returns those that stay published,
+  /// because another session keeps them locked.
   private func letGo(_ refused: [PostgresTable]) throws -> [PostgresTable] {
     let captured = refused.filter { session.tables[$0.oid] != nil }
     guard !captured.isEmpty else { return [] }
@@ -449,7 +449,7 @@ final class TableTracker {
     try session.saveTables()
   }
 
-  /// Returns the tables that can be captured, and suspends the others. Used when a trail continues with a new slot.
+  /// Returns the tables that can be captured, and suspends the others.
   func usable(_ found: [PostgresTable]) -> [PostgresTable] {
     let (usable, refused) = sort(found)
     for table in refused { suspend(table.oid) }

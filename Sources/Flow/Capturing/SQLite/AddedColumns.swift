@@ -3,15 +3,14 @@ import Mapping
 import SQLiteKit
 
 /// The columns that ALTER TABLE ADD COLUMN has added at the end of a table. A refresh needs to send only rows in which
-/// such a column differs from its default.
+/// an added column differs from its default.
 struct AddedColumns {
   private let columns: [TableSchema.Column]
   private let first: Int
   /// The value of each added column in rows that existed before the ALTER TABLE.
   let defaults: [Value]
 
-  /// Reads the added columns from index `first` on; nil if their defaults are not known, so that the whole table must
-  /// be refreshed.
+  /// Reads the added columns from index `first` on; nil if their defaults are not known.
   init?(_ schema: TableSchema, from first: Int) {
     guard first > 0, first < schema.columns.count, schema.original == nil,
       schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]), schema.key.allSatisfy({ $0 < first }),
@@ -30,8 +29,8 @@ struct AddedColumns {
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
   }
 
-  /// Computes the defaults by the same ALTER of a table in memory. Returns nil if rows from before and after the ALTER
-  /// would get different values.
+  /// Computes the defaults by running the same ALTER on a table in memory. Returns nil if rows from before and after
+  /// the ALTER would get different values.
   ///
   /// - Throws: If SQLite rejects the ALTER, as for a default that is not a constant.
   private static func defaults(_ schema: TableSchema, _ first: Int) throws -> [Value]? {

@@ -150,15 +150,15 @@ struct Adoption {
       && old.uniques == new.uniques
   }
 
-  /// Returns whether the new shape has another unique index. A REPLACE on it may have deleted rows without a journal
-  /// row.
+  /// Returns whether the new shape has a unique index that the old shape lacks.
   private static func hasNewUniqueIndex(_ old: TableSchema, _ new: TableSchema) -> Bool {
     new.objects.contains {
       !old.objects.contains($0) && SQLText.tokens(Array($0.text.utf8)).dropFirst().first?.word == "UNIQUE"
     }
   }
 
-  /// Returns whether the shapes have the same values, so that only names, plain indexes or defaults differ.
+  /// Returns whether rows have the same values in both shapes. Names, defaults and indexes that are not unique may
+  /// differ.
   static func hasEqualValues(_ old: TableSchema, _ new: TableSchema) -> Bool {
     old.columns.count == new.columns.count
       && zip(old.columns, new.columns).allSatisfy {

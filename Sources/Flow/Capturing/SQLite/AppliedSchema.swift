@@ -2,7 +2,7 @@ import Changes
 import SQLiteKit
 
 /// Adapts the capture of a file to schema changes of an apply, in the transaction of the apply. No table needs a
-/// refresh for them.
+/// refresh after such a change.
 package enum AppliedSchema {
   /// Drops Cairn's triggers on a table that an apply is about to alter. SQLite does not drop a column that a trigger
   /// names. Does nothing if capture has yet to process a schema change of an application.

@@ -4,17 +4,19 @@ import SQLiteKit
 /// The kind of a journal row. The column `code` of the row is `layout id * 8 + kind`; a layout is one recorded shape of
 /// a table.
 enum JournalKind: Int64 {
-  /// A row that marks schema changes; its layout id is 0. `since` or `ended` of `cairn_layout` refers to this row.
+  /// A row that marks schema changes; its layout id is 0. Columns `since` and `ended` of `cairn_layout` have the
+  /// numbers of such rows.
   case marker = 0
   case insert = 1
-  /// The row before an update. The next journal row, ``updateNew``, is the row after it.
+  /// The row before an update. The next journal row, ``updateNew``, has the values after the update.
   case updateOld = 2
   case updateNew = 3
   case delete = 4
-  /// An existing row whose rowid another row is about to get. SQLite deletes the existing row if that write succeeds.
+  /// An existing row whose rowid another row is about to get. SQLite deletes the existing row if the other row is
+  /// written.
   case replaceCandidate = 5
   case vanished = 6
-  /// A request for the row with this key (``RequestedRows``), which no trigger writes.
+  /// A request for the row with this key (``RequestedRows``).
   case asked = 7
 }
 
@@ -33,7 +35,7 @@ struct CaptureTriggers {
     "\(prefix)\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
   }
 
-  /// Returns the layout id in a trigger's name; nil if the trigger is not one of capture.
+  /// Returns the layout id in a trigger's name; nil if the name is not one of capture's triggers.
   static func layout(ofTrigger name: String) -> Int64? {
     let parts = name.split(at: "_", maxSplits: 2)
     guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix), let layout = Int64(parts[1]),
@@ -64,8 +66,7 @@ struct CaptureTriggers {
     "INSERT INTO cairn_journal(code,\(valueNames)) VALUES (\(code(kind)),\(values(row)));"
   }
 
-  /// Returns the two statements by which a trigger purges the journal in the application's transaction, for about one
-  /// row in 128. So no application waits for a purge by Cairn, and the journal stays limited while no capture runs.
+  /// Returns two statements by which a trigger purges the journal, for about one row in 128.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
     return """
@@ -93,7 +94,7 @@ struct CaptureTriggers {
       """
   }
 
-  /// The SQL expressions for the OLD row's values in an AFTER trigger, from the saved row if OLD is wrong.
+  /// The SQL expressions for the OLD row's values in an AFTER trigger. If OLD is wrong, they read the saved row.
   private var oldColumns: [String] {
     guard table.givesWrongOld else { return columns.map { "OLD.\($0)" } }
     return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }
@@ -128,8 +129,7 @@ struct CaptureTriggers {
     maintenance("((SELECT max(seq) FROM cairn_journal) & 127) < 2")
   }
 
-  /// The statements that purge the journal for about one row in 128, chosen by a hash of the rowid. Some ids have
-  /// constant low bits, so the high bits of a product decide.
+  /// The statements that purge the journal for about one row in 128, chosen by a hash of the rowid.
   private var sometimesByRowid: String {
     table.rowidName == nil && table.rowidColumn == nil
       ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")
@@ -191,8 +191,8 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The number of rows of the table's earlier writes that may stay in `cairn_stage`. BEFORE triggers of the
-  /// application can nest writes; at most 64 levels are assumed.
+  /// The highest number of the table's rows in `cairn_stage`. BEFORE triggers of the application can nest writes, for
+  /// which 64 rows suffice.
   private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }

@@ -2,9 +2,8 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Collects the net change of each row: an insert and a delete cancel out, ten updates become one. The changes are kept
-/// in a temporary database, and written as deletes, updates, inserts. Changes of a key or a unique value are not
-/// folded.
+/// Collects the net change of each row: an insert and a delete cancel out, ten updates become one. The changes wait in
+/// a temporary database. Changes of a key or a unique value are not folded.
 final class ChangeFold {
   private let database: Database
   private let find, put, drop: Statement
@@ -28,7 +27,7 @@ final class ChangeFold {
   }
 
   /// Adds a change, with the row before and after it. Returns false if the change cannot be folded; the caller must
-  /// then write it, after the earlier changes.
+  /// then write the change, after all collected ones.
   func take(
     _ layout: Layout, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?, isImplied: Bool = false,
     _ trail: TrailWriter

@@ -1,8 +1,8 @@
 import SystemKit
 import Trails
 
-/// A way to find the changes of an SQLite file, for ``CaptureLoop``. The trail gets all of one reading (`Look`) or
-/// nothing of it.
+/// A way to find the changes of an SQLite file, for ``CaptureLoop``. The trail gets all changes of one reading (`Look`)
+/// or none of them.
 ///
 ///     switch try source.look() {
 ///     case .nothing: …                          // wait
@@ -35,9 +35,9 @@ protocol ChangeSource: AnyObject {
   func endLook()
   /// Returns whether the file has changes that ``look()`` has not seen. Opens no transaction.
   func hasNews() throws -> Bool
-  /// Writes to the file what is not urgent, such as a purge. Does not wait for an application that holds the lock.
+  /// Does work that is not urgent, such as a purge of the journal. Does not wait for locks of applications.
   func rest() throws
-  /// Drops the snapshot after an error, because an application holds the file's lock.
+  /// Forgets the present reading after an error. The caller then waits for the file's lock.
   func release()
   /// Throws an error if an application has dropped Cairn's tables. Called after an SQL error.
   func checkParts() throws
@@ -55,11 +55,11 @@ protocol ChangeLook {
 /// The result of reading a source once.
 enum Found<Look> {
   case nothing
-  /// The source did something else, such as adapting to a changed schema; read the source again.
+  /// The source did other work than reading changes, such as adapting to a changed schema; read it again.
   case settled
   case found(Look)
 }
 
-/// The stop signal was set while capture wrote to the trail. The next run reads the changes again that were not
-/// written.
+/// The stop signal was set while capture wrote to the trail. The next run reads all unwritten
+/// changes again.
 struct CaptureStopped: Error {}

@@ -3,8 +3,8 @@ import SQLiteKit
 import Trails
 
 /// Rows that an application may have written between ALTER TABLE ADD COLUMN and Cairn's new triggers. The journal lacks
-/// their new columns, so the trail gets these values as updates, after all other changes of the reading. Example, with
-/// the application's statements on the left and the trail's records on the right:
+/// the new columns of these rows, so the trail gets the missing values as updates, after all other changes of the
+/// reading. Example, the application's statements on the left and the trail's records on the right:
 ///
 ///     ALTER TABLE item ADD COLUMN note DEFAULT 'b'     insert item: id = 4
 ///     INSERT INTO item(id) VALUES (4)                  reshape item: add column note

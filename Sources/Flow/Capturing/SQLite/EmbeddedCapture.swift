@@ -52,10 +52,10 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Adapts to schema changes that other applications made, in the open transaction of a statement that will change the
-  /// schema.
+  /// Adapts the triggers to schema changes that other applications made, in the open transaction of a statement that
+  /// will change the schema.
   ///
-  /// - Returns: The schema version after that.
+  /// - Returns: The schema version after the adaptation.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {

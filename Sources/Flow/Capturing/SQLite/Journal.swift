@@ -15,7 +15,7 @@ package struct Journal {
   /// The highest estimated size of the journal rows that wait for capture, 4 GiB. Above it, the oldest rows are
   /// dropped.
   package static let capBytes: Int64 = 4 << 30
-  /// The lowest limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
+  /// The lowest row limit that a journal may have.
   private static let capRowsMin: Int64 = 1000
 
   /// Returns the row limit of a journal: `bytes / bytesPerRow`, but at least 1000 and at most `rows`.
@@ -29,7 +29,7 @@ package struct Journal {
 
   // MARK: Who captures
 
-  /// Returns the trail that captures the source, and its state folder; nil if the source is not captured.
+  /// Returns the trail of the source's capture, and capture's state folder; nil if the source is not captured.
   ///
   /// - Throws: `source-went-back` if an application dropped some of Cairn's tables, see ``lostTables()``.
   package func owner() throws -> (trail: TrailID, place: String)? {
@@ -85,8 +85,8 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a journal to the present version, in which apply writes its applied notes into the journal. If the
-  /// journal lacks the notes of earlier applied transactions, writes them.
+  /// Upgrades a journal to the present version. If the journal lacks the applied notes of earlier transactions, writes
+  /// these notes.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -176,10 +176,10 @@ package struct Journal {
     return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
   }
 
-  /// Returns the number of journal rows that the trail lacks, the limit of that number, and whether some of them were
-  /// dropped. Nil if the source is not captured.
+  /// Returns the number of journal rows that the trail lacks, the limit of that number, and whether rows were dropped.
+  /// Nil if the source is not captured.
   ///
-  /// - Parameter taken: The last row in the trail, if the caller knows a later one than the source has recorded.
+  /// - Parameter taken: The last journal row in the trail, if it is later than the one that the source has recorded.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
@@ -217,9 +217,8 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail that is applied to the file, the last transaction up to which the file has all of them.
-  /// The clock of each note is the present time, as an upper limit. Transactions that suspended tables lack, or that
-  /// are in quarantine, count as missing.
+  /// Returns an applied note for each trail that apply writes to the file, with the present time as its clock.
+  /// Transactions that suspended tables lack, or that are in quarantine, do not count as applied.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -297,7 +296,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
   }
 
-  /// Stores that the refresh of this layout's table has ended, unless the file now has another reason for a refresh.
+  /// Stores that the refresh of this layout's table has ended, unless the file has recorded a new reason for a refresh.
   func finishRefresh(_ layout: Layout) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
@@ -309,7 +308,7 @@ package struct Journal {
   /// Adapts the triggers and the layouts to the present schema, in a write transaction that the caller has opened.
   ///
   /// Journal rows may be wrong if the schema changed more than once since Cairn recorded it, or if an application's
-  /// trigger ran before Cairn's. Then tables with inserts or updates that the trail lacks are refreshed.
+  /// trigger ran before Cairn's. In both cases, tables with inserts or updates that the trail lacks are refreshed.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
   /// - Returns: The layouts of the tables that must be refreshed because their journal rows may be wrong.

@@ -18,9 +18,9 @@ struct JournalReader: ~Copyable {
 
   /// Whether a VACUUM may have renumbered rows of tables without a key since the first journal row of this reading.
   var mayHaveVacuumed = false
-  /// The layouts of tables that must be refreshed: a VACUUM may have renumbered their rows, or changes had no room.
+  /// The layouts of tables that must be refreshed: a VACUUM may have renumbered rows, or definitions had no room.
   private(set) var doubtful: Set<Int64> = []
-  /// Whether a table for whose definition the transaction has no room may be refreshed later instead.
+  /// Whether a table may be refreshed later if the transaction has no room for its definition.
   var mayLeaveOut = true
 
   /// The digest of the statement that is being read; nil if the journal does not name the statement.
@@ -38,7 +38,7 @@ struct JournalReader: ~Copyable {
   private var oldEnds: [Int] = []
   /// The layout id of an update whose new row comes next in the journal; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the old values of that update come from ``latest`` and not from its journal row.
+  /// Whether the old values of the present update come from ``latest`` and not from its journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
@@ -67,8 +67,8 @@ struct JournalReader: ~Copyable {
     digest?.addGone(image, of: layout.digestTable)
   }
 
-  /// Forgets the row values that were kept for one transaction of the journal.
-  /// Must be called at the end of each transaction. A row that is still kept then was not deleted by a REPLACE.
+  /// Forgets the row values that were kept for one transaction of the journal. Must be called at the end of each
+  /// transaction.
   mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)
@@ -182,7 +182,7 @@ struct JournalReader: ~Copyable {
     UnsafeRawBufferPointer(rebasing: writer.bytes[0..<(columns == 0 ? 0 : ends[columns - 1])])
   }
 
-  /// Returns false if the transaction has no room for the table's definition. The table is then refreshed.
+  /// Begins a change record. If the table's definition has no room, returns false; the table is then refreshed.
   private mutating func begin(_ operation: Operation, _ flags: ChangeFlags, _ layout: Layout, _ trail: TrailWriter)
     throws -> Bool
   {
@@ -388,7 +388,7 @@ struct JournalReader: ~Copyable {
     return image
   }
 
-  /// Updates the kept values of a row that a REPLACE might have deleted. This update shows that the row still exists.
+  /// Replaces the kept values of a row that a REPLACE might have deleted by those of the present update.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)

@@ -1,7 +1,7 @@
 import Changes
 
-/// The last values of each updated row in the journal. An AFTER trigger may log outdated old values, because foreign
-/// key actions or BEFORE triggers changed the row; these values correct them.
+/// The last values of each updated row in the journal. They correct outdated old values, which AFTER triggers log if
+/// foreign key actions or BEFORE triggers changed the row.
 struct LatestImages {
   private static let countMax = 4096
 

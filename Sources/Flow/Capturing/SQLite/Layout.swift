@@ -13,19 +13,19 @@ struct Layout {
   var ended: Int64?
   /// The schema change that the trail records for this layout; nil if the table kept its shape.
   let action: DDL.Action?
-  /// Whether Cairn's triggers were in place throughout the schema change, so that existing columns kept their places.
+  /// Whether Cairn's triggers were in place throughout the schema change.
   let isSame: Bool
-  /// Whether this layout was written in the transaction of the schema change, so that `since` is its exact place.
+  /// Whether this layout was written in the transaction of the schema change.
   let isExact: Bool
   let refresh: Refresh.Reason?
-  /// The index of the first added column, if a refresh must send only rows with other values than its default; nil
-  /// otherwise.
+  /// The index of the first added column, if a refresh must send only rows whose added columns differ from their
+  /// defaults; nil otherwise.
   let firstNew: Int?
   let schema: TableSchema
 
   let carriesRowid: Bool
   let valueCount: Int
-  /// The index of the rowid among the values of a journal row; nil if these do not include the rowid.
+  /// The index of the rowid among the values of a journal row; nil if a journal row has no rowid.
   let rowidIndex: Int?
   let digestTable: StatementDigest.Table
 
@@ -41,8 +41,8 @@ struct Layout {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
-  /// Whether changes of the table go into the trail before its refresh has begun. True if the refresh was only
-  /// requested, because targets already have the rows.
+  /// Whether changes of the table go into the trail before its refresh has begun. True if the refresh was requested:
+  /// then targets have the rows already.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
   /// Returns the index of each column in the earlier shape `before`; nil for an added column. The array is nil if the
   /// indexes are not known.
@@ -55,8 +55,7 @@ struct Layout {
     }
   }
 
-  /// Returns the earlier shape `before` without the indexes that this layout lacks; nil if this layout lacks none of
-  /// them.
+  /// Returns shape `before` without the indexes that this layout lacks; nil if this layout has all its indexes.
   func relaxing(_ before: TableSchema) -> TableSchema? {
     var schema = before
     schema.objects.removeAll { !self.schema.objects.contains($0) }
@@ -67,7 +66,7 @@ struct Layout {
     return schema
   }
 
-  /// Returns the value of column `action` of `cairn_layout`: the schema change with its flags.
+  /// Returns the value of column `action` of `cairn_layout`: the schema change, with `isSame` and `isExact`.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }

@@ -7,26 +7,26 @@ import SQLiteKit
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// Begins a refresh of those rows whose added columns differ from the defaults.
+    /// Begins a refresh of the rows whose added columns differ from their defaults.
     case beginRows(Layout)
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// The shapes of tables whose indexes the trail drops before their place in the journal, by the id of the table's
-  /// next layout.
+  /// The shapes of tables whose indexes the trail drops before other schema changes, by the id of the table's next
+  /// layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
 
   mutating func set(_ layouts: [Int64: Layout]) { self.layouts = layouts }
 
-  /// Whether the trail has dropped indexes of a table whose other schema changes come later in this reading.
+  /// Whether the trail has dropped indexes of a table before the table's other schema changes.
   var hasDroppedIndexes: Bool { !relaxed.isEmpty }
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
-  /// Returns schema changes that drop the indexes which tables lose after journal row `from`. A target must drop them
-  /// first, because journal rows after `from` may violate them.
+  /// Returns schema changes that drop the indexes which tables lose after journal row `from`. Journal rows after `from`
+  /// may violate these indexes.
   ///
   /// - Parameter told: The journal row up to which an earlier run wrote such changes to the trail; nil if none did.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
@@ -87,8 +87,8 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the schema change that drops the indexes which `layout` lacks, before its place in the journal. Nil if it
-  /// lacks none, or if it was written in the transaction of the schema change.
+  /// Returns the schema change that drops the indexes which `layout` lacks. Nil if `layout` lacks none, or was written
+  /// in the transaction of the schema change.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema
@@ -100,7 +100,7 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. If not, a later chunk of the table's refresh brings it.
+  /// Returns whether a change of a row goes into the trail. If not, a later chunk of the refresh brings the row.
   ///
   /// - Parameters:
   ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.

@@ -36,7 +36,7 @@ final class LookWriter {
   var position: SourcePosition
   /// The last journal row that the source has recorded as captured, with the random number stored for it.
   private(set) var marked: SourcePosition.Mark
-  /// The layout ids of tables whose rows a VACUUM may have renumbered between their journal rows.
+  /// The layout ids of tables whose rows a VACUUM may have renumbered.
   private(set) var doubtful: Set<Int64> = []
   var rowBytes = RowBytes()
   private var reader = JournalReader()
@@ -44,8 +44,7 @@ final class LookWriter {
   private var part: Part?
   /// The layouts whose requested refresh has begun in the trail.
   private var awaited: Set<Int64> = []
-  /// The commit time of the next end of a transaction in the journal, µs since 1970; nil if there is none. Earlier
-  /// journal rows have no later commit time.
+  /// The commit time of the next transaction whose end the journal has, µs since 1970; nil if there is none.
   private var nextCommit: Int64?
   /// The applied note of the rows that are being read; nil if an application wrote them.
   private var relay: AppliedNote?
@@ -95,7 +94,7 @@ final class LookWriter {
     set { (marked, reader.checksum) = newValue }
   }
 
-  /// Begins the running refresh of a table again if its layout is in `layouts`.
+  /// Begins the running refresh of a table again if the table's layout is in `layouts`.
   ///
   /// - Parameter orWhole: Whether to do the same for a table without a key, whose rows a VACUUM may have renumbered.
   func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
@@ -197,7 +196,8 @@ final class LookWriter {
     try endPart(through: readsTables ? last : through, isLast: true)
   }
 
-  /// Returns whether a chunk of a table fits into the open transaction. The first definition of a transaction fits.
+  /// Returns whether a chunk of a table fits into the open transaction. A chunk always fits if the transaction has no
+  /// table definition yet.
   private func hasRoom(for layout: Layout) -> Bool {
     guard let part else { return true }
     return layout.schema.memoryBytes <= trail.schemaRoom || trail.schemaRoom == part.schemaRoom
@@ -205,7 +205,7 @@ final class LookWriter {
 
   /// Begins a transaction of the trail if none is open.
   ///
-  /// - Parameter time: The commit time, µs since 1970; nil if the transaction may combine several of the source.
+  /// - Parameter time: The commit time, µs since 1970; nil if it may combine several source transactions.
   private func openPart(committedAt time: Int64? = nil) throws {
     guard let part, !part.isOpen else { return }
     let latest = min(part.readAt, nextCommit ?? .max)
@@ -219,8 +219,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the record that begins each requested refresh, unless the trail has it. Leaves out layouts that begin
-  /// after journal row `seq`.
+  /// Appends the record that begins each requested refresh, unless the trail has this record. Leaves out layouts that
+  /// begin after journal row `seq`.
   private func beginAwaitedCopies(through seq: Int64) throws {
     var count = 0
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
@@ -310,7 +310,7 @@ final class LookWriter {
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
   }
 
-  /// Returns whether a table waits for a refresh in this shape. A table whose capture is stopped (`unhook`) does not.
+  /// Returns whether a table waits for a refresh in this shape. False if capture of the table is stopped (`unhook`).
   private func isDue(_ layout: Layout) throws -> Bool {
     try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
   }
@@ -416,8 +416,8 @@ final class LookWriter {
     return true
   }
 
-  /// Ends the open transaction before a schema change if few table definitions still fit. A relayed transaction is not
-  /// split. Returns false if a VACUUM may have renumbered rows.
+  /// Ends the open transaction before a schema change if few table definitions still fit, unless it is a relayed
+  /// transaction. Returns false if a VACUUM may have renumbered rows.
   private func leaveRoom(through seq: Int64) throws -> Bool {
     guard part?.isOpen == true, relay == nil, trail.schemaRoom < 3 * trail.schemaSpare else { return true }
     try reader.fold?.write(to: trail)

@@ -2,8 +2,7 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The requests for rows that one reading of the journal has found. The rows are read in the snapshot of the reading,
-/// so they follow its changes in the trail.
+/// The requests for rows that one reading of the journal has found. The rows are read in the snapshot of the reading.
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?

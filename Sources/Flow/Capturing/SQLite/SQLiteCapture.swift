@@ -17,7 +17,7 @@ package final class SQLiteCapture {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows
     package var journalCapBytes = Journal.capBytes
-    /// The folder of the trail, which the source stores and the error of another capture of that source names.
+    /// The folder of the trail. Capture stores the folder's path in the source.
     package var place = ""
     /// Whether to send the rows that exist when capture begins, in an initial load of each table.
     package var copiesRows = true
@@ -36,7 +36,7 @@ package final class SQLiteCapture {
     package init() {}
   }
 
-  /// The notice for a source whose target no audit compares: some writes may stay unnoticed.
+  /// The notice for a source whose target no audit compares: Cairn may not notice some writes.
   package static let unseenNotice =
     "a write made with triggers switched off is noticed only by a running capture, in a file of at most 64 MiB: if a program makes such writes, run 'cairn compare'"
 
@@ -61,7 +61,7 @@ package final class SQLiteCapture {
     try loop.run(stop: stop, untilCaughtUp: untilCaughtUp)
   }
 
-  /// The message for a source whose journal belongs to an earlier trail of the same folder.
+  /// The message for a source whose journal belongs to an earlier trail in the same folder.
   package static let otherState =
     "its journal belongs to another trail that was kept in the same place, so this state folder is not the one that was used last"
 

@@ -22,7 +22,7 @@ struct SourcePosition: Equatable {
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
-  /// A reading of the journal, by its first and last row. The trail does not have all of its transactions yet.
+  /// The first and last row of a reading of the journal. The trail lacks some transactions of this reading.
   struct Look: Equatable {
     var from: Int64
     var through: Int64

@@ -9,7 +9,7 @@ enum SourceStanding {
   /// The source has recorded an earlier journal row as captured, but its journal has the later rows of the trail. The
   /// value is the CRC-32C of these rows.
   case behind(UInt32)
-  /// The journal dropped rows at its size limit, so the rows in the trail cannot be compared with it.
+  /// The journal dropped rows at its size limit, so the trail cannot be compared with the journal.
   case lostRows
   /// The file is another database, or was restored from a backup. The text says how it differs.
   case other(String)

@@ -2,15 +2,15 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Syncs an SQLite file before its changes go into the trail. With `synchronous=NORMAL`, a power cut loses the last
-/// commits. Later journal rows then get the same sequence numbers as the lost ones.
+/// Syncs an SQLite file before its changes go into the trail. Without that, a power cut may lose the last commits
+/// (`synchronous=NORMAL`).
 package final class SourceSync {
   private let path: String
   /// The descriptor of the database file, never closed: closing it would drop SQLite's POSIX locks
   /// (https://sqlite.org/howtocorrupt.html, section 2.2).
   private var databaseDescriptor: Int32 = -1
 
-  /// The flags for opening a file: a pipe in its place does not block, and a link is not followed.
+  /// The flags for opening a file. A pipe does not block, and a link is not followed.
   private static let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
   package init(path: String) { self.path = path }
@@ -20,8 +20,7 @@ package final class SourceSync {
     return fstat(descriptor, &info) == 0 && info.st_mode & S_IFMT == S_IFREG && info.st_nlink <= 1
   }
 
-  /// Syncs all commits of the file that are not synced: the -wal file, and without WAL also the database file and its
-  /// folder.
+  /// Syncs the -wal file if there is one. Without WAL mode, also syncs the database file and its folder.
   ///
   /// - Returns: The suffixes of the files that were synced.
   @discardableResult
@@ -34,8 +33,7 @@ package final class SourceSync {
     return log + [""]
   }
 
-  /// Syncs the -wal file. Returns false if there is none, because SQLite has moved all commits to the database file and
-  /// synced it.
+  /// Syncs the -wal file. Returns false if the file does not exist.
   private func syncLog() throws -> Bool {
     let descriptor = open(path + "-wal", Self.flags)
     guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }

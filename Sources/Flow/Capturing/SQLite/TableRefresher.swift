@@ -59,7 +59,7 @@ struct TableRefresher {
   }
 
   /// Appends the record that begins a refresh of only some rows. The record must come before journal rows that were
-  /// written after the schema change, because those changes may depend on these rows.
+  /// written after the schema change.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(

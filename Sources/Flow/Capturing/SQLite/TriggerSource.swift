@@ -5,7 +5,7 @@ import SystemKit
 import Trails
 
 /// Finds the changes of an SQLite file by triggers, which write them into a journal
-/// (`docs/explanation/sqlite-capture.md`). ``LookWriter`` writes them to the trail.
+/// (`docs/explanation/sqlite-capture.md`). ``LookWriter`` writes the changes to the trail.
 final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
@@ -21,7 +21,7 @@ final class TriggerSource: ChangeSource {
 
   /// The shortest time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The shortest time between two records in the source of the last captured journal row, under load, ms.
+  /// The shortest time, under load, between two writes of the last captured journal row into the source, ms.
   private static let markMilliseconds: Int64 = 5000
   private static let quietMilliseconds: Int64 = 100
 
@@ -39,7 +39,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that capture has seen. Up to it, the trail lacks at most applied notes.
+  /// The last journal row that capture has seen. Up to that row, the trail lacks at most applied notes.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
@@ -68,7 +68,7 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Opening
 
-  /// Opens the source, adds missing triggers and tables, and checks that it has everything that the trail has.
+  /// Opens the source, adds missing triggers and tables, and checks that the source has everything that the trail has.
   init(
     path: String, trail: TrailWriter, options: SQLiteCapture.Options, clock: Clock, progress: CaptureProgress
   ) throws {
@@ -146,8 +146,8 @@ final class TriggerSource: ChangeSource {
     return SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Throws `source-captured` if the journal belongs to a trail in another folder. Removes the journal of an earlier
-  /// trail of this folder, unless the present trail has begun.
+  /// Throws `source-captured` if the journal belongs to a trail in another folder. If it belongs to an earlier trail in
+  /// the same folder, removes the journal, unless the present trail has begun.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty {
@@ -171,7 +171,7 @@ final class TriggerSource: ChangeSource {
   /// restored backup.
   ///
   /// The file records the last captured journal row. The trail must end at that row, or at a later row of the same
-  /// journal. If the journal dropped rows at its size limit, ``begin()`` schedules refreshes of all tables.
+  /// journal.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -188,8 +188,7 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Drops the running refresh of a table if it cannot continue after a restart: it was requested, or the table has no
-  /// key.
+  /// Drops the running refresh of a table after a restart, if it was requested or the table has no key.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
     // A finished copy that is still wanted was requested again, or its end was not stored before a crash.
@@ -310,14 +309,15 @@ final class TriggerSource: ChangeSource {
 
   var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
 
-  /// The time until the last journal rows must go into the trail if they are only applied notes, ms.
+  /// The time until the last journal rows must go into the trail, if they are only applied notes, ms.
   private var untilNotesAreTaken: Int32 {
     guard seenThrough > writer.position.mark.taken else { return .max }
     return takesNotesAtOnce
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// If nothing was captured for 100 ms, records the last captured row in the source and purges a part of the journal.
+  /// If nothing was captured for 100 ms, records the last captured journal row in the source and purges a part of the
+  /// journal.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
     try markSource(waitMilliseconds: 0)
@@ -328,7 +328,7 @@ final class TriggerSource: ChangeSource {
 
   func end() throws { try markSource(waitMilliseconds: 2000) }
 
-  /// Throws `source-went-back` if an application dropped Cairn's tables. First removes the triggers that are left.
+  /// Throws `source-went-back` if an application dropped Cairn's tables. In that case, first removes the triggers.
   func checkParts() throws {
     try journal.checkTables()
     guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }
@@ -369,8 +369,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source no longer has the captured row that capture recorded last, or if its
-  /// journal ends before the trail's last row.
+  /// Throws `source-went-back` if the source no longer has the record of its last captured journal row, or if its
+  /// journal ends before the trail does.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
@@ -466,6 +466,6 @@ final class TriggerSource: ChangeSource {
 }
 
 extension SourcePosition.Mark {
-  /// Returns a random number, which the source stores with the last captured row.
+  /// Returns a random number, which the source stores with the last captured journal row.
   static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
 }

@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// The changes of applications to a captured SQLite file that its trail lacks. An apply reads them in the write
-/// transaction that it has opened, so no other connection adds to them.
+/// The changes of applications to a captured SQLite file that its trail lacks. An apply reads them in its write
+/// transaction, so no other connection can add changes.
 package enum UncapturedRows {
   /// The highest number of journal rows to read. If there are more, apply waits until capture has read them.
   static let rowsMax: Int64 = 10_000

@@ -3,12 +3,11 @@ import SQLiteKit
 import SystemKit
 
 /// Finds writes to captured tables that left no journal row, such as incremental blob I/O or writes with triggers
-/// switched off. While capture is idle, it computes digests of the tables and compares them with earlier digests.
+/// switched off. While capture is idle, compares digests of the tables with earlier digests.
 struct UnseenWrites {
-  /// The largest file for which digests are computed, in bytes. With a rollback journal, readers block commits, so the
-  /// limit is smaller.
+  /// The largest file, in bytes, for which digests are computed: in WAL mode, and with a rollback journal.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
-  /// The shortest pause between two computations of digests: 200 times the time that the last one took.
+  /// The shortest pause between two computations of digests, as a multiple of the time that the last computation took.
   private static let share: Int64 = 200
   /// The time without captured changes after which capture counts as idle, ms.
   private static let idleMilliseconds: Int64 = 500
@@ -26,7 +25,7 @@ struct UnseenWrites {
   mutating func forget() { known = nil }
 
   /// Computes the digests of the tables, and compares them with those of the previous call. The caller has opened a
-  /// read transaction, which shows no journal row that capture lacks.
+  /// read transaction, whose snapshot has no journal row that capture lacks.
   ///
   /// - Parameter last: The last journal row.
   /// - Parameter idle: The milliseconds for which nothing was captured.

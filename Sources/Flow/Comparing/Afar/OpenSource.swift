@@ -43,7 +43,7 @@ final class OpenSource {
   }
 
   /// Calls `body`, and interrupts its SQLite statement after `milliseconds`. For PostgreSQL, the limit that `init` got
-  /// holds instead.
+  /// applies instead.
   func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
     guard case .sqlite(let file) = database.handle else { return try body() }
     return try file.within(milliseconds: milliseconds, body)

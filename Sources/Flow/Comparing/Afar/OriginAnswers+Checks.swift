@@ -2,8 +2,8 @@ import Changes
 import Mapping
 
 extension OriginAnswers {
-  /// Returns the slice that a question requests, limited to ``rowsMax`` rows. In a slice of pages, the number of a
-  /// partition is replaced by the name of its table.
+  /// Returns the slice that a question requests, limited to ``rowsMax`` rows. In a slice of pages, replaces the number
+  /// of a partition by the partition's name.
   ///
   /// - Throws: `usage` if the slice does not fit the table.
   static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {

@@ -15,8 +15,8 @@ import Trails
 package final class OriginAnswers: Sendable {
   /// The highest number of running or waiting questions of one node.
   static let askersMax = 2
-  /// The longest time for one answer, in milliseconds. If an answer takes longer, the asking node is sent `too large`
-  /// in its place.
+  /// The longest time for one answer, in milliseconds. If an answer takes longer, the asking node gets `too large`
+  /// instead.
   static let millisecondsMax: Int64 = 15_000
   /// The longest time for which a question waits while other questions are answered or the source rests, in
   /// milliseconds.
@@ -147,8 +147,8 @@ package final class OriginAnswers: Sendable {
 
   /// Waits up to 20 seconds until no other question is being answered, the source has rested, and `isDue` returns true.
   ///
-  /// - Throws: `busy` if the asker has too many questions, if the wait takes longer, or if the asker has closed its
-  ///   connection.
+  /// - Throws: `busy` if the asker has too many questions, if the wait takes longer than 20 seconds, or if the asker
+  ///   has closed its connection.
   private func begin(_ asker: String, _ isOver: () -> Bool, _ isDue: (Turn) -> Bool = { _ in true }) throws {
     let isWelcome = turn.withLock { turn in
       guard turn.askers[NameKey(asker), default: 0] < Self.askersMax else { return false }
@@ -359,7 +359,7 @@ package final class OriginAnswers: Sendable {
 }
 
 extension Slice {
-  /// A slice with the same start and at most a quarter of the rows; nil if this slice has no limit, or one row only.
+  /// A slice with the same start and at most a quarter of the row limit; nil if the limit is one row or missing.
   fileprivate var shorter: Slice? {
     switch self {
     case .range(let after, let through, let limit?) where limit > 1:

@@ -24,7 +24,7 @@ enum OriginQuestion {
   /// and the sum of their hashes.
   case scan(QuestionedTable, Slice, naming: Bool)
   case rows(QuestionedTable, keys: [[Value]])
-  /// For each of these hashes of all values of a row, requests the number of rows and one of them. The hashes are in
+  /// For each hash of a whole row, requests the number of rows with this hash, and one such row. The hashes are in
   /// ascending order.
   case counts(QuestionedTable, hashes: [UInt64])
   /// Makes the source send the rows with these keys again through the trail.

@@ -88,8 +88,8 @@ extension SourceMoment {
 }
 
 extension FlightEnds {
-  /// Returns the hashes of rows in the journal after journal row `taken`. The hash is that of the key, or of the whole
-  /// row if it has no key or NULL in it.
+  /// Returns the hashes of rows in the journal after journal row `taken`. The hash is the key's, or the whole row's if
+  /// the row has no key or NULL in its key.
   ///
   /// - Parameter isLookedFor: Selects the hashes to return.
   fileprivate func journalled(
@@ -126,8 +126,8 @@ extension FlightEnds {
   /// changes.
   private static let slotChangesMax = 100_000
 
-  /// Returns whether a slot has row changes that committed after this LSN. True also if the slot cannot be read or has
-  /// too many changes.
+  /// Returns whether a slot has row changes that committed after LSN `reached`. Also returns true if the slot cannot be
+  /// read or has too many changes.
   fileprivate func hasUncaptured(_ slot: String, behind reached: LSN) throws -> Bool {
     do {
       let row = try Self.connection(source).query(

@@ -4,8 +4,8 @@ import Mapping
 import SystemKit
 import Trails
 
-/// Finds out from the trail whether a differing row is in flight. The row is read at the source, then at the target,
-/// and the changes in the trail between both reads are applied.
+/// Finds out from the trail whether a differing row is in flight. The row is read at the source, then at the target.
+/// The changes in the trail between both reads are applied to the source's row.
 struct SettlingByTrail: Settling {
   private static let roundsMax = 5
   private static let patienceMilliseconds: Int64 = 20_000
@@ -92,8 +92,8 @@ struct SettlingByTrail: Settling {
   /// The rows that were read at the source: rows by the hash of their key, and counts of equal rows without a key.
   typealias Seen = (rows: [UInt64: TrailFold.Row], counts: RowCounts?)
 
-  /// Reads the source, the target, and the trail's changes between both reads. Nil if these do not prove which values
-  /// the target must have, such as when the target is too slow.
+  /// Reads the source, the target, and the trail's changes between both reads. Returns nil if the reads do not prove
+  /// which values the target must have.
   private func round<T>(
     _ table: ComparedTable, source: () throws -> Seen, target: () throws -> T
   ) throws -> (fold: TrailFold, there: T)? {
@@ -164,8 +164,8 @@ struct SettlingByTrail: Settling {
 
   // MARK: Before rows are read
 
-  /// Waits until the target has applied everything that is committed at the source now. Returns false if the trail or
-  /// the target's checkpoint does not get there in time.
+  /// Waits until the target has applied everything that is committed at the source now. Returns false if the trail
+  /// takes longer than 20 seconds, or if the target's checkpoint does not move for 20 seconds.
   func waitUntilNow() throws -> Bool {
     guard try follower.goToEnd(ends.checkpoint) else { return false }
     let (moment, _) = try ends.atSource {}

@@ -4,8 +4,8 @@ import CodecKit
 import Mapping
 import Trails
 
-/// Applies changes of the trail to some rows of one table that were read at the source. The result is what the target
-/// must have at its checkpoint. Changes that the source's rows already show are skipped.
+/// Applies changes of the trail to some rows of one table that were read at the source. The result is the rows that the
+/// target must have at its checkpoint. Skips changes that the source's rows already show.
 struct TrailFold {
   enum Row {
     case absent
@@ -17,13 +17,13 @@ struct TrailFold {
   private let seed: UInt64
   let moment: SourceMoment
   private(set) var rows: [UInt64: Row]
-  /// The numbers of equal rows that have no key, or NULL in it, as read at the source.
+  /// The numbers of equal rows without a key, or with NULL in their key, as read at the source.
   private let counts: RowCounts?
-  /// For the hash of a whole row: by how many the trail changes the number of such rows, and the values of the row.
+  /// For the hash of a whole row: the change that the trail makes to the number of such rows, and the row's values.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
-  /// Whether the trail has a TRUNCATE of the table that the rows read at the source do not show.
+  /// Whether the trail has a TRUNCATE of the table that came after the read at the source.
   private(set) var isEmptied = false
-  /// Whether the trail has a refresh or a schema change of the table, so that its changes alone do not give the rows.
+  /// Whether the trail has a refresh or a schema change of the table.
   private(set) var isUnknown = false
   /// The hashes of the rows that changes in the trail affect. A TRUNCATE adds no hash.
   private(set) var touched: Set<UInt64> = []
@@ -132,7 +132,7 @@ struct TrailFold {
 
   private func isKeyed(_ row: [Value?]) -> Bool { !table.key.isEmpty && !table.key.contains { row[$0] == .null } }
 
-  /// Returns the hash of a row's key, or of the whole row if it has no key or NULL in it. Nil if a value is missing.
+  /// Returns the hash of the key, or of a whole row with no key or NULL in the key. Nil if the row lacks a value.
   private func identity(_ row: [Value?]) throws -> UInt64? {
     var hasher = RowHasher(table, .source, seed: seed)
     if isKeyed(row) {
@@ -152,8 +152,8 @@ struct TrailFold {
 
   private mutating func isMine(_ id: UInt64, _ reader: TrailReader) throws -> Bool { try places(id, reader) != nil }
 
-  /// Returns the index of each compared column in rows of the table definition `id`, or -1 for a missing column. Nil if
-  /// it is another table.
+  /// Returns the index of each compared column in rows of the table definition `id`, or -1 for a missing column. Nil
+  /// if `id` defines another table.
   private mutating func places(_ id: UInt64, _ reader: TrailReader) throws -> [Int]? {
     if reader.position.segment != segment {
       segment = reader.position.segment

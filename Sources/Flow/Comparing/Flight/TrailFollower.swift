@@ -11,7 +11,7 @@ import Trails
 ///
 ///     TrailPlace(state: "/var/lib/cairn", name: name).folder   // "/var/lib/cairn/till.pos"
 package struct TrailPlace: Sendable {
-  /// The state folder. A Cairn process that replicates holds its lock.
+  /// The state folder. A Cairn process that replicates holds the lock of this folder.
   package let state: String
   package let name: TrailName
   package var folder: String { state + "/" + name.description }
@@ -70,8 +70,8 @@ final class TrailFollower {
 
   func reset() { reader = nil }
 
-  /// Passes records to `take` up to the end of a transaction after which `isEnough` returns true. Returns false if no
-  /// transaction up to the durable end is such.
+  /// Passes records to `take` up to the end of a transaction after which `isEnough` returns true. Returns false if the
+  /// durable end of the trail comes first.
   func read(_ take: (Record, TrailReader) throws -> Void, until isEnough: (TrailReader) throws -> Bool) throws -> Bool {
     let reader = try current()
     while let record = try reader.next() {

@@ -1,7 +1,7 @@
 import Changes
 
-/// Decides which values of sequences go into the trail, and when. Capture reads them only after changes of rows. `now`
-/// is monotonic time in ms.
+/// Decides when capture reads the values of sequences, and which values go into the trail. Capture reads them only
+/// after changes of rows. The parameter `now` is monotonic time in ms.
 struct SequenceWatch {
   private static let intervalMilliseconds: Int64 = 5000
   private var values: [NameKey: Int64] = [:]
@@ -12,7 +12,7 @@ struct SequenceWatch {
 
   /// Returns whether capture must read the values of sequences now.
   ///
-  /// - Parameter isLast: Whether capture is about to end, so that it does not wait for the usual 5 s.
+  /// - Parameter isLast: Whether capture is about to end. If so, the usual pause of 5 s between two reads is left out.
   mutating func isDue(isLast: Bool, now: Int64) -> Bool {
     guard hasChanges, isLast || now - readAt > Self.intervalMilliseconds else { return false }
     (readAt, hasChanges) = (now, false)

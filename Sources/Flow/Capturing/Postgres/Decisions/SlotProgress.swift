@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The progress of a capture through the log of its slot. The slot is confirmed only up to an LSN before which every
-/// transaction is durable in the trail or left out of it. `now` is monotonic time in ms.
+/// transaction is durable in the trail or left out on purpose. The parameter `now` is monotonic time in ms.
 ///
 ///     let begin = slot.begin(transaction)                              // .isNew
 ///     slot.commit(transaction, end: end, isInTrail: true, at: time)
@@ -11,8 +11,7 @@ import PostgresKit
 ///     slot.noteSynced(now: now)                                        // the trail is durable
 ///     let (received, flushed) = slot.report(now: now)                  // goes to the server
 struct SlotProgress {
-  /// The amount of processed log, in bytes, above which capture records its position so that the server can delete that
-  /// log.
+  /// The amount of processed log, in bytes, above which capture records its position in the trail.
   private static let distanceBytesMax: UInt64 = 16 << 20
   private static let recordMilliseconds: Int64 = 10_000
   /// The shortest time between two transactions of the trail that contain only applied notes, ms.
@@ -24,18 +23,18 @@ struct SlotProgress {
   private static let unsyncedFew = 16
   private static let unsyncedMany = 128
 
-  /// Capture's position in the source, as in the trail but without the state of a running refresh.
+  /// Capture's position in the source, without the state of a running refresh.
   private(set) var position: PostgresPosition
   private var recordedKnowledge: Knowledge
   /// The LSN before which every committed transaction has been processed.
   private(set) var received = LSN(0)
   private var passed = LSN(0)
   private(set) var confirmed = LSN(0)
-  /// The transaction that the server must send before any newer one; nil if there is none. Another transaction shows
-  /// that the server has another history.
+  /// The transaction that the server must send before any newer one; nil if there is none. If the server sends another
+  /// transaction first, its history differs from the trail's.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream, µs since 1970. Capture uses it as the time of transactions that it adds to
-  /// the trail itself.
+  /// The latest commit time in the stream, µs since 1970. Transactions that capture itself adds to the trail get this
+  /// time.
   private(set) var streamTime: Int64 = 0
   private var unsyncedCount = 0
   private var committedAt: Int64 = 0
@@ -50,7 +49,7 @@ struct SlotProgress {
 
   // MARK: Start
 
-  /// Adds the ids of trails to `position.knowledge`, which an older version of Cairn stored without them.
+  /// Adds the ids of trails to `position.knowledge`, which an older version of Cairn stored without these ids.
   mutating func nameKnowledge(by notes: [AppliedNote]) {
     position.knowledge.name(by: notes)
     recordedKnowledge = position.knowledge
@@ -78,8 +77,7 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Resets the list of applied transactions of other trails to the one recorded in the trail. The server sends all
-  /// later transactions again.
+  /// Resets the list of applied transactions of other trails to the list that the trail recorded.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
@@ -125,8 +123,7 @@ struct SlotProgress {
   /// Returns the position of capture for the end of a transaction of the trail.
   ///
   /// - Parameter refresh: The state of the running refresh; nil if there is none.
-  /// - Parameter isQuiet: Whether no transaction of the stream is open, so that the position includes everything
-  ///   received.
+  /// - Parameter isQuiet: Whether no transaction of the stream is open.
   mutating func record(refresh: PostgresPosition.RefreshState?, isQuiet: Bool) -> PostgresPosition {
     if isQuiet {
       position.reached = max(position.reached, passed)
@@ -157,7 +154,8 @@ struct SlotProgress {
 
   func isSyncDue(now: Int64) -> Bool { hasUnsynced && now - syncedAt > Self.syncMilliseconds }
 
-  /// The time to wait for another message before a sync of the trail, ms; 0 after at most ``unsyncedFew`` transactions.
+  /// The time to wait for another message before a sync of the trail, ms; 0 if at most ``unsyncedFew`` transactions are
+  /// not synced.
   var syncDelayMilliseconds: Int32 {
     unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }
@@ -167,9 +165,9 @@ struct SlotProgress {
   /// Whether the server has sent log after the last transaction of the trail.
   var isBeyondTrail: Bool { received > position.reached }
 
-  /// Returns whether capture must now record its position, so that the server can delete older log.
+  /// Returns whether capture must now record its position in the trail.
   ///
-  /// - Parameter isWanted: Whether a message or the server asks for the position.
+  /// - Parameter isWanted: Whether a logical message or the server asks for the position.
   func isRecordDue(isWanted: Bool, now: Int64) -> Bool {
     guard hasUnrecorded else { return false }
     let isFar = received.value - position.quiet.value > Self.distanceBytesMax
@@ -202,7 +200,7 @@ extension SlotProgress {
     case missing
     case invalidated
     case withoutPublication
-    /// The slot has another plugin or database, so Cairn did not create it here.
+    /// The slot has another plugin or database than the slots that Cairn creates here.
     case foreign(database: String, plugin: String)
     /// The slot is confirmed up to this LSN, which is after the end of the trail.
     case movedOn(LSN)
@@ -210,9 +208,9 @@ extension SlotProgress {
     var canBeReplaced: Bool { if case .foreign = self { false } else { true } }
   }
 
-  /// Returns how the server's cluster or timeline differs from that of the trail; nil if it does not differ.
+  /// Returns how the server's cluster or timeline differs from the trail's; nil if both are the same.
   ///
-  /// - Parameter history: For each earlier timeline, the LSN at which the server left it.
+  /// - Parameter history: For each earlier timeline, the LSN at which the server left that timeline.
   func departure(system: UInt64, timeline: UInt32, history: [UInt32: LSN]) -> String? {
     guard system == position.system else { return "it is another cluster, \(system)" }
     guard timeline != position.timeline else { return nil }

@@ -1,6 +1,6 @@
 import Changes
 
-/// The tables that are suspended while all others are captured, each with its cause.
+/// The tables that capture cannot take at present, each with its cause. Capture of all other tables continues.
 ///
 ///     var waits = WaitingTables()
 ///     waits.set([17: wait], .refused)  // [wait], as it is news
@@ -17,7 +17,7 @@ struct WaitingTables {
 
   private var waits: [Cause: [UInt32: TableWait]] = [:]
 
-  /// Replaces the tables that are suspended for `cause`, and returns the new ones.
+  /// Replaces the tables that are suspended for `cause`. Returns those that are new or have a new error code.
   mutating func set(_ found: [UInt32: TableWait], _ cause: Cause) -> [TableWait] {
     let known = waits[cause] ?? [:]
     waits[cause] = found
@@ -33,7 +33,7 @@ struct WaitingTables {
     for cause in cause.map({ [$0] }) ?? Cause.allCases { waits[cause]?[relation] = nil }
   }
 
-  /// The highest number of suspended tables in the status, because any role that can create tables can add more.
+  /// The highest number of suspended tables that the status shows.
   static let shownMax = 100
 
   var all: [TableWait] {
