@@ -192,8 +192,7 @@ final class SegmentCursor {
     }
   }
 
-  /// Frees the memory of a block of more than 1 MiB, because all its records have been read. A reader may wait at the
-  /// end of a trail for days.
+  /// Frees the memory of a block of more than 1 MiB, because all its records have been read.
   private func leaveContent() {
     _ = chainAtEnd()
     dropContent()

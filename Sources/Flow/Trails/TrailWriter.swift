@@ -97,8 +97,8 @@ package final class TrailWriter {
   /// Begins a transaction, and returns its header with the next number and a clock. The clock is later than that of the
   /// last transaction.
   ///
-  /// - Parameter isLate: Whether the commit time in `given` is the time at which capture saw the transaction. Then the
-  ///   clock ignores it, because transactions with earlier commit times may follow.
+  /// - Parameter isLate: Whether the commit time in `given` is the time at which capture saw the transaction. The clock
+  ///   then does not depend on the commit time.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     if schemaBytes >= options.schemaBytes { try sync() }
@@ -255,7 +255,7 @@ extension TrailWriter {
 
   /// The memory left for further schemas in the segment, in bytes; see ``TableSchema/memoryMax``.
   package var schemaRoom: Int { options.schemaBytesMax - schemaBytes }
-  /// The memory for schemas of a segment that a caller may keep in reserve, in bytes: a quarter of it.
+  /// A quarter of the memory for the schemas of a segment, in bytes. A caller may keep this memory in reserve.
   package var schemaSpare: Int { options.schemaBytesMax / 4 }
 
   private func tooManySchemas(_ schema: TableSchema) -> CairnError {
@@ -303,8 +303,7 @@ extension TrailWriter {
         || schemaBytes >= options.schemaBytes)
   }
 
-  /// Finishes the segment and begins the next one. Each step is durable before the next, so a crash leaves a whole
-  /// trail.
+  /// Finishes the segment and begins the next one. After a crash, the trail is whole.
   private func rotate() throws {
     try segment.seal(encoder)
     let place = segment.place

@@ -41,11 +41,11 @@ struct WindowIndex {
   var store: VersionStore
   /// The rows with a new version that every node already knew. The next ``sweep()`` may remove that version.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node stated to know at a time before that version was written.
+  /// The rows with a version that every node falsely claimed to know before that version existed.
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
-  /// The versions in the window that deleted their row. ``lasts`` does not keep a delete.
+  /// The versions in the window that deleted their row.
   var ends: Set<End> = []
 
   struct End: Hashable {
@@ -129,7 +129,7 @@ struct WindowIndex {
     try store.add(row.chain, entry)
   }
 
-  /// Adds the versions of a transaction that was read from a trail, and what its author knew.
+  /// Adds the versions of a transaction that was read from a trail, and the transactions that its author knew.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(

@@ -157,7 +157,7 @@ extension Optional: SQLConvertible where Wrapped: SQLConvertible {
 public protocol SQLInteger: SQLConvertible, FixedWidthInteger {}
 
 extension SQLInteger {
-  /// The number as an SQLite integer. A larger number, which only `UInt` and `UInt64` can hold, becomes text.
+  /// The number as an SQLite integer. A number above `Int64.max` becomes text.
   public var sqlValue: SQLValue { Int64(exactly: self).map { .integer($0) } ?? .text(String(self)) }
   public init?(sqlValue: SQLValue) {
     guard case .integer(let number) = sqlValue else { return nil }

@@ -263,8 +263,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that no other trail is applied to the same rows of the tables, by this configuration or by the records in
-  /// the target.
+  /// Checks that no other trail is applied to the same rows of the tables, according to this configuration and to the
+  /// target's records.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

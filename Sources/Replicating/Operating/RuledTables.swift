@@ -111,7 +111,7 @@ extension PostgresConnection {
 }
 
 extension TableSchema {
-  /// Creates a table that has a name only, as a rule may match it: `"public.item"`.
+  /// Creates a table that has only a name, such as `"public.item"`, to check which rules match it.
   package init(named name: String) {
     let (namespace, own) = name.cut(at: ".") ?? ("", name)
     self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])
