@@ -105,7 +105,7 @@ final class LiveSegment {
     self.place = place
   }
 
-  /// Adds the last block, the seal, and finishes the file.
+  /// Adds the seal, which is the last block, and calls ``finish()``.
   func seal(_ encoder: BlockEncoder) throws {
     try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal], encoder)
     try finish()

@@ -2,8 +2,8 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). Everything before the durable mark is
-/// checked, whole transactions after it are kept, and the rest is cut off. The caller holds the lock of the folder.
+/// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). Checks everything before the durable
+/// mark, keeps whole transactions after it, and cuts off the rest. The caller holds the lock of the folder.
 struct Recovery {
   /// The part of a trail after its durable mark that is kept.
   enum Kept {

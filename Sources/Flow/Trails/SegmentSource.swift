@@ -4,7 +4,7 @@ import Glibc
 import SystemKit
 
 /// Reads the segment files of a trail as whole blocks, up to the durable end, for a copy on another node. A writer may
-/// continue meanwhile. One thread uses a source; every error is a `CairnError`.
+/// add blocks meanwhile. One thread uses a source; every error is a `CairnError`.
 package final class SegmentSource {
   /// The result of comparing the end of a peer's copy with the trail.
   package enum Verdict: Equatable, Sendable {

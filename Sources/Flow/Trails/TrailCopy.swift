@@ -2,11 +2,11 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Appends the bytes of segment files from another node to a copy of its trail. Each copy has one instance, which holds
+/// Appends the bytes of another node's segment files to a copy of the trail. Each copy has one instance, which holds
 /// the lock of the folder and checks all bytes. After a failed write or sync, close the copy and open it again.
 package final class TrailCopy {
   package let name: TrailName
-  /// The part that was cut off when the copy was opened; nil if nothing was.
+  /// The part of the copy that was cut off at its opening; nil if nothing was cut off.
   package private(set) var recovery: TrailRecovery?
 
   private static let allocateBytes = 1 << 20
@@ -44,8 +44,7 @@ package final class TrailCopy {
   /// Whether the folder has any part of the trail.
   package var hasBegun: Bool { mark != nil }
 
-  /// Releases the lock. If the copy has not begun, first removes its folder, unless the folder has other files than the
-  /// lock. No call may follow.
+  /// Releases the lock. First removes the folder if the lock is its only file. No call may follow.
   package func discard() {
     if !hasBegun, (try? Folder.names(folder.path)) == [Folder.lastName(of: folder.lockPath)] {
       try? Folder.remove(folder.lockPath)
@@ -64,7 +63,8 @@ package final class TrailCopy {
     discard()
   }
 
-  /// The place at which the next bytes are added; nil until the copy has begun. Bytes before it may not be synced yet.
+  /// The place at which the next bytes are added; nil if the folder has no part of the trail yet. Bytes before it may
+  /// not be synced yet.
   package var end: TrailPlace? {
     guard let mark else { return nil }
     if let segment {
@@ -233,8 +233,8 @@ extension TrailCopy {
     }
   }
 
-  /// Continues the copy at a later segment, which starts with `header`. The durable mark moves there before any block
-  /// is added.
+  /// Continues the copy at a later segment, which starts with `header`. Moves the durable mark to that segment before
+  /// any block is added.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(

@@ -8,7 +8,7 @@ package final class TrailWriter {
   package let name: TrailName
   /// The random id of the trail.
   package let id: TrailID
-  /// The part that was cut off when the trail was opened; nil if nothing was.
+  /// The part of the trail that was cut off at its opening; nil if nothing was cut off.
   package let recovery: TrailRecovery?
   /// The header of the last complete transaction, synced or not; nil in an empty trail.
   package private(set) var lastHeader: TransactionHeader?
@@ -128,7 +128,7 @@ package final class TrailWriter {
   }
 
   /// Returns the id of a schema in the open segment, and writes the schema there if it is missing. Nil if the segment
-  /// has no room for it.
+  /// has no room for the schema.
   package func schemaIDInRoom(_ schema: TableSchema, token: UInt64) throws -> UInt64? {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
@@ -176,8 +176,8 @@ package final class TrailWriter {
   }
 
   /// Makes all committed transactions durable, and moves the durable mark. Begins another segment if this one has
-  /// reached a size in ``TrailOptions``. No transaction may be open. If it throws, the last transactions may or may not
-  /// be in the trail.
+  /// reached a size in ``TrailOptions``. No transaction may be open. After an error, the last transactions may or may
+  /// not be in the trail.
   @discardableResult
   package func sync() throws -> Checkpoint {
     try check(isOpen: false)
@@ -266,8 +266,7 @@ extension TrailWriter {
       context: ["trail": folder.label, "table": schema.fullName])
   }
 
-  /// Writes the collected records of the open transaction to the file. If the transaction is not committed, they are
-  /// cut off again.
+  /// Writes the collected records of the open transaction to the segment's file.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)

@@ -63,8 +63,8 @@ package struct ColumnStep: Equatable, Sendable {
   }
 }
 
-/// The latest schema changes that renamed or dropped columns or tables, in the order of reading: at most 1000, and 4
-/// MiB.
+/// The latest schema changes that renamed or dropped columns or tables, in the order of reading: at most 1000 changes
+/// and 4 MiB.
 ///
 ///     var steps = ColumnSteps()
 ///     steps.take([step])

@@ -319,7 +319,7 @@ extension VersionWindow {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
-  /// Returns the places of the foreign key values for which ``isReferred(_:beside:seen:)`` returns true.
+  /// Returns the places of the versions with the foreign key values that ``isReferred(_:beside:seen:)`` finds.
   package func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
     try withState { try $0.index.references(to: row, beside: delete, seen: seen) }
   }

@@ -33,7 +33,7 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Returns the places of the foreign key values for which ``isReferred(_:beside:seen:)`` returns true.
+  /// Returns the places of the versions with the foreign key values that ``isReferred(_:beside:seen:)`` finds.
   func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
     var found: [VersionPlace] = []
     try forEachReference(to: row, beside: delete, seen) { found.append(place($0)) }

@@ -21,8 +21,8 @@ struct WindowIndex {
     /// The clock of transaction `reached`. `metClock` is the clock of transaction `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// While a table of this trail is suspended: the last transaction that shows which versions the trail's node knows.
-    /// Nil if no table is suspended.
+    /// The last transaction that shows which versions the trail's node knows, while a table of this trail is suspended;
+    /// nil at other times.
     var held: UInt64?
     var floor = KnownFloor()
     /// The last transaction of this trail that wrote a foreign key value.
@@ -226,8 +226,7 @@ struct WindowIndex {
 
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns the clock of the last transaction that was processed of a trail, if the clock of `header` is not later;
-  /// otherwise nil.
+  /// Returns the clock of a trail's last processed transaction, if the clock of `header` is not later; otherwise nil.
   /// - Parameter header: The header of the next transaction of the trail.
   func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
     guard let place = places[origin], header.number > origins[place].met else { return nil }

@@ -96,8 +96,8 @@ extension ConfCheck {
     try tellKeys(capture, end)
   }
 
-  /// Prints the names in the setting `tables` of a capture that match no table. Such a name is an error, unless apply
-  /// may still create the table. Returns whether no name was an error.
+  /// Prints the names that match no table, from the setting `tables` of a capture. Such a name is an error, unless
+  /// apply may still create the table. Returns whether no name was an error.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws -> Bool {
     let isWritten = awaitsTables(capture)
     var isListed = true
