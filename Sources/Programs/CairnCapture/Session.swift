@@ -219,8 +219,7 @@ final class Session {
     return affected
   }
 
-  /// Corrects the transaction's range of journal rows after a failed statement, whose journal rows SQLite has rolled
-  /// back.
+  /// Corrects the range of journal rows after a failed statement, whose journal rows SQLite has rolled back.
   private func settle() throws {
     guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }

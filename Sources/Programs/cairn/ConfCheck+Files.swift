@@ -2,7 +2,7 @@ import Changes
 import Configuring
 import SystemKit
 
-/// Checks whether the daemon's user can access the files and folders.
+/// Checks whether the daemon's user can access the files and folders of the configuration.
 extension ConfCheck {
   /// Checks the access to the state folder, the control socket, the conf files and the passwords.
   func checkPlaces() {
