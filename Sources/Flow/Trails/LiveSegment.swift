@@ -20,8 +20,7 @@ final class LiveSegment {
   private(set) var durable: UInt64
   private let file: File
   private let allocateBytes: UInt64
-  /// Whether the segment is part of a copy, which allocates little disk space ahead. A peer could otherwise reserve
-  /// space without data.
+  /// Whether the segment is part of a copy of another node's trail.
   private let isCopy: Bool
   private static let copyAheadMin: UInt64 = 64 << 10
   private var allocated: UInt64
@@ -106,7 +105,7 @@ final class LiveSegment {
     self.place = place
   }
 
-  /// Adds the last block, the seal, and finishes the file.
+  /// Adds the seal, which is the last block, and calls ``finish()``.
   func seal(_ encoder: BlockEncoder) throws {
     try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal], encoder)
     try finish()
@@ -121,8 +120,7 @@ final class LiveSegment {
 
   func close() throws { try file.close() }
 
-  /// Writes zeros after a small block of `count` bytes. Later blocks overwrite the zeros, which makes their sync half
-  /// as expensive because no file metadata changes.
+  /// Writes zeros after a small block of `count` bytes. Later blocks overwrite the zeros.
   private func writeAhead(of count: UInt64) throws {
     let end = place.fileOffset + count
     guard end > written else { return }
@@ -135,8 +133,7 @@ final class LiveSegment {
     written += UInt64(zeros)
   }
 
-  /// Allocates disk space up to `end`, and some more for later small blocks. Allocates none for a large block, which
-  /// gets its space when it is written.
+  /// Allocates disk space up to `end`, and some more for later small blocks. Does nothing for a large block.
   private func allocate(to end: UInt64) throws {
     guard end > allocated else { return }
     if end - place.fileOffset > Self.largeBytes {

@@ -2,7 +2,7 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The file `durable` of a trail, which stores the durable mark in two slots. The valid slot with the higher generation
+/// The file `durable` of a trail, with two places for a durable mark. The valid durable mark with the higher generation
 /// counts.
 final class MarkFile {
   private static let slotOffsets: [UInt64] = [0, 512]
@@ -12,8 +12,7 @@ final class MarkFile {
 
   init(_ path: String, _ mode: File.Mode) throws(FileError) { file = try File(path, mode) }
 
-  /// Returns the valid durable mark with the higher generation. If neither slot is valid, reads the file again, because
-  /// a writer may be writing it. Nil after 20 attempts, 1 ms apart.
+  /// Returns the valid durable mark with the higher generation; nil if 20 attempts, 1 ms apart, find none.
   func newest() throws -> DurableMark? {
     for attempt in 0..<20 {
       if attempt > 0 { usleep(1000) }
@@ -22,7 +21,8 @@ final class MarkFile {
     return nil
   }
 
-  /// Writes a durable mark to one of the two slots, by its generation, without a sync.
+  /// Writes a durable mark to one of the two places of the file, without a sync. The generation of the durable mark
+  /// selects the place.
   func write(_ mark: DurableMark) throws {
     let bytes = mark.encoded()
     let offset = Self.slotOffsets[Int(mark.generation % 2)]

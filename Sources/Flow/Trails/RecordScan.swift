@@ -1,6 +1,6 @@
 import Changes
 
-/// Checks the records in blocks as a reader of the trail does, but decodes no rows.
+/// Checks the records of blocks, without decoding their rows.
 struct RecordScan {
   private(set) var transactions: TransactionTracker
   private(set) var lastSchemaID: UInt64

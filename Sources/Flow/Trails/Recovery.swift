@@ -2,14 +2,14 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). Everything before the durable mark is
-/// checked, whole transactions after it are kept, and the rest is cut off. The caller holds the lock of the folder.
+/// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). Checks everything before the durable
+/// mark, keeps whole transactions after it, and cuts off the rest. The caller holds the lock of the folder.
 struct Recovery {
   /// The part of a trail after its durable mark that is kept.
   enum Kept {
     /// Everything up to the end of the last whole transaction.
     case transactions
-    /// All whole blocks. For a copy, which may continue inside a transaction.
+    /// All whole blocks, even those of an unfinished transaction, for a copy of another node's trail.
     case blocks
   }
 
@@ -168,8 +168,8 @@ struct Recovery {
     }
   }
 
-  /// Removes the last segment if a crash left it without a whole header. Throws `fault` if a later segment or a synced
-  /// block proves that it was damaged instead.
+  /// Removes the last segment if a crash left it without a whole header. Throws `fault` if the segment is damaged
+  /// instead.
   private mutating func dropUnfinished(_ number: UInt64, _ fault: SegmentFault, hasLater: Bool) throws {
     let file = try File(folder.segmentPath(number), .read)
     let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)

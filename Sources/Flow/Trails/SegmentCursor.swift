@@ -29,7 +29,7 @@ final class SegmentCursor {
   /// block of more than 1 MiB were read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
-  /// The offset in the file of the loaded block.
+  /// The file offset of the loaded block.
   private var blockOffset: UInt64 = 0
   /// The offset in `content` of the next record during a pause, when `content` is not in memory; nil if there is no
   /// pause.
@@ -192,8 +192,7 @@ final class SegmentCursor {
     }
   }
 
-  /// Frees the memory of a block of more than 1 MiB, because all its records have been read. A reader may wait at the
-  /// end of a trail for days.
+  /// Frees the memory of a block of more than 1 MiB, because all its records have been read.
   private func leaveContent() {
     _ = chainAtEnd()
     dropContent()
@@ -244,8 +243,7 @@ final class SegmentCursor {
     if !isHashed { hasher.update(before.bytes) }
   }
 
-  /// Reads and checks the block at a file offset, whose content begins at `start` in the segment. Returns its header
-  /// and its content.
+  /// Reads and checks the block at a file offset. Returns its header and its unpacked content.
   private func load(
     at offset: UInt64, _ start: UInt64, limit: UInt64, chain: ChainHash
   ) throws -> (BlockHeader, UnsafeRawBufferPointer) {

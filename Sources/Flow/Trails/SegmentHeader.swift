@@ -6,9 +6,9 @@ import SystemKit
 struct SegmentHeader: Equatable {
   static let magic: UInt64 = 0x4c52_544e_5249_4143  // CAIRNTRL
   static let version: UInt16 = 1
-  /// The length of the headers that this version writes, in bytes. A reader accepts any length.
+  /// The length of the headers that this version of Cairn writes, in bytes. A reader accepts any length.
   static let usualLength = 512
-  /// The number of bytes at the start of a header that show its length.
+  /// The number of bytes at the start of a header that contain the header's length.
   static let startLength = 16
   private static let fixedLength = 88
 

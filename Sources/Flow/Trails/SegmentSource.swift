@@ -4,17 +4,17 @@ import Glibc
 import SystemKit
 
 /// Reads the segment files of a trail as whole blocks, up to the durable end, for a copy on another node. A writer may
-/// continue meanwhile. One thread uses a source; every error is a `CairnError`.
+/// add blocks meanwhile. One thread uses a source; every error is a `CairnError`.
 package final class SegmentSource {
   /// The result of comparing the end of a peer's copy with the trail.
   package enum Verdict: Equatable, Sendable {
-    /// The place is in the trail, and may be continued.
+    /// The peer's copy ends at a place in the trail, and may continue there.
     case follows
     case atEnd
     case purged
-    /// The place is after the durable end, so the trail may still reach it.
+    /// The peer's copy ends after the durable end of the trail.
     case beyond
-    /// The trail and the peer's copy have different contents before the place.
+    /// The trail and the peer's copy have different contents before the end of the copy.
     case forked
   }
 

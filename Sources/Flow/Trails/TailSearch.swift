@@ -2,7 +2,7 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Searches a segment's file for blocks after the place where no whole block follows (the break).
+/// Searches a segment's file for blocks after a damaged place (the break).
 struct TailSearch {
   private static let windowBytes = 1 << 20
 
@@ -13,8 +13,8 @@ struct TailSearch {
   /// The offset after the last whole block in the segment's unpacked content.
   let contentOffset: UInt64
 
-  /// Returns the file offset of a whole block whose header says that the file was synced beyond ``breakOffset``. Such a
-  /// block proves damage. Nil if there is none, so that an interrupted write explains the break.
+  /// Returns the file offset of a whole block whose header says that the file was synced beyond ``breakOffset``; nil if
+  /// there is none. Such a block proves damage.
   func laterSyncedBlock() throws -> UInt64? {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset + 1

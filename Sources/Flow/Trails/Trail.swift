@@ -1,9 +1,9 @@
 import Changes
 import SystemKit
 
-/// Functions about whole trails, which need no lock while a writer continues.
+/// Functions about whole trails, which need no lock while a writer adds to the trail.
 package enum Trail {
-  /// Returns whether a folder has a trail, which has a file `durable`.
+  /// Returns whether a folder has a trail, by the trail's file `durable`.
   package static func exists(folder: String) -> Bool { Folder.exists(TrailFolder(folder).markPath) }
 
   /// Returns the sorted names of the trails in a state folder; empty if the folder does not exist.

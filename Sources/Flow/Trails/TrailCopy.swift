@@ -2,11 +2,11 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Appends the bytes of segment files from another node to a copy of its trail. Each copy has one instance, which holds
+/// Appends the bytes of another node's segment files to a copy of the trail. Each copy has one instance, which holds
 /// the lock of the folder and checks all bytes. After a failed write or sync, close the copy and open it again.
 package final class TrailCopy {
   package let name: TrailName
-  /// The part that was cut off when the copy was opened; nil if nothing was.
+  /// The part of the copy that was cut off at its opening; nil if nothing was cut off.
   package private(set) var recovery: TrailRecovery?
 
   private static let allocateBytes = 1 << 20
@@ -44,8 +44,7 @@ package final class TrailCopy {
   /// Whether the folder has any part of the trail.
   package var hasBegun: Bool { mark != nil }
 
-  /// Releases the lock. If the copy has not begun, first removes its folder, unless the folder has other files than the
-  /// lock. No call may follow.
+  /// Releases the lock. First removes the folder if the lock is its only file. No call may follow.
   package func discard() {
     if !hasBegun, (try? Folder.names(folder.path)) == [Folder.lastName(of: folder.lockPath)] {
       try? Folder.remove(folder.lockPath)
@@ -64,7 +63,8 @@ package final class TrailCopy {
     discard()
   }
 
-  /// The place at which the next bytes are added; nil until the copy has begun. Bytes before it may not be synced yet.
+  /// The place at which the next bytes are added; nil if the folder has no part of the trail yet. Bytes before it may
+  /// not be synced yet.
   package var end: TrailPlace? {
     guard let mark else { return nil }
     if let segment {
@@ -81,8 +81,9 @@ package final class TrailCopy {
   /// Adds whole blocks at the end of the copy, without a sync; at offset 0, the segment's header comes before them.
   ///
   /// - Returns: The number of bytes added, without a partial block at the end.
-  /// - Throws: `trail-elsewhere` if the copy does not end at `place`; `trail-forked` if its content differs;
-  ///   `trail-damaged` for a fault in the bytes, after the whole blocks before it are added.
+  /// - Throws: `trail-elsewhere` if the copy does not end at `place`; `trail-forked` if the copy is of another trail,
+  ///   or differs from it before `place`; `trail-damaged` for a fault in the bytes, after the whole blocks before it
+  ///   are added.
   package func append(_ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID) throws -> Int {
     try guarded {
       try expect(place, id)
@@ -103,11 +104,11 @@ package final class TrailCopy {
     }
   }
 
-  /// Continues the copy at a later segment of the trail, and deletes all earlier segments. Used if the sender has
-  /// purged the bytes in between. Returns the number of bytes added.
+  /// Continues the copy at a later segment of the trail, and deletes all earlier segments. Returns the number of bytes
+  /// added.
   ///
-  /// - Parameter end: The end of the copy, which must be before that segment; otherwise the method throws
-  ///   `trail-elsewhere`.
+  /// - Parameter end: The end of the copy. The method throws `trail-elsewhere` if the copy ends elsewhere, or ends in
+  ///   or after that segment.
   package func restart(
     _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
   ) throws -> Int {
@@ -232,8 +233,8 @@ extension TrailCopy {
     }
   }
 
-  /// Continues the copy at a later segment, which starts with `header`. The durable mark moves there before any block
-  /// is added.
+  /// Continues the copy at a later segment, which starts with `header`. Moves the durable mark to that segment before
+  /// any block is added.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -338,8 +339,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Returns whether segment `number` continues the previous segment in the folder; true if there is none. A crash
-  /// while the copy was moved to a later segment can leave older segments, which `number` does not continue.
+  /// Returns whether segment `number` continues the previous segment in the folder; true if the folder has no previous
+  /// segment.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }
@@ -362,8 +363,7 @@ extension TrailCopy {
     }
   }
 
-  /// Removes the segments after the end of the copy. They have no blocks: a crash while the copy was moved to a later
-  /// segment left them.
+  /// Removes the segments after the end of the copy, which have no blocks.
   private func removeSuccessors(of end: Recovery.End) throws {
     let later = try folder.segments().filter { $0 > end.segment }
     for number in later { try Folder.remove(folder.segmentPath(number)) }

@@ -17,7 +17,7 @@ package final class TrailReader {
   /// The position in the source from the last progress record that was read; nil if none was read.
   package private(set) var lastSourcePosition: [UInt8]?
 
-  /// Opens the trail in `folder` at a checkpoint, or at its start if that is nil.
+  /// Opens the trail in `folder` at a checkpoint; nil for the start of the trail.
   ///
   /// - Throws: `.trailMissing`, `.trailDamaged`, `.trailVersion`, and `.checkpointForeign` if the checkpoint is not of
   ///   this trail.
@@ -63,7 +63,8 @@ package final class TrailReader {
   /// The position of the last returned record.
   package var position: Position { Position(segment: cursor.number, offset: cursor.recordOffset) }
 
-  /// The place after the last returned commit record. Its chain hash is computed on each use, so use it once per batch.
+  /// The place after the last returned commit record. Each access computes a chain hash, so access this property once
+  /// per batch.
   package var checkpoint: Checkpoint {
     awaited
       ?? Checkpoint(
@@ -172,8 +173,8 @@ extension TrailReader {
     return true
   }
 
-  /// Waits up to three seconds for the segment that is being read to be purged. Returns the error if it is, else nil. A
-  /// copy that continues at a later segment deletes such a segment.
+  /// Waits up to three seconds for a purge of the segment that this reader reads. Returns the error for a purged
+  /// segment; nil if there was no purge.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
       if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }
@@ -204,8 +205,7 @@ extension TrailReader {
     cursor = next
   }
 
-  /// Reads the durable mark from its file, and returns whether it moved since the last call. A mark of a lower
-  /// generation is ignored.
+  /// Reads the durable mark from its file, and returns whether it moved. Ignores a durable mark of an older generation.
   private func refreshMark() throws -> Bool {
     guard let newest = try marks.newest() else {
       throw folder.damaged(nil, "both slots of the durable mark are broken")
@@ -223,7 +223,7 @@ extension TrailReader {
 
   /// Searches the blocks after the durable end for the place of a checkpoint, and continues there.
   ///
-  /// - Throws: `checkpoint-foreign` if its chain hash differs, or if a block is not whole.
+  /// - Throws: `checkpoint-foreign` if the trail has another chain hash there, or if a block is not whole.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {

@@ -8,7 +8,7 @@ package final class TrailWriter {
   package let name: TrailName
   /// The random id of the trail.
   package let id: TrailID
-  /// The part that was cut off when the trail was opened; nil if nothing was.
+  /// The part of the trail that was cut off at its opening; nil if nothing was cut off.
   package let recovery: TrailRecovery?
   /// The header of the last complete transaction, synced or not; nil in an empty trail.
   package private(set) var lastHeader: TransactionHeader?
@@ -97,8 +97,8 @@ package final class TrailWriter {
   /// Begins a transaction, and returns its header with the next number and a clock. The clock is later than that of the
   /// last transaction.
   ///
-  /// - Parameter isLate: Whether the commit time in `given` is the time at which capture saw the transaction. Then the
-  ///   clock ignores it, because transactions with earlier commit times may follow.
+  /// - Parameter isLate: Whether the commit time in `given` is the time at which capture saw the transaction. The clock
+  ///   then does not depend on the commit time.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     if schemaBytes >= options.schemaBytes { try sync() }
@@ -128,7 +128,7 @@ package final class TrailWriter {
   }
 
   /// Returns the id of a schema in the open segment, and writes the schema there if it is missing. Nil if the segment
-  /// has no room for it.
+  /// has no room for the schema.
   package func schemaIDInRoom(_ schema: TableSchema, token: UInt64) throws -> UInt64? {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
@@ -176,8 +176,8 @@ package final class TrailWriter {
   }
 
   /// Makes all committed transactions durable, and moves the durable mark. Begins another segment if this one has
-  /// reached a size in ``TrailOptions``. No transaction may be open. If it throws, the last transactions may or may not
-  /// be in the trail.
+  /// reached a size in ``TrailOptions``. No transaction may be open. After an error, the last transactions may or may
+  /// not be in the trail.
   @discardableResult
   package func sync() throws -> Checkpoint {
     try check(isOpen: false)
@@ -255,7 +255,7 @@ extension TrailWriter {
 
   /// The memory left for further schemas in the segment, in bytes; see ``TableSchema/memoryMax``.
   package var schemaRoom: Int { options.schemaBytesMax - schemaBytes }
-  /// The memory for schemas of a segment that a caller may keep in reserve, in bytes: a quarter of it.
+  /// A quarter of the memory for the schemas of a segment, in bytes. A caller may keep this memory in reserve.
   package var schemaSpare: Int { options.schemaBytesMax / 4 }
 
   private func tooManySchemas(_ schema: TableSchema) -> CairnError {
@@ -266,8 +266,7 @@ extension TrailWriter {
       context: ["trail": folder.label, "table": schema.fullName])
   }
 
-  /// Writes the collected records of the open transaction to the file. If the transaction is not committed, they are
-  /// cut off again.
+  /// Writes the collected records of the open transaction to the segment's file.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)
@@ -303,8 +302,7 @@ extension TrailWriter {
         || schemaBytes >= options.schemaBytes)
   }
 
-  /// Finishes the segment and begins the next one. Each step is durable before the next, so a crash leaves a whole
-  /// trail.
+  /// Finishes the segment and begins the next one. After a crash, the trail is whole.
   private func rotate() throws {
     try segment.seal(encoder)
     let place = segment.place

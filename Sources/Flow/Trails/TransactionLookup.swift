@@ -19,7 +19,7 @@ package final class TransactionLookup {
     var use = 0
   }
 
-  /// The maximum number of segments in memory. The schemas of several segments take at most ``TableSchema/memoryMax``.
+  /// The maximum number of segments in memory.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]
@@ -33,7 +33,7 @@ package final class TransactionLookup {
   /// Reads the transaction that begins at a position, and calls `body` with each of its records. A changed row comes
   /// with the table's schema.
   ///
-  /// - Throws: `checkpoint-foreign` if no transaction begins there or it was purged; errors of `body`; a
+  /// - Throws: `checkpoint-foreign` if no transaction begins there, or if its segment was purged; errors of `body`; a
   ///   ``DecodingError`` becomes `trail-damaged`.
   package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
     var failure: (any Error)?

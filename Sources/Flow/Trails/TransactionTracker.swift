@@ -1,6 +1,6 @@
 import Changes
 
-/// Checks that the records of a trail form transactions, with numbers without gaps and the right numbers of rows.
+/// Checks that the records of a trail form whole transactions, without gaps in their numbers.
 struct TransactionTracker {
   private(set) var lastNumber: UInt64
   /// The header of the last complete transaction, with the source position of its progress record.

@@ -63,8 +63,8 @@ package struct ColumnStep: Equatable, Sendable {
   }
 }
 
-/// The latest schema changes that renamed or dropped columns or tables, in the order of reading: at most 1000, and 4
-/// MiB.
+/// The latest schema changes that renamed or dropped columns or tables, in the order of reading: at most 1000 changes
+/// and 4 MiB.
 ///
 ///     var steps = ColumnSteps()
 ///     steps.take([step])
@@ -76,8 +76,8 @@ package struct ColumnSteps: Sendable {
 
   package init() {}
 
-  /// Adds the schema changes of one transaction, except those that are listed already. Above a limit, removes the
-  /// oldest ones.
+  /// Adds the schema changes of one transaction, except those that are listed already. Above 1000 changes or 4 MiB,
+  /// removes the oldest ones.
   package mutating func take(_ steps: [ColumnStep]) {
     for step in steps where !all.contains(step) {
       all.append(step)

@@ -1,6 +1,5 @@
 /// The transactions of another origin that the authors of one origin's transactions knew. For example, the step "number
-/// 7, known 40" says that the author of transaction 7 knew the other origin's transactions up to 40. Beyond `stepsMax`,
-/// every second step is dropped, which can only lower what is known.
+/// 7, known 40" says that the author of transaction 7 knew the other origin's transactions up to 40.
 struct KnowledgeSteps {
   private static let stepsMax = 4096
   private var numbers: [UInt64] = []
@@ -24,14 +23,14 @@ struct KnowledgeSteps {
   /// Returns the other origin's last transaction that the author of transaction `number` knew; 0 for none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the other origin's last transaction that the author of transaction `number` knew, with the clock of the
-  /// entry's transaction. Zeros if none is known.
+  /// Returns the last entry at or before transaction `number`: the clock of its transaction, and the other origin's
+  /// last transaction that the author knew. Zeros if there is none.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])
   }
 
-  /// Removes entries that only transactions before `number` need. Keeps them as long as they are few.
+  /// Removes entries that only transactions before `number` need. Does nothing if there are few such entries.
   mutating func forget(before number: UInt64) {
     let count = index(behind: number) - 1
     // Not on each call, because the remaining elements move.

@@ -1,5 +1,4 @@
-/// The last write of each row that has no version in the version window any more. If two rows have the same unique
-/// value, the row that was written last keeps it.
+/// The last write of each row that has no version in the version window any more.
 struct LastVersions {
   private static let countMin = 4096
   private var entries: [UInt64: WindowEntry] = [:]

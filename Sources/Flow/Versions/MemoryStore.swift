@@ -1,7 +1,6 @@
 import Changes
 
 /// The row versions of a version window, in memory. A version takes 24 bytes, a transaction 56, and a row 12 to 24.
-/// Arrays linked by indexes avoid an allocation for each version.
 struct MemoryStore {
   private struct Slot {
     var row: UInt64
@@ -19,7 +18,7 @@ struct MemoryStore {
 
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name. It is compared first, because it is in the hash table's entry itself.
+    /// A part of the row's name.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }

@@ -13,8 +13,8 @@ final class OwnTrail: @unchecked Sendable {
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads the trail from transaction `number()` through its durable end, and passes each transaction to `take`. Nil if
-  /// no such trail exists yet.
+  /// Reads the trail from transaction `number()` through the durable end, and passes each transaction to `take`.
+  /// Returns the number of transactions and the end of the part read; nil if no such trail exists yet.
   ///
   /// - Parameter identify: Is called with the id of the trail when the trail is opened, before its first transaction.
   func readOn(

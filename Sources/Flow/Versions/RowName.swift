@@ -10,7 +10,8 @@ package struct RowName: Hashable, Sendable {
   package var isReference = false
   /// Whether the change that gave this name deletes the row; not part of the hash.
   package private(set) var isEnd = false
-  /// Whether a reference's key may share this name with other keys. This is not part of the hash.
+  /// Whether other key values may have the same name, such as `'7'` and `'07'`; not part of the hash. Set only for
+  /// foreign keys.
   package private(set) var isLoose = false
 
   package init(hash: UInt64) { self.hash = hash }
@@ -43,11 +44,10 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// The name in the version window for deletes of rows that, until then, referred to this row by a foreign key.
+  /// The name in the version window for deletes of rows that had a foreign key to this row.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
-  /// The key under which the version window keeps versions of this name. Foreign keys to a row and versions of the row
-  /// have different keys.
+  /// The key under which the version window keeps versions of this name.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
   /// Creates the name of a row.
@@ -102,13 +102,13 @@ package struct KeyedRow: Hashable, Sendable {
 
   package func isSame(as other: KeyedRow) -> Bool { name == other.name && isSameKey(other.key) }
 
-  /// Returns whether this row has the key `other`, for a row of the same name.
+  /// Returns whether `other`, the key of a row of the same name, is the key of this row.
   package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
 
-  /// Whether rows with other texts in their keys may have the same name, such as `'7'` and `'07'`.
+  /// Whether another text in the key, such as `'07'` for `'7'`, would give the same row name.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }
 
-  /// The texts of the row's key with their lengths, which sort rows of the same name.
+  /// The texts of the row's key with their lengths, to sort rows of the same name.
   package var spelling: [UInt8] {
     var bytes: [UInt8] = []
     for case .text(let text) in key {
@@ -120,8 +120,8 @@ package struct KeyedRow: Hashable, Sendable {
 }
 
 extension Value {
-  /// Returns whether two key values are equal. Texts are compared by bytes; values of different types by their hash, as
-  /// SQLite and PostgreSQL represent some differently.
+  /// Returns whether two key values are equal. Texts are compared by bytes, and values of different types by their
+  /// hash.
   package func isSameKey(as other: Value) -> Bool {
     if self == other { return true }
     if case .text = self, case .text = other { return false }
@@ -151,8 +151,8 @@ package struct RowNaming: Sendable {
 
   package var name: RowName { RowName(hash: state) }
 
-  /// Adds the next key value to the hash. Equal numbers give the same hash as integer, real or text, as do a blob and
-  /// its text, or a boolean and 1 or 0.
+  /// Adds the next key value to the hash. A number gives the same hash as integer, real or text. A blob has the hash of
+  /// its text, and a boolean that of 1 or 0.
   package mutating func add(_ value: ColumnView) {
     switch value {
     case .unchanged, .null: mix(0, tag: .null)

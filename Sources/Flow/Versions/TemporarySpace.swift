@@ -4,8 +4,8 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// The disk space for the temporary files of all applies of this process. The files may take half of the space that is
-/// free without them, or less by ``limit(_:)``.
+/// The disk space for the temporary files of all applies of this process. The files may take half of the space that
+/// would be free without them. ``limit(_:)`` can lower this limit.
 ///
 ///     TemporarySpace.shared.limit(1 << 30)
 ///     try TemporarySpace.shared.take(1 << 20)   // throws `disk-budget` above the limit

@@ -23,10 +23,10 @@ struct TrailScan {
   private(set) var from: UInt64
   let reader: TrailReader
   private(set) var number: UInt64 = 0
-  /// The source position in the last transaction read that has one; empty if none has one.
+  /// The source position of the last read transaction that has one; empty if none has one.
   private(set) var sourcePosition: [UInt8] = []
 
-  /// Opens a trail. Rows of transactions before `number` are not returned.
+  /// Opens a trail. Later calls skip the rows of transactions before `number`.
   init(folder: String, from number: UInt64) throws {
     from = number
     reader = try TrailReader.open(

@@ -34,8 +34,8 @@ package struct VersionFold {
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
-  /// The old row of an update that came before the insert of that row; nil if there was none. The journal may have this
-  /// order. `isFirst` is true if no other change of the row preceded the update.
+  /// The old row of an update that came before the insert of that row; nil if there was none. `isFirst` is true if no
+  /// other change of the row preceded the update.
   private var early: (row: [Value?], isFirst: Bool)?
 
   package init(_ step: Step, _ schema: TableSchema) {
@@ -44,8 +44,8 @@ package struct VersionFold {
     if let row = step.before, step.after != nil { early = (row, true) }
   }
 
-  /// Returns whether `step` changes this row, and not another row with the same hash. Also returns true if the two
-  /// table definitions have different key columns.
+  /// Returns whether `step` changes this row, and not another row with the same hash. Also returns true if `schema` has
+  /// other key columns than this value's schema.
   package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
     let names = Self.key(self.schema)

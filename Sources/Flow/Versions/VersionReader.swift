@@ -50,7 +50,7 @@ package final class VersionReader {
   /// hash). The result is empty if the transaction did not change such a row.
   /// - Parameter rowNames: Returns the row names of a change. If the change alters the key, the old row comes first.
   ///   The function must depend on nothing but the change.
-  /// - Throws: `checkpoint-foreign` if the trail does not have the version's transaction at that place.
+  /// - Throws: `checkpoint-foreign` if the trail does not have the transaction at the given position.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows

@@ -82,7 +82,7 @@ struct VersionStore {
     return memory.oldest(of: origin)
   }
 
-  /// Frees memory after versions were removed, and moves few remaining versions from the temporary file to memory.
+  /// Frees memory after versions were removed. If few versions remain, moves them from the temporary file to memory.
   mutating func tidy() throws {
     guard let spill else { return memory.tidy() }
     guard spill.count <= spillRows / 2 else { return }

@@ -11,13 +11,12 @@ import Trails
 /// All apply workers of a database share one window, and any thread may call it. How to use it:
 ///
 /// 1. At the start: ``addPeer(_:folder:)`` for every trail that is applied. Then ``read(_:through:rowNames:)`` for
-/// each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until all trails have been read, answers
-/// may lack versions and the window forgets nothing: see ``isComplete``. 2. For each incoming transaction:
-/// ``meet(_:of:at:)``. For each of its changes: ``follow(_:_:)``, or ``concurrent(_:with:seen:)`` and ``note(_:_:)``.
-/// At the end: ``commit(_:)`` after the target has committed, or ``rollback(_:)`` if it has not.
+/// each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until ``isComplete``, results may lack
+/// versions. 2. For each incoming transaction: ``meet(_:of:at:)``. For each of its changes: ``follow(_:_:)``, or
+/// ``concurrent(_:with:seen:)`` and ``note(_:_:)``. At the end: ``commit(_:)`` after the target has committed, or
+/// ``rollback(_:)`` if it has not.
 ///
-/// After an error, roll the group back and apply it again. If a trail could not be read, the window then reads it
-/// again.
+/// After an error, roll the group back and apply it again.
 ///
 ///     let window = VersionWindow(own: own, ownFolder: ownFolder)
 ///     window.addPeer(trail, folder: folder)
@@ -192,8 +191,8 @@ extension VersionWindow {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
 
-  /// Returns the position in each trail from which on the window needs the trail. A purge may delete only what is
-  /// before. A trail that the window does not need is left out.
+  /// Returns the position in each trail from which on the window needs the trail. A purge may delete only segments
+  /// before this position. A trail that the window does not need is left out.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
@@ -307,8 +306,8 @@ extension VersionWindow {
   /// ``keepLasts()``.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
-  /// Returns false if the author of a delete knew every foreign key value in the window, whatever row it refers to.
-  /// True does not prove that one refers to the deleted row.
+  /// Returns false if the author of a delete knew every foreign key value in the window. True does not prove that a
+  /// foreign key value refers to the deleted row.
   package func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
   }
@@ -320,7 +319,7 @@ extension VersionWindow {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
-  /// Returns the places of the references for which ``isReferred(_:beside:seen:)`` returns true.
+  /// Returns the places of the versions with the foreign key values that ``isReferred(_:beside:seen:)`` finds.
   package func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
     try withState { try $0.index.references(to: row, beside: delete, seen: seen) }
   }
@@ -345,8 +344,8 @@ extension VersionWindow {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Limits the part of a peer's trail that shows which versions the peer knows to transactions through `number`; nil:
-  /// no limit. Call this before a commit that suspends a table of the trail.
+  /// Sets the last transaction of a peer's trail that the window uses to see which versions the peer knows; nil: no
+  /// limit. Call this before a commit that suspends a table of the trail.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

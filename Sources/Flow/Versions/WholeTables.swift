@@ -4,8 +4,7 @@ import Changes
 struct WholeTables {
   private var names: Set<NameKey> = []
   private var last: UInt64 = 0
-  /// Whether the window has not read the beginning of the trail. If so, every table counts as one whose rows are all in
-  /// the trail.
+  /// Whether the window has not read the beginning of the trail. If so, ``contains(_:)`` returns true for every table.
   private var isPassedOver = false
 
   mutating func take(_ part: TrailScan.Part) {

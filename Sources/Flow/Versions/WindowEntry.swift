@@ -15,16 +15,14 @@ extension WindowEntry {
   func isKnown(through known: UInt64, at clock: UInt64) -> Bool { number <= known && self.clock < clock }
 }
 
-/// The transactions of one trail that every node knows: those up to `number` with a clock before `clock`. The clock
-/// excludes transactions that a node falsely states to know.
+/// The transactions of one trail that every node knows: those up to `number` with a clock before `clock`.
 struct KnownFloor: Equatable {
   var number: UInt64 = 0
   var clock: UInt64 = 0
 
   func includes(_ entry: WindowEntry) -> Bool { entry.number <= number && entry.clock < clock }
 
-  /// Replaces this value by `other` if that includes transactions with a higher number, or the same number with a later
-  /// clock.
+  /// Replaces this value by `other` if `other` has a higher number, or the same number and a later clock.
   mutating func raise(to other: KnownFloor) {
     if (other.number, other.clock) > (number, clock) { self = other }
   }

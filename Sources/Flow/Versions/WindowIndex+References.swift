@@ -13,8 +13,8 @@ extension WindowIndex {
     return last
   }
 
-  /// Returns false if the author of a delete knew every foreign key value in the window, whatever row it refers to.
-  /// True does not prove that one refers to the deleted row.
+  /// Returns false if the author of a delete knew every foreign key value in the window. True does not prove that a
+  /// foreign key value refers to the deleted row.
   func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     hasReferences
       && origins.contains {
@@ -33,7 +33,7 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Returns the places of the references for which ``isReferred(_:beside:seen:)`` returns true.
+  /// Returns the places of the versions with the foreign key values that ``isReferred(_:beside:seen:)`` finds.
   func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
     var found: [VersionPlace] = []
     try forEachReference(to: row, beside: delete, seen) { found.append(place($0)) }

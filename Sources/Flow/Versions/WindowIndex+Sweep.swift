@@ -117,8 +117,7 @@ extension WindowIndex {
     if hasReferences { try sweepReferences(row) }
   }
 
-  /// Removes the oldest versions of a row that all nodes and the authors of all later versions know.
-  /// `RowHistory.forget` follows the same rule.
+  /// Removes the oldest versions of a row that all nodes, and the authors of all remaining versions, know.
   private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }
@@ -140,7 +139,7 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// Returns how many of the first `count` versions the authors of all versions after them knew; nil if none.
+  /// Returns the number of first versions, up to `count`, that the authors of all later versions knew; nil if none.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
     // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)

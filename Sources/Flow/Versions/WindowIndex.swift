@@ -21,8 +21,8 @@ struct WindowIndex {
     /// The clock of transaction `reached`. `metClock` is the clock of transaction `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// While a table of this trail is suspended: the last transaction that shows which versions the trail's node knows.
-    /// Nil if no table is suspended.
+    /// The last transaction that shows which versions the trail's node knows, while a table of this trail is suspended;
+    /// nil at other times.
     var held: UInt64?
     var floor = KnownFloor()
     /// The last transaction of this trail that wrote a foreign key value.
@@ -41,11 +41,11 @@ struct WindowIndex {
   var store: VersionStore
   /// The rows with a new version that every node already knew. The next ``sweep()`` may remove that version.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node stated to know at a time before that version was written.
+  /// The rows with a version that every node falsely claimed to know before that version existed.
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
-  /// The versions in the window that deleted their row. ``lasts`` does not keep a delete.
+  /// The versions in the window that deleted their row.
   var ends: Set<End> = []
 
   struct End: Hashable {
@@ -129,7 +129,7 @@ struct WindowIndex {
     try store.add(row.chain, entry)
   }
 
-  /// Adds the versions of a transaction that was read from a trail, and what its author knew.
+  /// Adds the versions of a transaction that was read from a trail, and the transactions that its author knew.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(
@@ -226,8 +226,7 @@ struct WindowIndex {
 
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns the clock of the last transaction that was processed of a trail, if the clock of `header` is not later;
-  /// otherwise nil.
+  /// Returns the clock of a trail's last processed transaction, if the clock of `header` is not later; otherwise nil.
   /// - Parameter header: The header of the next transaction of the trail.
   func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
     guard let place = places[origin], header.number > origins[place].met else { return nil }

@@ -66,7 +66,7 @@ public func cairn_close(_ database: OpaquePointer?) -> cairn_code {
 
 // MARK: Statements
 
-/// The maximum number of parameters. A larger count probably comes from an uninitialised variable.
+/// The maximum number of parameters of a statement.
 private let parametersMax = 1_000_000
 
 private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) throws -> [any SQLConvertible] {

@@ -11,7 +11,7 @@ struct Misuse: Error {
   }
 }
 
-/// Runs the body of a C function. Converts a thrown error to its code, and stores it as the last error of the thread.
+/// Runs the body of a C function, and returns the code of its result. Stores an error as the thread's last error.
 func answering(_ body: () throws -> Void) -> cairn_code {
   do {
     try body()

@@ -102,16 +102,15 @@ extension SQLValue {
 
   private static let sizes = 0...Int(Int32.max)
 
-  /// Returns the bytes of a text or blob; nil if the size is invalid. A size_t above half of its range arrives as a
-  /// negative number.
+  /// Returns the bytes of a text or blob; nil if the size is invalid.
   private static func content(_ value: cairn_value) -> UnsafeRawBufferPointer? {
     guard sizes.contains(value.size), value.bytes != nil || value.size == 0 else { return nil }
     return UnsafeRawBufferPointer(start: value.bytes, count: value.size)
   }
 }
 
-/// The handles that C code gets instead of addresses: numbers that are never used twice. A call with a closed handle is
-/// detected, as no handle is used as a pointer.
+/// The handles that C code gets instead of addresses: numbers that are never used twice. Calls with closed handles are
+/// detected.
 enum Handle {
   private struct Open {
     /// The distance between two handles, which look like aligned addresses.

@@ -115,7 +115,7 @@ public func cairn_sync_wait(
 public func cairn_sync_close(_ sync: OpaquePointer?) { Handle.close(sync, Synchronizer.self) }
 
 extension String {
-  /// The parts between commas. Bytes are compared, as a comma with a combining character is one `Character`.
+  /// The parts of the text between commas.
   fileprivate var parts: [String] {
     utf8.split(separator: UInt8(ascii: ",")).map { String(decoding: $0, as: UTF8.self) }
   }

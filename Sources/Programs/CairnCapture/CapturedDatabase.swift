@@ -83,11 +83,11 @@ public final class CapturedDatabase: Sendable {
   /// Uses an existing connection (`sqlite3 *`), which the program may continue to use. Close this object before the
   /// program closes the connection.
   ///
-  /// Capture sees all changed rows. Only statements that are executed through this object are kept. If the program
-  /// begins and ends a transaction itself, capture does not know exactly where the transaction ends.
+  /// Capture sees all changed rows. The journal keeps only statements that are executed through this object. If the
+  /// program begins and ends a transaction itself, capture does not know exactly where the transaction ends.
   ///
-  /// Apply does not execute statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP); it writes their
-  /// rows. The time that such a statement saw is known only on a connection that this library opened.
+  /// On such a connection, Cairn does not know the time that `datetime('now')` or CURRENT_TIMESTAMP returned. Apply
+  /// then writes the rows of the statement instead of executing it.
   ///
   /// ``Options/busyTimeout`` and ``Options/createsWithWAL`` have no effect here; the program sets them itself.
   public convenience init(connection: OpaquePointer, node: String, options: Options = Options()) throws {
@@ -127,8 +127,8 @@ public final class CapturedDatabase: Sendable {
 
   /// Executes one statement. Outside of a transaction, the statement is a transaction of its own.
   ///
-  /// Each text is prepared once and then reused, so use parameters instead of literals. Give exactly one value for each
-  /// parameter.
+  /// Each SQL text is prepared once and then reused, so use parameters instead of literals. Give exactly one value for
+  /// each parameter.
   /// - Returns: the number of rows inserted, updated or deleted, without those of triggers and foreign key actions.
   @discardableResult
   public func execute(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> Int {

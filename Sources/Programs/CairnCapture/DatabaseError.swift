@@ -34,7 +34,7 @@ public struct DatabaseError: Error, Sendable {
     case closed
     /// The database cannot be closed, or synchronised, because a transaction or a query of this thread is open.
     case openTransaction
-    /// `transaction` was called within a transaction. Use `savepoint` of the open one.
+    /// `transaction` was called within a transaction. Use `savepoint` of the open transaction.
     case nestedTransaction
     /// The transaction has ended: its closure has returned, or SQLite rolled the transaction back (a full disk, ON
     /// CONFLICT ROLLBACK).

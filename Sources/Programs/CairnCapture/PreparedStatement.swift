@@ -4,7 +4,7 @@ import SQLiteKit
 /// A prepared statement that is reused when the same SQL text is executed again.
 final class PreparedStatement {
   enum Kind {
-    /// A statement that reads rows or sets an option of the connection, which is not captured.
+    /// A statement that is not captured: it reads rows or sets an option of the connection.
     case other
     case change
     /// CREATE, ALTER or DROP.
@@ -84,8 +84,8 @@ final class PreparedStatement {
   }
 }
 
-/// A cache of 100 prepared statements, by their SQL text. When it is full, it removes the half that it prepared first,
-/// except the four used last.
+/// A cache of 100 prepared statements, by their SQL text. A full cache removes its oldest half, except the four
+/// statements used last.
 struct StatementCache {
   private static let countMax = 100
   private var latest: PreparedStatement?
@@ -94,8 +94,8 @@ struct StatementCache {
   private var all: [NameKey: PreparedStatement] = [:]
   private var order: [NameKey] = []
 
-  /// Returns a prepared statement for an SQL text: the cached one, or a new one if there is none or if it is returning
-  /// rows.
+  /// Returns a prepared statement for an SQL text. Prepares a new one if the cache has none, or if the cached one is
+  /// returning rows.
   mutating func statement(_ sql: String, _ database: ProgramDatabase) throws -> PreparedStatement {
     if let latest, latest.sql.hasSameBytes(as: sql), !latest.isBusy { return latest }
     for known in recent where known.sql.hasSameBytes(as: sql) && !known.isBusy {

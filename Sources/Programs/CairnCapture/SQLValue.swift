@@ -41,7 +41,7 @@ public enum SQLValue: Hashable, Sendable {
 }
 
 extension SQLValue: CustomStringConvertible {
-  /// The value in readable form: text without quotes, a blob as `x'00ff'`, `NULL`.
+  /// The value in readable form: text without quotes, a blob as `x'00ff'`, and NULL as `NULL`.
   public var description: String {
     switch self {
     case .null: "NULL"
@@ -89,7 +89,7 @@ extension Int64: SQLConvertible {
 
 extension Double: SQLConvertible {
   public var sqlValue: SQLValue { .real(self) }
-  /// Creates a number from a real or an integer, because SQLite stores whole numbers as integers under some affinities.
+  /// Creates a number from a real or an integer; nil for other values.
   public init?(sqlValue: SQLValue) {
     switch sqlValue {
     case .real(let number): self = number
@@ -153,11 +153,11 @@ extension Optional: SQLConvertible where Wrapped: SQLConvertible {
   }
 }
 
-/// An integer type of another width than `Int64`. A value out of its range is refused: the initializer returns nil.
+/// An integer type other than `Int64`. Its initializer returns nil for a value out of range.
 public protocol SQLInteger: SQLConvertible, FixedWidthInteger {}
 
 extension SQLInteger {
-  /// The number as an SQLite integer. A larger number, which only `UInt` and `UInt64` can hold, becomes text.
+  /// The number as an SQLite integer. A number above `Int64.max` becomes text.
   public var sqlValue: SQLValue { Int64(exactly: self).map { .integer($0) } ?? .text(String(self)) }
   public init?(sqlValue: SQLValue) {
     guard case .integer(let number) = sqlValue else { return nil }

@@ -191,8 +191,8 @@ final class Session {
     }
   }
 
-  /// Runs a statement with `body` in the caller's transaction, and stores its text for the journal if it changed
-  /// anything. Returns the number of changed rows.
+  /// Runs a statement with `body` in the caller's transaction. If the statement changed rows, stores its text for the
+  /// journal. Returns the number of changed rows.
   private func kept(_ prepared: PreparedStatement, _ body: () throws -> (affected: Int, now: Int64?)) throws -> Int {
     let isOwned = program.isOwned
     if !isOwned, keepsStatements { program.last = try lastRow() }
@@ -219,7 +219,7 @@ final class Session {
     return affected
   }
 
-  /// Corrects the recorded range of journal rows after a failed statement, whose journal rows SQLite has rolled back.
+  /// Corrects the range of journal rows after a failed statement, whose journal rows SQLite has rolled back.
   private func settle() throws {
     guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }
@@ -281,8 +281,7 @@ final class Session {
     }
   }
 
-  /// Throws `transactionEnded` if SQLite has rolled back the transaction while its closure still runs. Otherwise each
-  /// later statement of the closure would commit alone.
+  /// Throws `transactionEnded` if SQLite has rolled back the transaction while its closure still runs.
   func checkIsNotOver() throws { if isTransacting { try checkIsOpen(serial) } }
 
   private func commit() throws -> CommitToken {

@@ -4,8 +4,8 @@ import Operating
 /// The reason why a synchronisation failed. No committed change is lost, and no change is applied twice. The next
 /// synchronisation continues where this one stopped.
 ///
-/// Messages of kind `refused` contain the key of the row, and the value if that is the cause. Messages of all other
-/// kinds contain no values.
+/// Messages of kind `refused` contain the key of the refused row, and the value if the value is the cause. Messages of
+/// all other kinds contain no values.
 ///
 /// If the program misuses its own database, the error is a ``DatabaseError`` instead.
 ///

@@ -43,8 +43,7 @@ struct SynchronizedEnds: Sendable {
 
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
 
-  /// Returns the direction of the first copy of tables and rows: the one in which it began, or `chosen` if no trail
-  /// exists yet.
+  /// Returns the direction in which the first copy of tables and rows began; `chosen` if no trail exists yet.
   func firstCopy(_ chosen: Synchronizer.Options.FirstCopy) throws -> Synchronizer.Options.FirstCopy {
     guard let there = try lines("replication").first else { return chosen }
     let begun: Synchronizer.Options.FirstCopy? =

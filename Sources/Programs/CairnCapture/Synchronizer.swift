@@ -150,10 +150,10 @@ public final class Synchronizer: Sendable {
     }
   }
 
-  /// Waits until the peer has applied a commit and all earlier commits of this database. Meanwhile, waits for the
-  /// running synchronisation, or runs one if there is none.
+  /// Waits until the peer has applied a commit and all earlier commits of this database. Runs a synchronisation for
+  /// this, or waits for the running one.
   ///
-  /// - Returns: true when the peer has applied the commit; false if it has not within `timeout`.
+  /// - Returns: true when the peer has applied the commit; false after `timeout`.
   /// - Throws: the errors of `synchronize()`; kind `refused` if the peer put the commit into quarantine
   ///   (``Options/Refusal/setAside``). Earlier commits in quarantine cause no error.
   public func waitUntilApplied(_ token: CommitToken, timeout: Duration = .seconds(30)) throws -> Bool {

@@ -50,8 +50,8 @@ enum BashCompletion {
     options.compactMap { option in option.value.map { row("'\(command) \(option.name)'", $0) } }
   }
 
-  /// Returns the line of the script with the kinds of a command's operands; nil if it has none. For example, the
-  /// operands `list|show|verify [TRAIL]` become `list|show|verify TRAIL`.
+  /// Returns the line of the completion script with the kinds of a command's operands; nil if the command has none. For
+  /// example, the operands `list|show|verify [TRAIL]` become `list|show|verify TRAIL`.
   private static func operands(_ command: any Command.Type) -> String? {
     var kinds: [String] = []
     var rest = command.operands.split(whereSeparator: { " []".contains($0) })[...]

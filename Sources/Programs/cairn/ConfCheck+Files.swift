@@ -2,7 +2,7 @@ import Changes
 import Configuring
 import SystemKit
 
-/// Checks whether the daemon's user can access the files and folders.
+/// Checks whether the daemon's user can access the files and folders of the configuration.
 extension ConfCheck {
   /// Checks the access to the state folder, the control socket, the conf files and the passwords.
   func checkPlaces() {
@@ -55,7 +55,7 @@ extension ConfCheck {
 
   /// Checks that the daemon's user may write an SQLite file, its folder, and the files `-wal` and `-shm`.
   ///
-  /// - Parameter mayBeMissing: Whether the folder is also checked if no file exists, because the daemon will create it.
+  /// - Parameter mayBeMissing: Whether to check the folder even if the file does not exist yet.
   func checkRights(ofDatabase path: String, mayBeMissing: Bool) throws {
     guard let account else { return }
     let folder = Folder.parent(of: path)

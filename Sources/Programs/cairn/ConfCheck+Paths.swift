@@ -96,8 +96,8 @@ extension ConfCheck {
     try tellKeys(capture, end)
   }
 
-  /// Prints the names in the setting `tables` of a capture that match no table. Such a name is an error, unless apply
-  /// may still create the table. Returns whether no name was an error.
+  /// Prints the names that match no table, from the setting `tables` of a capture. Such a name is an error, unless
+  /// apply may still create the table. Returns whether no name was an error.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws -> Bool {
     let isWritten = awaitsTables(capture)
     var isListed = true
@@ -263,8 +263,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that no other trail is applied to the same rows of the tables, by this configuration or by the records in
-  /// the target.
+  /// Checks that no other trail is applied to the same rows of the tables, according to this configuration and to the
+  /// target's records.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

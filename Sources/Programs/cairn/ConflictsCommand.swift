@@ -144,8 +144,8 @@ struct ConflictsCommand: Command {
     return one
   }
 
-  /// Returns the configuration of `--config`, or of the default folder; nil if that has none. Throws if the
-  /// configuration is invalid.
+  /// Returns the configuration of `--config`, or of the default folder; nil if the default folder has none. Throws if
+  /// the configuration is invalid.
   private static func configuration(_ arguments: Arguments) throws -> Configuration? {
     if let folder = arguments.value("--config") { return try DaemonConf.load(folder) }
     let usual = ConfFolder.load(ConfFolder.usual)

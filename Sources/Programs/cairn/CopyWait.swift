@@ -24,8 +24,8 @@ struct CopyWait {
     copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  /// Requests the daemon's status. Returns nil if the apply does not exist. `capture` is nil if it is at another node;
-  /// `made` is the time of the status.
+  /// Returns the status of the apply, of the capture of its trail, and the time of the daemon's answer. Nil if the
+  /// apply does not exist; `capture` is nil for a capture at another node.
   private static func look(
     _ daemon: DaemonAddress, _ name: WorkerName
   ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?, made: String)? {

@@ -23,8 +23,7 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
-  /// Returns the control socket of a daemon. If the configuration is invalid, the readable part gives the socket, and
-  /// its error is reported only if no daemon answers.
+  /// Returns the control socket of a daemon. If the configuration is invalid, reads the socket from its valid part.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
@@ -39,8 +38,8 @@ enum DaemonConf {
     !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }
 
-  /// Returns the node of a configuration, and the configuration; that is nil if it is invalid, and then its problem is
-  /// printed.
+  /// Returns the node of a configuration, and the configuration. Prints the problem of an invalid configuration, and
+  /// returns nil in its place.
   /// - Throws: the problem, if it concerns the node itself or the files cannot be read.
   static func node(_ folder: String?) throws -> (node: Configuration.Node, configuration: Configuration?) {
     let loaded = loaded(folder)
@@ -97,7 +96,7 @@ enum DaemonConf {
   }
 }
 
-/// The control socket of a daemon. `confError` is the error of the conf, if that is invalid.
+/// The control socket of a daemon. `confError` is the error of an invalid conf; nil otherwise.
 struct DaemonAddress {
   let client: ControlClient
   let confError: CairnError?

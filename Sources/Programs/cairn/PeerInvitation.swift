@@ -18,8 +18,8 @@ struct PeerInvitation {
     (self.name, self.conf, self.peers, self.arguments) = (name, conf, peers, arguments)
   }
 
-  /// Returns the configuration with a section for the invited peer; if the files have none, the command's options give
-  /// it. Sections of other peers may be missing.
+  /// Returns the configuration with a section for the invited peer. If the conf has no such section, it is made from
+  /// the command's options. Sections of other peers may be missing.
   static func conf(for name: String, _ arguments: Arguments) throws -> Configuration {
     guard TrailName.isValid(name) else {
       throw arguments.usage("'\(name)' is not the name of a node", "letters, digits, '-' and '_' are allowed;")

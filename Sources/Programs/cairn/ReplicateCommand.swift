@@ -154,7 +154,7 @@ struct ReplicateCommand: Command {
     // From here on a signal stays pending until the replication can handle it.
     let signals = blockSignals()
     /// Runs the replication until it ends. Returns false if another process began to capture the source at the same
-    /// time; a second call joins that capture.
+    /// time; call it again to join that capture.
     func replicate(isSecondTry: Bool) throws -> Bool {
       let replication = try Replication(from: from, to: to, options: options) { notice in
         Terminal.note("cairn: \(notice.text)")

@@ -252,8 +252,8 @@ final class SecurityReview {
 
   private static func daysLeft(_ time: Int64) -> Int64 { (time - Clock.system.microseconds()) / PeerFolder.day }
 
-  /// Adds to the review the authorities that sign the certificates of peers. Every peer needs a new certificate before
-  /// its authority expires.
+  /// Adds to the review the certificate authorities that sign the certificates of peers. Every peer needs a new
+  /// certificate before its authority expires.
   /// - Parameter isOwn: Whether `cairn peer` made the authorities. The first one signs new certificates; all others are
   ///   older.
   private func reviewAuthorities(_ file: String, isOwn: Bool) {

@@ -25,8 +25,7 @@ struct TrailExtract {
     }
   }
 
-  /// Returns the position at which the first transaction after the extract begins; nil if the extract has no end. A
-  /// second reader reads ahead to find the position.
+  /// Returns the position at which the first transaction after the extract begins; nil if the extract has no end.
   private func end() throws -> Position? {
     guard let to else { return nil }
     let reader = try TrailReader.open(folder: folder, at: nil)

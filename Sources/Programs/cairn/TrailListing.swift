@@ -5,7 +5,7 @@ import Trails
 
 /// `cairn trail list`: prints the trails of one state folder, or of all state folders. Reads no records.
 enum TrailListing {
-  /// Prints the trails. The error of an unreadable trail is thrown after all others are printed.
+  /// Prints the trails. Throws the error of an unreadable trail after all other trails are printed.
   static func run(state: String?, asJSON: Bool) throws -> Int32 {
     let entries = try StateFolders.entries(in: state)
     var failure: (any Error)?

@@ -13,8 +13,7 @@ package struct DrawnKeys {
   /// or may not change (`borrowed`).
   fileprivate enum Share: String { case all, own, borrowed }
 
-  /// The limit of 5 s for waiting on another session's lock. Meanwhile, applications wait for the sequences that this
-  /// transaction has altered.
+  /// The limit of 5 s for waiting on another session's lock.
   private static let patience = "SET LOCAL lock_timeout = 5000"
 
   package let url: DatabaseURL

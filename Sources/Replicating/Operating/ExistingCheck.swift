@@ -7,8 +7,8 @@ extension TargetEnd {
   /// Checks that an initial load would overwrite no rows of the target: the target may hold only rows that the source
   /// has too.
   ///
-  /// Two SQLite files are compared row by row. Otherwise, and if a rule reshapes the table, the target's table must be
-  /// empty. Rows of other trails and rows of a history table are allowed.
+  /// Two SQLite files are compared row by row. For other databases, and if a rule reshapes the table, the target's
+  /// table must be empty. Rows of other trails and rows of history tables do not count.
   ///
   /// - Throws: `target-differs` with the first table that holds other rows.
   package func checkHoldsNothingElse(

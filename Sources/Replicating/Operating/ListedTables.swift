@@ -11,7 +11,7 @@ package enum ListedTables {
     (try? File.text(path(folder))).map { TablePatterns(text: $0) }
   }
 
-  /// Writes the file. If the file is lost, the next start treats no name as newly listed.
+  /// Writes the option `tables` to the file.
   package static func note(_ tables: [String], in folder: String) {
     try? File.replace(path(folder), text: TablePatterns(tables).text, permissions: 0o640)
   }

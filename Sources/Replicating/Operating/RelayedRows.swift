@@ -3,9 +3,8 @@ import Changes
 import SystemKit
 import Trails
 
-/// Determines whether a trail lacks rows that apply workers wrote to the source. If so, Cairn starts one refresh of the
-/// tables. Such rows are missing after an update from an earlier version of Cairn, or after a change of `applied` to
-/// `include`.
+/// Finds out whether a trail lacks rows that apply workers wrote to the source. If so, Cairn starts one refresh of the
+/// captured tables.
 package enum RelayedRows {
   private static func path(_ folder: String) -> String { folder + "/applied" }
 
@@ -19,8 +18,7 @@ package enum RelayedRows {
     return try from.tables(tables).contains { try !from.feeders(of: $0.schema, besides: trail).isEmpty }
   }
 
-  /// Writes or removes the file which says that the trail includes rows that apply workers write to the source. If the
-  /// file is lost, Cairn starts one more refresh of the tables.
+  /// Writes or removes the file which says that the trail includes rows that apply workers write to the source.
   package static func note(_ relays: Bool, in folder: String) {
     if relays {
       try? [].withUnsafeBytes { try File.replace(path(folder), with: $0) }

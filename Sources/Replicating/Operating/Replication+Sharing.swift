@@ -17,8 +17,7 @@ extension Replication {
   }
 
   private static let pollMilliseconds: Int32 = 250
-  /// The interval, in milliseconds, at which the list of the trail's readers is read even if its stamp is unchanged. A
-  /// reader's state folder may have been removed since the last reading.
+  /// The interval, in milliseconds, at which the list of the trail's readers is read again even if it seems unchanged.
   private static let listMilliseconds: Int64 = 30_000
 
   // MARK: Before anything is written

@@ -16,7 +16,7 @@ package struct RuledTables {
 
   /// Applies rules to tables.
   /// - Parameter refused: Called with the error of a table. If it does not throw, the table is left out.
-  /// - Throws: `rule-refused` if a rule is impossible for a table, or needs the source to log whole rows.
+  /// - Throws: `rule-refused` if a rule is impossible for a table, or if the rule needs the source to log whole rows.
   package init(
     _ tables: [SourceEnd.Table], _ rules: [TableRule], _ source: SourceEnd, to target: Engine,
     refused: (CairnError) throws -> Void = { throw $0 }
@@ -111,7 +111,7 @@ extension PostgresConnection {
 }
 
 extension TableSchema {
-  /// Creates a table that has a name only, as a rule may match it: `"public.item"`.
+  /// Creates a table that has only a name, such as `"public.item"`, to check which rules match it.
   package init(named name: String) {
     let (namespace, own) = name.cut(at: ".") ?? ("", name)
     self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])

@@ -10,8 +10,8 @@ struct ShapeDifferences {
   /// Whether the last round found a difference that the previous round did not find.
   private(set) var areUnconfirmed = false
 
-  /// Adds a difference to the current round. Returns whether to report it: the previous round had it too, or it is
-  /// about a row.
+  /// Adds a difference to the current round. Returns whether to report it: the previous round found it too, or the
+  /// difference is in a row.
   mutating func confirms(_ difference: Difference) -> Bool {
     guard !difference.kind.isOfRow else { return true }
     let key = NameList.text([difference.table, difference.kind.rawValue, difference.column]).nameKey
