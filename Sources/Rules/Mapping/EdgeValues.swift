@@ -1,6 +1,6 @@
 import Changes
 
-/// Test values at the limits of types, which are often changed when rows are copied between databases.
+/// Test values at the limits of types. Copies between databases often change such values.
 package enum EdgeValues {
   /// The types of PostgreSQL with edge values, by the names of `format_type()`.
   package static let postgresTypes = [

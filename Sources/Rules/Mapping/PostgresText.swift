@@ -79,7 +79,7 @@ package struct PostgresText: Sendable {
     }
   }
 
-  /// Throws if PostgreSQL would print the value in another spelling.
+  /// Throws if PostgreSQL would print the value with a different spelling.
   private func checkSpelling(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     let isPrinted =
       switch type.kind {

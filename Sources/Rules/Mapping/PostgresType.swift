@@ -192,7 +192,7 @@ package struct PostgresType: Hashable, Sendable {
 }
 
 extension TableSchema.Column {
-  /// The type of the column in PostgreSQL; for a domain its base type. Both print equal texts, and a cast to the base
-  /// type runs no CHECK.
+  /// The type of the column in PostgreSQL; for a domain its base type. A cast to the base type runs no CHECK of the
+  /// domain.
   package var undomainedType: String { PostgresType(self).isDomain ? baseType : declaredType }
 }

@@ -10,7 +10,7 @@ extension TableSchema {
     engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)
   }
 
-  /// Returns the CREATE TABLE statement on one line, as after ALTER TABLE ADD COLUMN.
+  /// Returns the CREATE TABLE statement on one line.
   private func ownSQLiteText(_ isWhole: Bool) -> String {
     let key = key
     let rowid = key.count == 1 && columns[key[0]].declaredType.asciiUppercased == "INTEGER" ? key.first : nil
