@@ -83,7 +83,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns whether the target has a record about a table of a trail.
+  /// Returns whether the target stores the state of any table of a trail.
   package func knowsTables(of trail: TrailName) throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).knowsTables() } ?? false

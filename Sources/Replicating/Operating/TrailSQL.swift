@@ -24,10 +24,9 @@ package struct TrailSQL {
 
   /// The tables that the statements so far have created or used, by lower-case name.
   private var known: Set<NameKey> = []
-  /// The table of each index, by the lower-case name of the index. An index name may move to another table.
+  /// The table of each index, by the lower-case name of the index.
   private var indexOwners: [NameKey: String] = [:]
-  /// The tables whose refresh has begun and not ended. Changes of such a table may concern rows that have not arrived
-  /// yet.
+  /// The tables whose refresh has begun and not ended.
   private var refreshing: Set<NameKey> = []
   /// The tables that were emptied at the start of their refresh, so that chunks need no deletes.
   private var emptied: Set<NameKey> = []

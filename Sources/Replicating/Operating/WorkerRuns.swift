@@ -28,7 +28,7 @@ package struct CaptureRun: Sendable {
   package var clock = Clock.system
   /// The link between capture and the two-way apply workers of the database; nil if there are no such workers.
   package var link: CaptureLink?
-  /// The trails whose transactions a PostgreSQL capture skips after apply has written them to the source; nil for all
+  /// The trails whose transactions a PostgreSQL capture skips if apply has written them to the source; nil for all
   /// trails.
   package var applies: Set<String>?
   /// Whether rows that apply writes to the source go into the trail too.
@@ -43,8 +43,8 @@ package struct CaptureRun: Sendable {
   /// A function that returns the tables to capture, called after the trail is locked and before the source is opened.
   /// If nil, ``tables`` is used.
   package var begin: (@Sendable () throws -> TablePatterns)?
-  /// A function that is called when the trail is open. An unfinished transaction at the trail's end has been removed by
-  /// then.
+  /// A function that is called when the trail is open, after the removal of an unfinished transaction at the trail's
+  /// end.
   package var opened: @Sendable () -> Void = {}
 
   package init(_ source: DatabaseURL, trail: TrailName, folder: String, place: String) {
