@@ -69,7 +69,7 @@ struct ColumnVersions {
   }
 
   /// Returns whether `a` sorts before `b`: NULL, then numbers, then texts and blobs by their bytes. A text that is a
-  /// number sorts as a number, because the engines store some numbers differently.
+  /// number sorts as a number.
   static func isLess(_ a: Value, _ b: Value) -> Bool {
     if let x = Decimal(number: a), let y = Decimal(number: b) { return x < y }
     let (x, y) = (rank(a), rank(b))

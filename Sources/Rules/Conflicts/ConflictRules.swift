@@ -80,7 +80,7 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns whether the nodes `source` and `target` end with the same rows, because both resolve each conflict alike.
+  /// Returns whether the nodes `source` and `target` end with the same rows.
   /// - Parameter back: The rules of the direction from `target` to `source`.
   package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
     if let decider, let other = back.decider, decider != other { return false }

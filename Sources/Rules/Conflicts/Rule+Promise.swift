@@ -8,7 +8,7 @@ extension ConflictRules.Rule {
     /// The nodes have the same rows after the deciding node's row has reached all other nodes, as a change or by a
     /// refresh.
     case decidedAtOneNode
-    /// The nodes have the rows of the rule `newest`, until the operator's decision reaches them as a change.
+    /// The nodes have the row that `newest` selects, until the operator's decision reaches them as a change.
     case decidedByPerson
     /// Apply stops until the operator has repaired the row.
     case stops

@@ -11,7 +11,7 @@ extension ConflictRules {
     /// The version of the node or trail that is listed first. All nodes that are not listed come last, and `newest`
     /// decides among them.
     case priority([String])
-    /// The greatest value. NULL is less than all others.
+    /// The greatest value. NULL is less than all other values.
     case max
     case min
     /// The sum of all changes to the value since the versions' common ancestor. For numeric columns.

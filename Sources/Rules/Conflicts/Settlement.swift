@@ -61,7 +61,7 @@ package struct Settlement: Equatable, Sendable {
     return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
 
-  /// Returns whether a delete replaces another version of the row, so that this version cannot win.
+  /// Returns whether a version of the row cannot win, because `delete` replaces this version.
   private static func ends(
     _ delete: RowVersion, _ version: RowVersion, _ rules: ConflictRules, _ all: [RowVersion]
   ) -> Bool {

@@ -155,7 +155,7 @@ package enum EdgeValues {
   // MARK: SQLite
 
   /// Returns test values for an SQLite column with this declared type, with some that do not fit the declaration.
-  /// - Parameter type: The PostgreSQL type whose test values are added; nil for the one that suits the declared type.
+  /// - Parameter type: The PostgreSQL type whose test values are added; nil for the type that suits the declared type.
   package static func sqlite(_ declared: String, of type: PostgresType? = nil) -> [Value] {
     let column = TableSchema.Column(name: "", declaredType: declared)
     let type = type ?? PostgresType(declaration: declared)

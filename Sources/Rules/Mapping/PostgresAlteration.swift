@@ -39,7 +39,7 @@ package struct PostgresAlteration {
     package var columns: [Column]
     package var constraints: [Constraint]
     package var indexes: [TableSchema.Object]
-    /// The user-defined types of the table that may be altered.
+    /// The table's user-defined types that may be altered.
     package var types: [PostgresUserType] = []
     package init(
       namespace: String, name: String, columns: [Column], constraints: [Constraint], indexes: [TableSchema.Object]

@@ -23,7 +23,7 @@ package struct SQLiteAlteration: Sendable {
   package let isOwn: Bool
   /// Whether the target's CREATE statement must equal the source's, byte by byte.
   package let keepsText: Bool
-  /// Whether a refresh follows, so that rows which do not fit may be left out.
+  /// Whether a refresh follows. Rows that do not fit the new shape may then be left out.
   package let isRefreshed: Bool
 
   private let folded: Set<NameKey>

@@ -48,7 +48,7 @@ package struct TableRule: Equatable, Sendable {
     case history
   }
 
-  /// The name of the source table, or a pattern with `*` and `?`. A schema other than `public` is included. Case does
+  /// The name of the source table, with its schema unless that is `public`, or a pattern with `*` and `?`. Case does
   /// not matter.
   @ByBytes package var from: String
   /// The target table, with or without a schema; nil for the unchanged name.

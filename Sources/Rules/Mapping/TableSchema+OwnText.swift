@@ -1,8 +1,7 @@
 import Changes
 
 extension TableSchema {
-  /// Returns a CREATE TABLE statement for this table, written from its columns and keys. It replaces an original
-  /// statement that is unknown or forbidden.
+  /// Returns a CREATE TABLE statement for this table, written from its columns and keys.
   ///
   /// - Parameter source: The table whose types the columns have.
   /// - Parameter isWhole: Whether to include foreign keys and the options of an SQLite table.

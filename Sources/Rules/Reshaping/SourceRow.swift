@@ -34,7 +34,7 @@ struct SourceRow {
 
   func old(_ column: Int) -> UnsafeRawBufferPointer? { givesBefore(column) ? before[column] : nil }
 
-  /// Returns the new value of a column, or the old one if it is unchanged; nil if unknown.
+  /// Returns the new value of a column, or the old value if the column is unchanged; nil if unknown.
   func new(_ column: Int) -> UnsafeRawBufferPointer? { givesAfter(column) ? after[column] : old(column) }
 
   func isChanged(_ column: Int) -> Bool {

@@ -35,7 +35,7 @@ struct Names {
   var levels: [[NamedSource]] = []
   /// The tables that WITH defines, by lower-case name.
   var common: [NameKey: NamedSource] = [:]
-  /// Whether a column name that several tables of a query have means the column of the first of these tables.
+  /// Whether a column name that several tables of a query have means the first table's column.
   ///
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var prefersFirst = false

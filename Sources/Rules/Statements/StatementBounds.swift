@@ -1,6 +1,6 @@
 import Changes
 
-/// Refuses statements whose check or execution could take much time or memory. A peer may send any text.
+/// Refuses statements whose check or execution could take much time or memory.
 ///
 ///     try StatementBounds.check(tokens)
 enum StatementBounds {
@@ -20,7 +20,7 @@ enum StatementBounds {
   private static let callsMax = 500
   /// The maximum number of tables in all FROM clauses of a statement.
   static let sourcesMax = 8
-  /// The maximum length of a pattern of LIKE or GLOB, in bytes. The time of a match grows with this length.
+  /// The maximum length of a pattern of LIKE or GLOB, in bytes.
   private static let patternBytesMax = 256
   /// The maximum length of the characters to remove, the second argument of `trim`, `ltrim` and `rtrim`, in bytes.
   private static let trimmedBytesMax = 16
@@ -60,8 +60,7 @@ enum StatementBounds {
     }
   }
 
-  /// Throws for an expression with more than `depthMax` levels. A chain such as `1+1+1` makes a tree as deep as it is
-  /// long.
+  /// Throws for an expression with more than `depthMax` levels.
   static func check(depth expression: Expression) throws(Unreplayable) {
     guard !expression.isDeeper(than: depthMax) else { throw tooDeep }
   }

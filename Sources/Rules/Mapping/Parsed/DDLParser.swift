@@ -32,9 +32,9 @@ struct DDLParser {
   var reach = TargetReach()
 
   static let depthMax = 200
-  /// The maximum ``weight`` of an expression. Larger values could take gigabytes for one row.
+  /// The maximum ``weight`` of an expression.
   static let weightMax = 64
-  /// The maximum sum of the ``weight`` of all CHECKs of a table. With a larger sum, each write of a row would be slow.
+  /// The maximum sum of the ``weight`` of all CHECKs of a table.
   static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {

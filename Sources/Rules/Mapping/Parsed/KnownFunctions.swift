@@ -80,7 +80,7 @@ enum KnownFunctions {
   static let counted = ["randomblob": 0, "zeroblob": 0, "lpad": 1, "rpad": 1]
   static let bytesMax = 1024
 
-  /// Functions that make a large value from a number. Each call adds as much to ``DDLParser/weight`` as a column.
+  /// Functions that make a large value from a number. Each call adds as much to ``DDLParser/weight`` as a column does.
   static let making: Set<NameKey> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
   /// Functions that match a pattern, with the index of the pattern's argument. The pattern must be a literal that is

@@ -1,6 +1,5 @@
 /// The numbers of objects that the script of one table of PostgreSQL creates, with an upper bound for each.
 ///
-///
 /// ```
 /// var counts = ScriptCounts()
 /// try counts.add(.sequence, atMost: 1)
