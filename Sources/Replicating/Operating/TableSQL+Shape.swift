@@ -39,9 +39,9 @@ extension TableSQL {
   }
 
   /// Returns the statements that give the table the shape of `new` and keep its rows.
-  /// - Parameter isRefreshed: Whether a refresh follows, so that rows which do not fit may be deleted.
+  /// - Parameter isRefreshed: Whether a refresh follows. Rows that do not fit the new shape may then be deleted.
   /// - Parameter indexes: The names of the indexes that still belong to the table.
-  /// - Parameter origins: The previous index of each column; nil for a new column.
+  /// - Parameter origins: The previous index of each column; nil for a new column. Nil if unknown.
   func reshape(sqlite new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
     var there = schema
     there.objects = there.objects.filter { indexes.contains($0.name) }
@@ -55,7 +55,7 @@ extension TableSQL {
       + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended).map(SQLiteAlteration.forShell)
   }
 
-  /// Returns whether SQLite stores exactly the CREATE TABLE statement of `new` after the statements in `alters`.
+  /// Returns whether SQLite stores the exact CREATE TABLE statement of `new` after the statements in `alters` have run.
   private func gives(_ new: TableSQL, _ alters: [String]) -> Bool {
     guard source.engine == .sqlite, schema.createText != new.schema.createText else { return true }
     guard let database = try? Database(path: ":memory:", mode: .create) else { return false }
@@ -84,9 +84,9 @@ extension TableSQL {
     return lines.map(\.sqlComment)
   }
 
-  /// Returns the statements that give the table the name and shape of `new` and keep its rows. The statements in
-  /// `ahead` add labels of enums and must be committed first.
-  /// - Parameter isRefreshed: Whether a refresh follows, so that rows which may not fit are deleted.
+  /// Returns the statements that give the table the name and shape of `new` and keep its rows. Commit the statements in
+  /// `ahead`, which add labels of enums, before all others.
+  /// - Parameter isRefreshed: Whether a refresh follows. If the new shape may refuse rows, all rows are then deleted.
   /// - Parameter types: The existing user-defined types.
   func reshape(
     postgres new: TableSQL, isRefreshed: Bool, origins: [Int?]?, types: [PostgresUserType]

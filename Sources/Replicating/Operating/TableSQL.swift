@@ -4,12 +4,12 @@ import SQLiteKit
 
 /// The SQL statements about one table in one dialect. In a row, nil is an unknown or unchanged value.
 struct TableSQL {
-  /// The table in a database of the dialect.
+  /// The table, as the database that gets the statements stores it.
   let schema: TableSchema
   let source: TableSchema
   let dialect: TrailSQL.Dialect
   let name: String
-  /// The properties that the table lacks, or has in another form than at the source.
+  /// Messages about properties of the source's table that this table lacks, or has in another form.
   let notices: [String]
   private let columns: [String]
   private let types: [PostgresType]
@@ -96,8 +96,8 @@ struct TableSQL {
     return "INSERT\(clause) INTO \(name) (\(into))\(overriding) VALUES (\(given))\(tail);"
   }
 
-  /// Returns statements that delete other rows which hold a unique value of `row`. Empty for SQLite, and if `row` has
-  /// no complete key.
+  /// Returns statements that delete every other row with a unique value of `row`. Empty for SQLite, or if `row` lacks a
+  /// value of the key.
   func clear(for row: [Value?]) throws(Unrepresentable) -> [String] {
     guard dialect == .postgres, !key.isEmpty, !isWholeRow(row) else { return [] }
     var lines: [String] = []
@@ -125,9 +125,9 @@ struct TableSQL {
     "DELETE FROM \(name) WHERE \(try identity(before));"
   }
 
-  /// Returns the statements that update a row. If the old row `given` lacks the key values, those of `after` identify
-  /// the row.
-  /// - Parameter isTolerant: Whether the row may be missing or have older values.
+  /// Returns the statements that update a row. If the old row `given` lacks key values, the key values of `after`
+  /// identify the row.
+  /// - Parameter isTolerant: Whether the row may be missing, or its values may differ from `given`.
   func update(_ given: [Value?], _ after: [Value?], isTolerant: Bool) throws(Unrepresentable) -> [String] {
     var before = given.isEmpty ? Array(repeating: nil, count: after.count) : given
     for index in key where before[index] == nil { before[index] = after[index] }
@@ -175,7 +175,7 @@ struct TableSQL {
     return "\(place) = (SELECT \(place) FROM \(name)\(condition) LIMIT 1)"
   }
 
-  /// Returns a condition that is true for exactly this value, including NULL.
+  /// Returns a condition that is true if the column has exactly this value; also for NULL.
   private func equality(_ index: Int, _ value: Value) throws(Unrepresentable) -> String {
     if value == .null { return "\(column(index)) IS NULL" }
     let literal = try literal(value, index)

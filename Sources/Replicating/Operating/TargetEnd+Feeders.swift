@@ -5,8 +5,8 @@ import Mapping
 // The trails that bring rows into a table.
 extension TargetEnd {
   /// Checks that the claims of this trail and other trails do not overlap.
-  /// - Parameter given: Called with a target table and the trails that the target records for the table. Returns the
-  ///   trails to check.
+  /// - Parameter given: A function that gets a target table and the trails that are applied to the table. It returns
+  ///   the trails to check.
   /// - Throws: `name-collision` for the first table with claims that can overlap.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,

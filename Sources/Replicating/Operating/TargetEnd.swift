@@ -30,7 +30,7 @@ package struct TargetEnd {
     }
   }
 
-  /// The connection; nil for an SQLite file.
+  /// The connection to the PostgreSQL server; nil for an SQLite file.
   package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
 
   /// Whether the SQLite file does not exist yet.
@@ -66,7 +66,7 @@ package struct TargetEnd {
     try server.map { try EmptyColumns.notices(table.namespace, table.name, $0) } ?? []
   }
 
-  /// Returns whether a capture reads this database too.
+  /// Returns whether a capture reads this database.
   func isCaptured() throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try Journal($0).owner() != nil } ?? false
@@ -83,7 +83,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns whether the target has a record about a table of a trail.
+  /// Returns whether the target stores the state of any table of a trail.
   package func knowsTables(of trail: TrailName) throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).knowsTables() } ?? false
@@ -91,8 +91,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the tables of a trail that have rows at the target, by their source names. The names follow the rules by
-  /// which apply wrote the rows.
+  /// Returns the source names of the tables of a trail that have rows at the target.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
@@ -108,7 +107,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Ends the suspension of tables. Apply then skips the changes of each table until the table's next refresh begins.
+  /// Ends the suspension of the tables in `held`. Apply then skips the changes of each table until the table's next
+  /// refresh begins.
   package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }
@@ -187,7 +187,7 @@ package struct TargetEnd {
 }
 
 extension Value {
-  /// The value as a parameter of PostgreSQL; nil for a blob, which no column of a share has.
+  /// The value as a parameter of PostgreSQL; nil for a blob or NULL.
   fileprivate var parameter: String? {
     switch self {
     case .integer(let number): String(number)

@@ -4,10 +4,10 @@ import Glibc
 import SystemKit
 import Trails
 
-/// The replications that read the trail of one capture. Each has a file in the folder `readers`.
+/// The replications that read the trail of one capture.
 ///
-/// A reader stays in the list until its target is detached or its state folder is removed. A purge deletes only
-/// segments that every reader has durably. The capture reads the tables of all readers.
+/// A replication counts as a reader until its target is detached or its state folder is removed. A purge deletes only
+/// segments that every reader has durably.
 ///
 ///     let readers = TrailReaders(CaptureHome(place: state, trail: trail), source: source.place)
 ///     for reader in try readers.all() { print(reader) }
@@ -17,7 +17,7 @@ package struct TrailReaders: Sendable {
     @ByBytes package var state: String
     @ByBytes package var target: String
     package var tables = TablePatterns()
-    /// Whether rows that other replications write to the source are sent to the target; nil if unknown.
+    /// Whether rows that an apply writes to the source are also sent to the target; nil if unknown.
     package var relays: Bool?
     /// The oldest segment that the reader needs; 0 if unknown: then all segments are kept.
     package var segment: UInt64 = 0
@@ -38,7 +38,7 @@ package struct TrailReaders: Sendable {
 
   // MARK: Readers
 
-  /// Adds a reader, which needs all segments, or updates a known reader.
+  /// Adds a reader, or updates a known reader. All segments are kept for a new reader.
   /// - Returns: Whether the reader is new.
   package func enroll(_ reader: Reader) throws -> Bool {
     try begin()
@@ -77,7 +77,7 @@ package struct TrailReaders: Sendable {
 
   package func touch(_ state: String) { Folder.touch(file(of: state)) }
 
-  /// Returns the oldest position that any other reader needs; nil if there are no other readers.
+  /// Returns the oldest position that any reader other than `state` needs; nil if there is no such reader.
   package func needs(besides state: String) throws -> Position? {
     try others(than: state).map(\.segment).min().map { Position(segment: $0, offset: 0) }
   }
@@ -89,7 +89,7 @@ package struct TrailReaders: Sendable {
     } catch let error as CairnError where error.code == .trailMissing || error.code == .stateForeign { return true }
   }
 
-  /// Creates the list if it does not exist. The replication that owns the state folder becomes the first reader.
+  /// Creates the folder of the readers' files if it is missing, with this replication as the first reader.
   private func begin() throws {
     guard !Folder.exists(folder) else { return }
     do { try Folder.create(folder) } catch { throw Self.envelope(error) }
@@ -100,12 +100,12 @@ package struct TrailReaders: Sendable {
 
   // MARK: Requests for copies
 
-  /// Requests a refresh of tables for a reader. The process that captures the source carries it out.
+  /// Requests a refresh of tables for a reader.
   package func ask(_ tables: TablePatterns, for state: String) throws {
     try replace("\(file(of: state)).\(randomBytes(8).hex)", tables.text)
   }
 
-  /// Returns the open requests for a refresh, each with the name of its file.
+  /// Returns the open requests for a refresh: the name of each request's file, and the tables to refresh.
   package func requests() throws -> [(name: String, tables: TablePatterns)] {
     try names().filter { $0.utf8.count > Self.nameLength && !$0.hasSuffix(".new") }.map { name in
       do throws(FileError) {
@@ -121,7 +121,7 @@ package struct TrailReaders: Sendable {
     return try names().filter { $0.hasPrefix(head) && !$0.hasSuffix(".new") }
   }
 
-  /// Removes requests. Call this when the requested refreshes are certain to follow.
+  /// Removes the requests with these names. Call this when the requested refreshes are certain to follow.
   package func settle(_ requests: [String]) { for name in requests { try? Folder.remove("\(folder)/\(name)") } }
 
   // MARK: Files
@@ -206,7 +206,7 @@ package struct TrailReaders: Sendable {
 }
 
 extension TrailReaders {
-  /// Returns a notice about the segments that are kept for an idle reader; nil if there are none.
+  /// Returns a notice about the segments that are kept for an idle reader; nil if no segments are kept for it.
   package func notice(of reader: Reader, _ info: TrailInfo, now: Int64) -> String? {
     guard now - reader.seenAt > Self.seenMicroseconds else { return nil }
     let kept = info.segments.filter { $0.number >= reader.segment && $0.isSealed }
@@ -216,8 +216,8 @@ extension TrailReaders {
       "trail \(info.name) keeps \(bytes >> 20) MiB for \(reader.target), whose replication last ran at \(UTCTime(reader.seenAt)): start it again, or run 'cairn detach --reader \(reader.target.shellWord) --state \(home.place.shellWord)'"
   }
 
-  /// Removes every reader with this target, from the lists in the default state folders and in `state`. Returns the
-  /// names of the trails.
+  /// Removes every reader that has this target, for all trails in the default state folders and in `state`. Returns the
+  /// names of these trails.
   package static func forget(target: String, state: String?) throws -> [TrailName] {
     var found: [TrailName] = []
     let places = try StateFolders.folders(nil) + (state.map { [try StateFolder.home(of: $0), $0] } ?? [])

@@ -30,8 +30,8 @@ enum SQLLiteral {
 
   private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 && byte != 0x0a }
 
-  /// Returns an SQLite literal for a real number. SQLite reads only 15 decimal digits exactly. If the shortest decimal
-  /// may be misread, the literal is an integer times powers of two.
+  /// Returns an SQLite literal for a real number. If SQLite may misread the shortest decimal, the literal is an integer
+  /// times powers of two.
   ///
   /// Source: https://sqlite.org/floatingpoint.html
   static func sqliteReal(_ real: Double) -> String {
@@ -57,8 +57,7 @@ enum SQLLiteral {
     return real < 0 ? "(-\(text))" : "(\(text))"
   }
 
-  /// Returns whether SQLite reads the decimal `text` as `real`, even with an error of a hundredth of a unit in the last
-  /// place.
+  /// Returns whether SQLite certainly reads the decimal `text` as `real`, despite its rounding errors.
   private static func isSafe(_ text: String, _ real: Double) -> Bool {
     let (digits, exponent) = decimal(text)
     guard let significand = Int64(digits) else { return false }

@@ -4,8 +4,8 @@ import SQLiteKit
 
 /// Converts the records of a trail to SQL statements that repeat its transactions, without I/O.
 ///
-/// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment,
-/// and is counted in ``problemCount``.
+/// Print ``prologue`` first, then pass every record in order to `render`. A value that the dialect cannot hold becomes
+/// a comment, and is counted in ``problemCount``.
 ///
 ///     var sql = TrailSQL(.sqlite)
 ///     let lines = try sql.render(record, at: position, schema: schemas)
@@ -24,10 +24,9 @@ package struct TrailSQL {
 
   /// The tables that the statements so far have created or used, by lower-case name.
   private var known: Set<NameKey> = []
-  /// The table of each index, by the lower-case name of the index. An index name may move to another table.
+  /// The table of each index, by the lower-case name of the index.
   private var indexOwners: [NameKey: String] = [:]
-  /// The tables whose refresh has begun and not ended. Changes of such a table may concern rows that have not arrived
-  /// yet.
+  /// The tables whose refresh has begun and not ended.
   private var refreshing: Set<NameKey> = []
   /// The tables that were emptied at the start of their refresh, so that chunks need no deletes.
   private var emptied: Set<NameKey> = []
@@ -36,10 +35,10 @@ package struct TrailSQL {
   private var segment: UInt64 = 0
   /// The user-defined types of PostgreSQL that the statements so far have created, by name.
   private var types: [NameKey: PostgresUserType] = [:]
-  /// The CREATE scripts of renamed PostgreSQL tables, by new name. The trail has no script for a table after its
-  /// rename.
+  /// The CREATE statements of renamed PostgreSQL tables, by new name.
   private var scripts: [NameKey: String] = [:]
-  /// The BEGIN statement of the current transaction, until it is printed with the first statement.
+  /// The BEGIN statement of the current transaction, until the transaction's first statement is printed; nil
+  /// afterwards.
   private var heldBegin: String?
 
   package init(_ dialect: Dialect) { self.dialect = dialect }
@@ -229,8 +228,7 @@ package struct TrailSQL {
     for type in PostgresUserType.all(of: schema) { types[type.name] = type }
   }
 
-  /// Returns the statements that create a table when it is first used, because the trail may begin later than the
-  /// table.
+  /// Returns the statements that create a table, if no earlier statement has created or used the table.
   private mutating func ensured(_ table: TableSQL) -> [String] {
     guard known.insert(table.schema.foldedName).inserted else { return [] }
     let prepared = dialect == .postgres ? table.prepared(Array(types.values)) : []
@@ -240,7 +238,7 @@ package struct TrailSQL {
     return lines
   }
 
-  /// Returns the statements that drop an index of another table whose name an index of this table now has.
+  /// Returns statements that drop indexes of other tables, if indexes of this table now have the names.
   private func freed(_ schema: TableSchema, from table: String) -> [String] {
     guard dialect == .sqlite else { return [] }
     return schema.objects.filter { !indexOwners[$0.name.sqliteKey, default: table].hasSameBytes(as: table) }
@@ -305,7 +303,6 @@ extension TableSchema {
 }
 
 extension Refresh.Range {
-  /// Whether the range is defined by the order of keys.
   fileprivate var isOrdered: Bool {
     switch self {
     case .nullKeys, .keys: true

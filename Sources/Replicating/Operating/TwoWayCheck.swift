@@ -24,7 +24,7 @@ package struct TwoWayCheck {
   }
 
   /// Returns an error for tables without a key, because two nodes cannot identify the same row; nil if there are none.
-  /// - Parameter leaveOut: Returns the part of the hint that says how to exclude a table.
+  /// - Parameter leaveOut: Returns the part of the error's hint that says how to exclude a table.
   package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
   {
@@ -37,8 +37,8 @@ package struct TwoWayCheck {
       remedy: .badInput, context: ["table": first.name])
   }
 
-  /// Throws `table-refused` for a table whose rows two nodes may identify differently. Such a table has no key, or
-  /// different texts can be equal in its key or in a referenced column (``KeyEquality``).
+  /// Throws `table-refused` for a table without a key. Also throws if different texts can be equal in the key or in a
+  /// column that a foreign key references (``KeyEquality``).
   /// - Parameter beside: The engine and tables of the other database; nil if unknown here.
   package static func checkKeys(
     _ end: SourceEnd, _ all: [SourceEnd.Table], beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil,
@@ -68,8 +68,7 @@ package struct TwoWayCheck {
     }
   }
 
-  /// Returns the key columns of type `numeric` without a scale, if the other database is SQLite. SQLite stores some of
-  /// these values as text.
+  /// Returns the key columns of type `numeric` without a scale, if the other database is SQLite.
   private static func texts(
     of table: SourceEnd.Table, _ other: (engine: Engine, tables: [SourceEnd.Table])?
   ) -> Set<NameKey> {
@@ -85,7 +84,7 @@ package struct TwoWayCheck {
   }
 
   /// Throws `table-refused` for a table in which a column has the conflict rule `delta`, if PostgreSQL does not log the
-  /// old row.
+  /// old row of an update.
   /// - Parameter tables: The tables of the captured database.
   /// - Parameter plan: The conflict rules of an apply that writes to the database, or that reads its trail.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
@@ -104,8 +103,7 @@ package struct TwoWayCheck {
     }
   }
 
-  /// Returns an error for two-way tables with a setting for local writes, which only one-way tables may have; nil if
-  /// there are none.
+  /// Returns an error for two-way tables with a `local_writes` setting other than `stop`; nil if there are none.
   /// - Parameter tables: The two-way tables.
   /// - Parameter capture: The capture of the database.
   package static func writtenLocally(_ tables: [SourceEnd.Table], _ plan: LocalWritesPlan, capture: String)
@@ -155,8 +153,8 @@ package struct TwoWayCheck {
       remedy: .badInput)
   }
 
-  /// Returns a warning for referenced tables if PostgreSQL logs only the key of their deleted rows. Then such a row
-  /// cannot be restored. Nil if there are none.
+  /// Returns a warning for referenced tables if PostgreSQL logs only the key of their deleted rows. Such a deleted row
+  /// cannot be restored after a conflict. Nil if there are none.
   /// - Parameter tables: The two-way tables.
   package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
@@ -171,15 +169,15 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a deleted row, so deleted rows of \(names(found.map(\.fullName))) cannot be restored if another node refers to them; run there: \(script)"
   }
 
-  /// Returns warnings about two-way tables.
+  /// Returns warnings about two-way tables: deleted rows that cannot be restored, and keys that can have two spellings.
   /// - Parameter other: The engine of the other end; nil if it is not known here.
   package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: Engine?) throws -> [String]
   {
     [try keysLogged(end, tables), spelledApart(end, tables, other)].compactMap { $0 }
   }
 
-  /// Returns a warning for PostgreSQL keys of type `uuid` or `char(n)` beside SQLite, where two spellings of such a key
-  /// are two keys. Nil if there are none.
+  /// Returns a warning for PostgreSQL keys of type `uuid` or `char(n)`, if the other database is SQLite. There, two
+  /// spellings of one key count as different keys. Nil if there are no such keys.
   private static func spelledApart(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ other: Engine?) -> String? {
     guard end.server != nil, other == .sqlite else { return nil }
     let found = tables.filter { table in
@@ -217,8 +215,8 @@ package struct TwoWayCheck {
       hint: hint(found.name), remedy: .badInput, context: ["table": found.name])
   }
 
-  /// Returns a warning for tables whose source does not log old rows, so that conflicts are not detected. Nil if there
-  /// are none.
+  /// Returns a warning for tables whose old rows the source does not log. Conflicts in these tables are not detected.
+  /// Nil if there are no such tables.
   package static func changesLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let found = try tables.map(\.schema).filter {
@@ -230,8 +228,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the key with the generator that it would get in the other database, if apply created its table there. Nil
-  /// if it would get none.
+  /// Returns the key as the other database would generate it, if apply created the table there. Nil if the other
+  /// database would not generate the key.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {
@@ -265,10 +263,9 @@ package struct TwoWayCheck {
 }
 
 extension CairnError {
-  /// Returns the error for colliding keys with a hint about the setting `keys = "shared"`. With this setting,
-  /// applications avoid collisions themselves.
-  /// - Parameter chain: The capture of the database, and the node whose trail is applied to the database. The hint then
-  ///   also names `applied = "include"`. Nil if both directions are in this configuration.
+  /// Returns the error about colliding keys with a hint that also names the setting `keys = "shared"`.
+  /// - Parameter chain: The capture of the database, and the node whose trail is applied to the database. If not nil,
+  ///   the hint also names `applied = "include"`.
   package func sayingShared(
     _ database: String, chain: (capture: String, origin: String)? = nil
   ) -> CairnError {

@@ -15,7 +15,7 @@ package final class Way: Sendable {
   let folder: String
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
-  /// The signal that capture has opened its trail and records all changes, or that capture has ended.
+  /// The signal that capture has begun to record all changes, or has ended.
   let ready = StopSignal()
 
   init(
@@ -63,7 +63,7 @@ extension TwoWay {
   }
 }
 
-/// A check that capture has begun its trail. Changes that applications make before that are not captured.
+/// A check whether capture has begun its trail.
 private final class CaptureBegun: Sendable {
   private let folder: String
   private let wasSeen = Atomic<Bool>(false)

@@ -11,8 +11,8 @@ extension TargetEnd {
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())
   }
 
-  /// Returns the trails that captures of this database write, by the names of their slots. An SQLite trail has a name
-  /// of the same form.
+  /// Returns the slot names of the trails that captures of this database write. An SQLite trail has a name of the same
+  /// form.
   package func capturedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):
@@ -28,7 +28,7 @@ extension TargetEnd {
 }
 
 extension SourceEnd {
-  /// Returns the trails that are applied to this database, by the names of their slots.
+  /// Returns the slot names of the trails that are applied to this database.
   package func appliedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):

@@ -14,7 +14,7 @@ package struct CaptureRun: Sendable {
   package let source: DatabaseURL
   package let trail: TrailName
   package let folder: String
-  /// The folder that other processes name in the error that the source is already captured.
+  /// The folder that identifies this capture in the errors of other processes that try to capture the same source.
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
@@ -26,9 +26,9 @@ package struct CaptureRun: Sendable {
   /// Whether a PostgreSQL capture starts a refresh of every table, and replaces a slot that the server has lost.
   package var copiesAgain = false
   package var clock = Clock.system
-  /// The link between capture and the two-way apply workers of the database; nil if there are none.
+  /// The link between capture and the two-way apply workers of the database; nil if there are no such workers.
   package var link: CaptureLink?
-  /// The trails whose transactions a PostgreSQL capture skips after apply has written them to the source; nil for all
+  /// The trails whose transactions a PostgreSQL capture skips if apply has written them to the source; nil for all
   /// trails.
   package var applies: Set<String>?
   /// Whether rows that apply writes to the source go into the trail too.
@@ -43,8 +43,8 @@ package struct CaptureRun: Sendable {
   /// A function that returns the tables to capture, called after the trail is locked and before the source is opened.
   /// If nil, ``tables`` is used.
   package var begin: (@Sendable () throws -> TablePatterns)?
-  /// A function that is called when the trail is open. An unfinished transaction at the trail's end has been removed by
-  /// then.
+  /// A function that is called when the trail is open, after the removal of an unfinished transaction at the trail's
+  /// end.
   package var opened: @Sendable () -> Void = {}
 
   package init(_ source: DatabaseURL, trail: TrailName, folder: String, place: String) {
@@ -138,7 +138,7 @@ package struct ApplyRun: Sendable {
 
 extension CairnError {
   /// Converts any error of a worker to the error that the operator sees.
-  /// - Parameter doing: The failed action, such as "load the conf", which follows "cannot" in messages about files.
+  /// - Parameter doing: The failed action, for messages about files, such as "load the conf".
   package init(enveloping error: any Error, doing: String) {
     self =
       (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError ?? (error as? PostgresError)?.asCairnError

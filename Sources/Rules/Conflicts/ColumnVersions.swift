@@ -45,8 +45,8 @@ struct ColumnVersions {
     return .text(text)
   }
 
-  /// Returns the result of the rule `delta`: the value before all versions, or of the last insert, plus the change of
-  /// each update. Nil if a value is no number.
+  /// Returns the result of the rule `delta`. The first term is the last insert's value or, without an insert, the value
+  /// before all versions. The changes of all updates are added. Nil if a value is no number.
   private func sum() -> Value? {
     let living = rivals.living
     let begin = living.last(where: \.isInsert).map { $0.after?[column] } ?? living.roots.first?.before?[column]
@@ -69,7 +69,7 @@ struct ColumnVersions {
   }
 
   /// Returns whether `a` sorts before `b`: NULL, then numbers, then texts and blobs by their bytes. A text that is a
-  /// number sorts as a number, because the engines store some numbers differently.
+  /// number sorts as a number.
   static func isLess(_ a: Value, _ b: Value) -> Bool {
     if let x = Decimal(number: a), let y = Decimal(number: b) { return x < y }
     let (x, y) = (rank(a), rank(b))

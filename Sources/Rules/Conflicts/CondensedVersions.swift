@@ -1,7 +1,7 @@
 import Changes
 
 /// The versions of a row, with consecutive updates by one origin joined into one update. The joined versions give the
-/// same resolved row and the same conflicts. A row with many updates is resolved faster with them.
+/// same resolved row and the same conflicts.
 ///
 /// Two updates by one origin are joined only if all of these conditions are true:
 ///
@@ -25,8 +25,8 @@ package struct CondensedVersions: Sendable {
 
   /// Joins the versions of a row as far as possible.
   ///
-  /// - Parameter incoming: A version that will be resolved together with these versions. It is not part of the result,
-  ///   but counts as another version in the conditions.
+  /// - Parameter incoming: A version that will be resolved together with these versions. It limits which versions may
+  ///   be joined, but is not part of the result.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     guard all.areCausal else {
@@ -69,7 +69,7 @@ package struct CondensedVersions: Sendable {
   }
 
   /// Returns whether `version` requires that joined updates are separated, for example because its author knew only
-  /// some of them.
+  /// some of these updates.
   package func areToldApart(by version: RowVersion) -> Bool {
     runs.contains { run in
       !run.isOne
@@ -85,7 +85,7 @@ package struct CondensedVersions: Sendable {
     return true
   }
 
-  /// The facts about all versions of a row that limit which updates may be joined.
+  /// The borders between updates of a row that must not be joined, found from all versions of the row.
   private struct Borders {
     private var known: [String: [UInt64]] = [:]
     private var numbers: [String: [UInt64]] = [:]

@@ -4,13 +4,13 @@ import Changes
 package struct ConflictRules: Equatable, Sendable {
   /// The unit in which conflicts are detected: a row or a column.
   package enum Tracking: String, Sendable, CaseIterable {
-    /// Two changes of the same row are in conflict.
+    /// Two concurrent changes of the same row are in conflict.
     case row
-    /// Two changes are in conflict only if they wrote the same column.
+    /// Two concurrent changes are in conflict only if both wrote the same column.
     case column
   }
 
-  /// The result for a row that one node deleted and another one updated.
+  /// The result for a row that one node deleted and another node updated.
   package enum DeleteRule: String, Sendable, CaseIterable {
     /// The later of the delete and the update wins.
     case newest
@@ -42,8 +42,8 @@ package struct ConflictRules: Equatable, Sendable {
 
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
 
-  /// Returns the rules by which the node `target` resolves changes from `source`; both are names of trails or nodes. If
-  /// another node decides, `newest` applies until its decision.
+  /// Returns the rules by which the node `target` resolves changes from `source`. Both parameters are names of trails
+  /// or nodes. If a decider is configured, `newest` replaces the rules that wait for its decision.
   package func between(source: String, target: String) -> ConflictRules {
     guard let decider else { return resolved(source, target) }
     let isHere = Self.isOf(target, decider)
@@ -80,7 +80,7 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns whether the nodes `source` and `target` end with the same rows, because both resolve each conflict alike.
+  /// Returns whether the nodes `source` and `target` end with the same rows.
   /// - Parameter back: The rules of the direction from `target` to `source`.
   package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
     if let decider, let other = back.decider, decider != other { return false }
@@ -97,7 +97,7 @@ package struct ConflictRules: Equatable, Sendable {
   /// Returns whether the operator decides this conflict.
   package func asks(of conflict: Conflict) -> Bool { governs(conflict) { $0 == .ask } }
 
-  /// Returns the rules that resolve this conflict, as text of the configuration.
+  /// Returns the rules that resolve this conflict, as the configuration spells them.
   package func text(for conflict: Conflict) -> String {
     var texts: [String] = []
     for rule in governing(conflict) where !texts.contains(rule.text) { texts.append(rule.text) }

@@ -7,8 +7,7 @@ struct Decimal: Equatable, Comparable {
   private var digits: [UInt8] = []
   /// The number of digits after the decimal point.
   private var scale = 0
-  /// The largest exponent that is read; a text with a larger one counts as no number. No numeric type of SQLite and
-  /// PostgreSQL has so many digits.
+  /// The largest exponent that is read. A text with a larger exponent counts as no number.
   private static let exponentMax = 20_000
 
   // MARK: Values
@@ -138,7 +137,7 @@ struct Decimal: Equatable, Comparable {
     trim()
   }
 
-  /// Changes the number of digits after the decimal point. If it shrinks, the dropped digits must be zeros.
+  /// Changes the number of digits after the decimal point. The digits that are dropped must be zeros.
   private mutating func rescale(to scale: Int) {
     if scale > self.scale {
       if !digits.isEmpty { digits.insert(contentsOf: repeatElement(0, count: scale - self.scale), at: 0) }

@@ -56,7 +56,7 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// Whether the sequence has another increment than 1, so that it leaves the values between its own ones to other
+  /// Whether the sequence has an increment other than 1. The values between its own values are then free for other
   /// nodes.
   package var isSeparated: Bool { if case .sequence(let sequence) = source { sequence.increment != 1 } else { false } }
 }
@@ -96,8 +96,7 @@ package struct KeyShare: Equatable, Sendable {
   package var nodes: Int64
   /// The number of this node, from 1 to ``nodes``.
   package var node: Int64
-  /// Whether this node generates negative values. They differ from the values of an SQLite database, whose rowids count
-  /// up.
+  /// Whether this node generates negative values.
   package var isBelowZero: Bool
 
   /// Creates the part of one node; nil if a number is out of range.
@@ -124,7 +123,7 @@ package struct KeyShare: Equatable, Sendable {
 }
 
 extension DrawnKey {
-  /// Returns the pairs of columns, with the same names in two databases, for which both may generate the same values.
+  /// Returns the pairs of equally named columns of two databases for which both databases may generate the same values.
   package static func alike(_ one: [DrawnKey], _ other: [DrawnKey]) -> [(DrawnKey, DrawnKey)] {
     let byName = Dictionary(grouping: other, by: \.commonName.nameKey)
     return one.flatMap { key in (byName[key.commonName.nameKey] ?? []).filter(key.isAlike).map { (key, $0) } }

@@ -52,8 +52,8 @@ package struct LocalWritesPlan: Equatable, Sendable {
 }
 
 extension TablePatterns {
-  /// Returns the setting for a table; nil if there is none. An exact name has precedence over a pattern, and an earlier
-  /// setting over a later one.
+  /// Returns the setting for a table; nil if there is none. A setting with the exact name has precedence over patterns,
+  /// and an earlier pattern over a later pattern.
   /// - Parameter name: The table's name at the target, in the form of either engine.
   /// - Parameter meant: Returns the name or pattern of a setting.
   static func first<Said>(of all: [Said], forTarget name: String, meant: (Said) -> String) -> Said? {

@@ -1,6 +1,6 @@
 /// Resolves a row with concurrent versions, by a rule for whole rows.
 struct RivalVersions {
-  /// The versions that can win, by ascending stamps. Left out are deletes, and versions that a delete replaces.
+  /// The versions that can win, by ascending stamps: all except deletes, and versions that a delete replaces.
   let living: [RowVersion]
   private let all: [RowVersion]
   private let columnCount: Int
@@ -30,8 +30,8 @@ struct RivalVersions {
     }
   }
 
-  /// Resolves a row by a rule that is written in SQL. The SQL combines two versions at a time, in the order of their
-  /// stamps. Nil if `heads` has no row.
+  /// Returns the row as resolved by a rule that is written in SQL. The SQL combines two versions at a time, in the
+  /// order of their stamps. Nil if all of `heads` are deletes.
   /// - Parameter column: The column to resolve; nil for the whole row.
   func folded(_ heads: [RowVersion], _ rule: ConflictRules.Rule, column: Int? = nil) throws -> RowVersion.Row? {
     let rows = heads.compactMap { $0.row(columnCount, among: all) }

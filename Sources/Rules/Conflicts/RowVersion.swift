@@ -58,7 +58,7 @@ package struct RowVersion: Sendable {
   }
 
   /// Returns the row after the transaction; nil for a delete. Values that this version does not have come from earlier
-  /// versions in `all` that its author knew.
+  /// versions in `all` that this version's author knew.
   func row(_ columnCount: Int, among all: [RowVersion]) -> Row? {
     after.map { after in
       (0..<columnCount).map { column in

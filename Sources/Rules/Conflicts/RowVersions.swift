@@ -1,6 +1,6 @@
-/// Queries over many versions of one row. Each version is examined once, unless ``areCausal`` is false.
+/// Queries over many versions of one row.
 extension [RowVersion] {
-  /// Whether the clocks are consistent: no author claims to know a version with an equal or later clock.
+  /// Whether the clocks are consistent: no version's author knew a version with an equal or later clock.
   var areCausal: Bool {
     // By origin: the least number among the versions with later or equal clocks.
     var later: [String: UInt64] = [:]

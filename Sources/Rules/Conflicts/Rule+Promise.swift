@@ -3,12 +3,12 @@ extension ConflictRules.Rule {
   package enum Promise: Equatable, Sendable {
     /// The nodes have the same rows, in whatever order the transactions arrived.
     case converges
-    /// The nodes have the same rows if the rules of both directions between two nodes select the version of the same
-    /// node.
+    /// The nodes have the same rows if the rules of both directions between two nodes select the same node's version.
     case convergesIfWaysAgree
-    /// The nodes have the same rows after the deciding node's row has reached all others, as a change or by a refresh.
+    /// The nodes have the same rows after the deciding node's row has reached all other nodes, as a change or by a
+    /// refresh.
     case decidedAtOneNode
-    /// The nodes have the rows of the rule `newest`, until the operator's decision reaches them as a change.
+    /// The nodes have the row that `newest` selects, until the operator's decision reaches them as a change.
     case decidedByPerson
     /// Apply stops until the operator has repaired the row.
     case stops
@@ -32,7 +32,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether the rule's result depends on the node that resolves the row, so that one node may decide for all.
+  /// Whether the rule's result depends on the node that resolves the row. Such a rule can have a decider.
   package var isDecided: Bool {
     switch self {
     case .source, .target, .insertOnly, .sql, .function: true
@@ -40,11 +40,11 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether only one node can evaluate the rule, so that a decider must be configured.
+  /// Whether only one node can evaluate the rule. Such a rule needs a decider.
   package var needsDecider: Bool { if case .function = self { true } else { false } }
 
-  /// Returns the rule that applies until the decider or the operator has decided: `newest` if the rule waits for that,
-  /// otherwise the rule itself.
+  /// Returns the rule that applies until a conflict is decided. It is `newest` for a rule that the decider evaluates,
+  /// and for `ask` if the operator decides at another node. It is the rule itself in all other cases.
   /// - Parameter isHere: Whether the operator decides at this node.
   func untilDecided(isHere: Bool) -> Self { isDecided || (self == .ask && !isHere) ? .newest : self }
 
@@ -61,7 +61,7 @@ extension ConflictRules.Rule {
 
   private func isNamed(_ name: String) -> Bool { text.hasPrefix(name) }
 
-  /// Whether the rule needs the row before the change, which PostgreSQL logs only with REPLICA IDENTITY FULL.
+  /// Whether the rule needs the row before the change. PostgreSQL logs this row only with REPLICA IDENTITY FULL.
   package var needsBefore: Bool { self == .delta || self == .mergeText }
 
   /// A description of the version that the rule selects, in one line without a full stop.

@@ -11,7 +11,7 @@ extension ConflictRules {
     /// The version of the node or trail that is listed first. All nodes that are not listed come last, and `newest`
     /// decides among them.
     case priority([String])
-    /// The greatest value. NULL is less than all others.
+    /// The greatest value. NULL is less than all other values.
     case max
     case min
     /// The sum of all changes to the value since the versions' common ancestor. For numeric columns.
@@ -22,21 +22,21 @@ extension ConflictRules {
     case mergeText
     /// All different values from the earliest to the latest, joined by the separator. For text columns.
     case combine(separator: String)
-    /// The version of the node from which the trail comes.
+    /// The version of the node from which the applied trail comes.
     case source
     /// The version of the node whose apply resolves the conflict.
     case target
     /// The existing row, which incoming changes never change. Incoming rows that do not exist at this node are
     /// inserted.
     case insertOnly
-    /// The value of an SQL expression over both versions' values and that of their common ancestor. For whole rows, the
-    /// later version wins if the expression is true, otherwise the earlier one.
+    /// The value of an SQL expression over the values of both versions and of their common ancestor. For whole rows,
+    /// the later version wins if the expression is true, otherwise the earlier one.
     case sql(String)
     /// The result of a PostgreSQL function, which the deciding node calls.
     case function(String)
     /// No version wins, and apply stops until the operator has repaired the row.
     case stop
-    /// The latest version, until the operator has decided and so written the row.
+    /// The latest version, until the operator has decided and has written the row.
     case ask
 
     package static func == (a: Rule, b: Rule) -> Bool { a.text == b.text }
@@ -48,7 +48,7 @@ extension ConflictRules.Rule {
   /// The reason why a text is not a rule.
   package enum Fault: Error, Equatable, Sendable {
     case unknown(nearest: String)
-    /// The part after the colon is missing or invalid.
+    /// The rule needs a part after a colon, and this part is missing or invalid.
     case incomplete(example: String)
     /// The rule with this name takes no part after a colon.
     case tooMuch(String)

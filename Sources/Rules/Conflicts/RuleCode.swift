@@ -1,7 +1,7 @@
 import Changes
 
 /// Two versions of a row in conflict, as arguments for a rule in SQL. `local` is the version with the earlier stamp, or
-/// the result of earlier versions. `before`, their common ancestor, is nil if unknown.
+/// the result of earlier versions. `before` is the common ancestor; nil if unknown.
 package struct MetRows {
   package var local: RowVersion.Row
   package var incoming: RowVersion.Row
@@ -18,8 +18,8 @@ package struct MetRows {
 ///
 ///     RuleCode(expression: { _, _ in nil }, function: { _, _ in nil })
 package struct RuleCode {
-  /// A function that evaluates the expression of a rule `sql:`. For a column, it returns the value; nil keeps the later
-  /// version's. For a row, the later version wins if the result is 1, otherwise the earlier one.
+  /// A function that evaluates the expression of a rule `sql:`. For a column, it returns the resolved value; nil if the
+  /// later version's value wins. For a row, the later version wins if the result is 1, otherwise the earlier version.
   package typealias Expression = (_ text: String, _ rows: MetRows) throws -> Value?
   /// A function that calls the PostgreSQL function of a rule `function:`. It returns the resolved row; nil if the later
   /// version wins.

@@ -7,7 +7,7 @@ import Changes
 package struct Settlement: Equatable, Sendable {
   /// The resolved row; nil for a delete. A nil column keeps the target's value.
   package private(set) var row: RowVersion.Row?
-  /// Whether the existing row stays, because only the owner (`insert-only`) may change existing rows. If true, ignore
+  /// Whether the existing row stays, because `insert-only` lets only the owner change existing rows. If true, ignore
   /// `row`.
   package private(set) var isKept = false
   /// The stamps of versions that are ignored, because `insert-only` does not let their authors change the existing row.
@@ -53,15 +53,15 @@ package struct Settlement: Equatable, Sendable {
     }
   }
 
-  /// Returns the versions that count if only the owner may change existing rows: the owner's versions. If it has none,
-  /// those that insert the row.
+  /// Returns the versions that count if only the owner may change existing rows. These are the owner's versions, or all
+  /// inserts if the owner has no version.
   private static func allowed(_ versions: [RowVersion], _ owner: String) -> [RowVersion] {
     let own = versions.filter { $0.stamp.isOf(owner) }
     // If the owner has not touched the row, only its inserts count.
     return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
 
-  /// Returns whether a delete replaces another version of the row, so that this version cannot win.
+  /// Returns whether a version of the row cannot win, because `delete` replaces this version.
   private static func ends(
     _ delete: RowVersion, _ version: RowVersion, _ rules: ConflictRules, _ all: [RowVersion]
   ) -> Bool {

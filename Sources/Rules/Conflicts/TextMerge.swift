@@ -1,11 +1,11 @@
 /// A three-way merge of two texts with a common ancestor, line by line.
 ///
-/// Lines that only one text changed are taken from that text. If both texts changed the same lines, the result has both
-/// versions, the first text's first. Equal changes appear once.
+/// Lines that only one text changed are taken from that text. If both texts changed the same lines, the result has the
+/// lines of the first text, then the lines of the second text. A change that both texts made appears once.
 struct TextMerge {
   typealias Lines = ArraySlice<ArraySlice<UInt8>>
 
-  /// The largest comparison matrix, in cells. A larger difference is merged as one change.
+  /// The maximum number of cells in the matrix that compares two texts.
   private static let cellsMax = 4_000_000
 
   static func merged(base: [UInt8], _ first: [UInt8], _ second: [UInt8]) -> [UInt8] {

@@ -78,7 +78,7 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// A rule or setting by which all nodes get the same rows; nil if they have them already.
+  /// Advice how to change the configuration so that all nodes get the same rows; nil if there is none.
   package var remedy: String? {
     switch verdict {
     case .severalDecide:

@@ -22,12 +22,12 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
     return a.spelling.lexicographicallyPrecedes(b.spelling)
   }
 
-  /// A rank higher than all ranks of rows that a trail can have.
+  /// A rank higher than the rank of any row in a trail.
   package static let latest = UniqueRank(Stamp(clock: .max, origin: "", number: 0), tie: 0)
-  /// A rank lower than all ranks of rows that a trail can have.
+  /// A rank lower than the rank of any row in a trail.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The rank just above the ranks of all rows that the same transaction wrote.
+  /// The lowest rank above all rows that the transaction of this rank's ``stamp`` wrote.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
@@ -58,13 +58,12 @@ package protocol UniqueContest {
 
   /// Returns the rows of the table that hold a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table. Nil if it is not known any more, because all nodes know the row's last
-  /// write.
+  /// Returns the rank of a row in the table; nil if the rank is unknown.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
-  /// Writes the row of `claim` to the table. The rows in `others`, which hold its unique values, become waiting rows.
-  /// Returns false if the row cannot be written even without `others`.
+  /// Writes the row of `claim` to the table. The rows in `others` hold its unique values, and become waiting rows.
+  /// Returns false if the row cannot be written.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Stores the row of `claim` as a waiting row. The row `other` holds one of its unique values, and keeps it.
+  /// Stores the row of `claim` as a waiting row. The row `other` keeps the unique value that both rows have.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
@@ -102,8 +101,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for a row in the table whose rank is not known any more. It is above the ranks of all rows in
-  /// `left` that may not replace the row.
+  /// Returns a rank for a row in the table whose own rank is unknown. It is above the rank of the first waiting row in
+  /// `left` that needs a value of the row and may not replace the row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -112,8 +111,8 @@ extension UniqueContest {
 
 extension UniqueClaim {
   /// Returns whether the row of this claim has a higher rank than `row`, and so gets the unique value.
-  /// - Parameter other: The rank of `row`; nil if it is not known any more. Then the result is true if this claim's row
-  ///   is new, or if ``earlier`` has `row`.
+  /// - Parameter other: The rank of `row`; nil if unknown. Then the result is true if this claim's row is new, or if
+  ///   ``earlier`` has `row`.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

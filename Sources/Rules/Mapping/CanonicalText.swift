@@ -5,7 +5,7 @@ extension ByteWriter {
   private static let numberTag: UInt8 = 7
   private static let timeTag: UInt8 = 8
 
-  /// Appends a decimal number by its digits. Any other text is appended as text.
+  /// Appends a decimal number in a form that is the same for equal numbers. Any other text is appended as text.
   mutating func appendNumber(_ bytes: UnsafeRawBufferPointer) {
     guard let decimal = DecimalText(bytes, hasExponent: true) else { return appendText(bytes) }
     append(Self.numberTag)

@@ -38,8 +38,8 @@ package struct ColumnContract: Equatable, Sendable {
   }
 
   /// Creates the contract of a column that is replicated to PostgreSQL.
-  /// - Parameter original: Whether Cairn created the SQLite column from a PostgreSQL column, and it was not changed
-  ///   since. Ignored for a PostgreSQL source.
+  /// - Parameter original: Whether the SQLite column is an unchanged copy of a PostgreSQL column. Ignored for a
+  ///   PostgreSQL source.
   package init(_ column: TableSchema.Column, of engine: Engine, to type: PostgresType, original: Bool = false) {
     let declared = column.declaredType.isEmpty ? "no type" : column.declaredType
     guard engine == .sqlite else {

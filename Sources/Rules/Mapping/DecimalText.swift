@@ -4,9 +4,9 @@ import Changes
   import Glibc
 #endif
 
-/// A decimal number in a text, with the places of its first and last digits other than zero.
+/// A decimal number in a text, with the powers of ten of its first and last digit other than zero.
 struct DecimalText {
-  /// The powers of ten of the last and the first digit other than zero; nil for zero.
+  /// The powers of ten of the last and the first digit other than zero, such as -1...2 for 120.5; nil for zero.
   private(set) var powers: ClosedRange<Int>?
   private(set) var isNegative = false
 

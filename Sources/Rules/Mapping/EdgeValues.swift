@@ -1,6 +1,6 @@
 import Changes
 
-/// Test values at the limits of types, which are often changed when rows are copied between databases.
+/// Test values at the limits of types. Copies between databases often change such values.
 package enum EdgeValues {
   /// The types of PostgreSQL with edge values, by the names of `format_type()`.
   package static let postgresTypes = [
@@ -155,7 +155,7 @@ package enum EdgeValues {
   // MARK: SQLite
 
   /// Returns test values for an SQLite column with this declared type, with some that do not fit the declaration.
-  /// - Parameter type: The PostgreSQL type whose test values are added; nil for the one that suits the declared type.
+  /// - Parameter type: The PostgreSQL type whose test values are added; nil for the type that suits the declared type.
   package static func sqlite(_ declared: String, of type: PostgresType? = nil) -> [Value] {
     let column = TableSchema.Column(name: "", declaredType: declared)
     let type = type ?? PostgresType(declaration: declared)

@@ -53,8 +53,8 @@ package struct IndexText {
 }
 
 extension TableSchema {
-  /// Returns whether the table has a unique index of this name that ``IndexText`` cannot parse, for example with a
-  /// WHERE clause. An index of the other engine can be matched to such an index only by name.
+  /// Returns whether the table has a unique index of this name that ``IndexText`` cannot parse, such as an index with a
+  /// WHERE clause. Such an index can be matched to an index of the other engine only by its name.
   package func hasUniqueIndexOfItsOwn(named name: String) -> Bool {
     objects.contains { object in
       object.name.sqliteKey == name.sqliteKey

@@ -4,8 +4,8 @@ import Changes
 extension PostgresAlteration {
   private func has(_ column: String) -> Bool { target.columns.contains { $0.name.hasSameBytes(as: column) } }
 
-  /// The generated columns that must be dropped and added again, because their expression or the type of a column in it
-  /// changes.
+  /// The generated columns that must be dropped and added again. Their expression has changed, or a column in the
+  /// expression gets another type.
   private var staleGenerated: [PostgresScript.Column] {
     let kept = Set(new.columns.filter(\.isGenerated).map { Words($0.text) })
     let retyped = difference.changes.compactMap { change -> String? in
@@ -38,7 +38,7 @@ extension PostgresAlteration {
     return lines
   }
 
-  /// Returns whether the target still has the column with this index in `before`, under its old name.
+  /// Returns whether the target still has the column with this index in the shape `before`, under its old name.
   private func isThere(before index: Int) -> Bool {
     let name = before.columns[index].name
     guard has(name) else { return false }
@@ -133,7 +133,7 @@ extension PostgresAlteration {
     return lostIdentities() + grouped + identities
   }
 
-  /// Returns whether the target already has the column with this index in `after`, which the change adds.
+  /// Returns whether the target already has the new column with this index in the shape `after`.
   private func isAdded(_ index: Int) -> Bool {
     guard isKnown, has(after.columns[index].name) else { return false }
     // A dropped or renamed column has this name: then this may be the old column.
@@ -184,7 +184,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns the statements that add the new generated columns, and those that were dropped to be added again.
+  /// Returns the statements that add the new generated columns, and add the dropped generated columns again.
   func newGenerated() -> [String] {
     let stale = staleGenerated.map(\.name)
     return new.columns.filter { column in
@@ -201,7 +201,7 @@ extension PostgresType {
     }
   }
 
-  /// Returns whether an assignment cast from this type to the other one leaves the text of every value unchanged.
+  /// Returns whether an assignment cast from this type to `other` leaves the text of every value unchanged.
   func isHeld(by other: PostgresType) -> Bool {
     switch (kind, other.kind) {
     case (.int2, .int4), (.int2, .int8), (.int4, .int8), (.text, .text), (.varchar, .text), (.text, .varchar(nil)),

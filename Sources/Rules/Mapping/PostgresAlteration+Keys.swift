@@ -123,7 +123,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns whether the target already has an index of the new shape.
+  /// Returns whether the target already has an index with the name, columns and uniqueness of `wanted`.
   func isMade(_ wanted: TableSchema.Object) -> Bool {
     guard isKnown, let there = target.indexes.first(where: { $0.name.hasSameBytes(as: wanted.name) }) else {
       return false
@@ -135,14 +135,12 @@ extension PostgresAlteration {
     return one.terms == other.terms && one.isUnique == other.isUnique
   }
 
-  /// Returns whether the target has this index of the new shape under its name before the change, and only names in it
-  /// change.
+  /// Returns whether the target has the old form of this new index, and only names in the index change.
   func isKept(_ object: TableSchema.Object) -> Bool {
     keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name.hasSameBytes(as: was.name) } }
   }
 
-  /// Returns whether the source's table had the index before the change. The statements do not create such an index if
-  /// the target lacks it.
+  /// Returns whether the source's table had the index before the change.
   func wasBefore(_ object: TableSchema.Object) -> Bool {
     isKnown && before.objects.contains { $0.name.hasSameBytes(as: object.name) && isSame($0, object) }
   }
@@ -168,8 +166,7 @@ extension PostgresAlteration {
     return script.text(script.tokens[..<open]) + " " + script.text(script.tokens[(close + 1)...])
   }
 
-  /// Returns whether the source's table had the foreign key before the change. The statements do not create such a key
-  /// if the target lacks it.
+  /// Returns whether the source's table had the foreign key before the change.
   func wasBefore(_ key: PostgresForeignKey) -> Bool {
     isKnown
       && PostgresForeignKey.all(of: before).contains {
@@ -177,7 +174,7 @@ extension PostgresAlteration {
       }
   }
 
-  /// Returns whether the target has the foreign key, in its new or old definition.
+  /// Returns whether the target has the foreign key, in its definition from before or after the change.
   func has(_ key: PostgresForeignKey) -> Bool { foreign(key) != nil }
 }
 

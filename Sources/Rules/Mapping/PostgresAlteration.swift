@@ -39,7 +39,7 @@ package struct PostgresAlteration {
     package var columns: [Column]
     package var constraints: [Constraint]
     package var indexes: [TableSchema.Object]
-    /// The user-defined types of the table that may be altered.
+    /// The table's user-defined types that may be altered.
     package var types: [PostgresUserType] = []
     package init(
       namespace: String, name: String, columns: [Column], constraints: [Constraint], indexes: [TableSchema.Object]
@@ -63,7 +63,7 @@ package struct PostgresAlteration {
   package private(set) var labels: [String] = []
   /// The statements for types, sequences, columns, keys and checks, in the order in which they must run.
   package private(set) var statements: [String] = []
-  /// The indexes to create after ``statements``, which drop the old ones.
+  /// The indexes to create after ``statements`` have dropped the old indexes.
   package private(set) var newIndexes: [TableSchema.Object] = []
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
 
@@ -153,8 +153,8 @@ package struct PostgresAlteration {
     return lines
   }
 
-  /// Returns the statements that create the types and sequences which new columns need, or alter a sequence that the
-  /// source's table had before.
+  /// Returns the statements that create the types and sequences of new columns, or change the options of existing
+  /// sequences.
   private func preamble() -> [String] {
     let known = Set(old.preamble.map { Words($0) })
     let sequences = Dictionary(
@@ -167,7 +167,7 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Returns whether the statement creates or alters a user-defined type for which ``typeChanges()`` makes the change.
+  /// Returns whether the statement creates or alters a user-defined type. ``typeChanges()`` returns its changes.
   private func isOfType(_ text: String) -> Bool {
     let script = PostgresScript.bare(text)
     let words = script.tokens.prefix(2).map(\.word)
@@ -238,8 +238,8 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Returns the statements that change the labels of an enum from `old` to `new`. Labels are renamed if only names
-  /// differ, else the missing ones are added.
+  /// Returns the statements that change the labels of an enum from `old` to `new`. Labels are renamed if only their
+  /// names differ. Otherwise, missing labels are added.
   static func labelStatements(_ type: String, from old: [NameKey], to new: [NameKey]) -> [String] {
     let (was, now) = (Set(old), Set(new))
     if old.count == new.count, was != now,
@@ -281,7 +281,7 @@ package struct PostgresAlteration {
   }
 }
 
-/// The words of a statement without spaces and quotes, to compare it with another one.
+/// The words of a statement without spaces and quotes, for a comparison with another statement.
 struct Words: Hashable {
   private let text: NameKey
   init(_ statement: String, renamed: [NameKey: String] = [:]) {

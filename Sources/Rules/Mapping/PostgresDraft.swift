@@ -2,17 +2,16 @@ import Changes
 
 /// The PostgreSQL table that Cairn creates for an SQLite table.
 ///
-/// If Cairn created the SQLite table from a PostgreSQL table (``TableSchema/original``), and it was not changed, it
-/// becomes that table again. If some columns were changed, the others get their original types.
+/// If the SQLite table is an unchanged copy of a PostgreSQL table (``TableSchema/original``), the result is that
+/// PostgreSQL table. In a changed copy, the unchanged columns get their original types.
 struct PostgresDraft {
   private let source: TableSchema
   private let names: NamePolicy
-  /// Whether an SQLite table that Cairn created from a PostgreSQL table becomes that table again, if it was not changed
-  /// (``TableSchema/original``).
+  /// Whether an unchanged copy of a PostgreSQL table in SQLite gives the original table (``TableSchema/original``).
   private let restores: Bool
   /// The columns of the original PostgreSQL table, by name, except those whose declared type was changed in SQLite.
   private let originals: [NameKey: TableSchema.Column]
-  /// The indexes of columns in keys, foreign keys and unique indexes. PostgreSQL cannot compare `json` values there.
+  /// The indexes of columns in keys, foreign keys and unique indexes.
   private let keyed: Set<Int>
   private(set) var notices: [String] = []
 
@@ -36,10 +35,10 @@ struct PostgresDraft {
         + indexes.filter(\.isUnique).flatMap { $0.terms.map(\.column) })
   }
 
-  /// Whether ``schema()`` returns the original PostgreSQL table, because the SQLite table made from it was not changed.
+  /// Whether ``schema()`` returns the PostgreSQL table from which Cairn created the SQLite table.
   var isOriginal: Bool { unchangedOriginal != nil }
 
-  /// Returns whether Cairn created the SQLite column from a PostgreSQL column, and its type was not changed since.
+  /// Returns whether the SQLite column is a copy of a PostgreSQL column, with an unchanged type.
   func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.sqliteKey] != nil }
 
   private var original: TableSchema? {

@@ -10,7 +10,7 @@ import Changes
 ///     try converter.append(.integer(5), to: &text)
 package struct PostgresText: Sendable {
   package let type: PostgresType
-  /// Whether the source's column has the same PostgreSQL type.
+  /// Whether source and target are PostgreSQL columns with types of the same kind.
   private let isSame: Bool
   /// Whether the column is in a unique key: values that differ in SQLite must not become equal.
   private let isUnique: Bool
@@ -79,7 +79,7 @@ package struct PostgresText: Sendable {
     }
   }
 
-  /// Throws if PostgreSQL would print the value in another spelling.
+  /// Throws if PostgreSQL would print the value with a different spelling.
   private func checkSpelling(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     let isPrinted =
       switch type.kind {

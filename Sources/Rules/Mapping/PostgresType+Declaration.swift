@@ -2,7 +2,7 @@ import Changes
 
 // The PostgreSQL types for the declarations of SQLite columns.
 extension PostgresType {
-  /// Chooses the PostgreSQL type for the declared type of an SQLite column; text if that is undetermined.
+  /// Chooses the PostgreSQL type for the declared type of an SQLite column; `text` if no type is known.
   ///
   /// Source: https://sqlite.org/datatype3.html, section 3.1, for declarations without a known type name.
   package init(declaration: String) {

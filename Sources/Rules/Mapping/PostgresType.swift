@@ -2,8 +2,6 @@ import Changes
 
 /// A type of PostgreSQL, with the facts that decide which values it accepts.
 ///
-/// The facts come from `format_type()` under `search_path = pg_catalog`, and from the base type.
-///
 ///     PostgresType("numeric(10,2)").kind   // .numeric(.init(precision: 10, scale: 2))
 package struct PostgresType: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
@@ -192,7 +190,7 @@ package struct PostgresType: Hashable, Sendable {
 }
 
 extension TableSchema.Column {
-  /// The type of the column in PostgreSQL; for a domain its base type. Both print equal texts, and a cast to the base
-  /// type runs no CHECK.
+  /// The type of the column in PostgreSQL; for a domain its base type. A cast to the base type runs no CHECK of the
+  /// domain.
   package var undomainedType: String { PostgresType(self).isDomain ? baseType : declaredType }
 }

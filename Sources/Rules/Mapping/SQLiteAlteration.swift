@@ -23,13 +23,13 @@ package struct SQLiteAlteration: Sendable {
   package let isOwn: Bool
   /// Whether the target's CREATE statement must equal the source's, byte by byte.
   package let keepsText: Bool
-  /// Whether a refresh follows, so that rows which do not fit may be left out.
+  /// Whether a refresh follows. Rows that do not fit the new shape may then be left out.
   package let isRefreshed: Bool
 
   private let folded: Set<NameKey>
 
   /// Computes the statements for the difference between two shapes.
-  /// - Parameter there: The present table of the target; nil if it has the shape before the change.
+  /// - Parameter there: The present table of the target; nil if the table has the source's old shape.
   package init(
     _ difference: TableDifference, there: TableSchema? = nil, triggers: [TableSchema.Object] = [], isOwn: Bool = true,
     keepsText: Bool = false, isRefreshed: Bool = false
@@ -72,8 +72,8 @@ package struct SQLiteAlteration: Sendable {
 
   // MARK: ALTER TABLE
 
-  /// The ALTER TABLE statements to run after ``rename``; nil if ALTER TABLE cannot make the change. If ``keepsText``,
-  /// compare the CREATE statement afterwards.
+  /// The ALTER TABLE statements to run after ``rename``; nil if ALTER TABLE cannot make the change. If ``keepsText`` is
+  /// true, check afterwards that the stored CREATE statement equals the source's.
   package var alters: [String]? {
     if keepsText, !isInOrder { return nil }
     if keepsText, difference.isEmpty, !there.createText.hasSameBytes(as: after.createText) { return nil }
@@ -250,8 +250,8 @@ package struct SQLiteAlteration: Sendable {
       + (after.objects + own).map(\.text) + triggers.map(\.text)
   }
 
-  /// Returns the target's own index or trigger that a statement of ``rebuild`` creates, such as `index mine`; nil if
-  /// there is none.
+  /// If a statement of ``rebuild`` creates an index or trigger that only the target has, returns its name, such as
+  /// `index mine`. Otherwise nil.
   package func owner(of statement: String) -> String? {
     if let trigger = triggers.first(where: { $0.text == statement }) { return "trigger \(trigger.name)" }
     return there.objects.first { $0.text == statement && !after.objects.contains($0) }.map { "index \($0.name)" }
@@ -285,7 +285,7 @@ extension SQLiteAlteration {
     return "(CAST(x'\(text.utf8.hex)' AS TEXT))"
   }
 
-  /// Returns the name in a CREATE INDEX statement.
+  /// Returns the name of the index in a CREATE INDEX statement; nil if there is none.
   package static func indexName(_ text: String) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)

@@ -59,7 +59,7 @@ struct SQLiteTableText {
 }
 
 extension TableSchema {
-  /// Returns the definition of a column in the CREATE TABLE statement, such as `n INTEGER NOT NULL`.
+  /// Returns a column's definition in the CREATE TABLE statement, such as `n INTEGER NOT NULL`; nil if there is none.
   package func definitionText(of column: String) -> String? {
     SQLiteTableText(createText)?.definition(of: column)?.text
   }

@@ -10,8 +10,8 @@ import Changes
 ///     mapping.contracts.map(\.verdict)
 package struct TableMapping: Sendable {
   package let source: TableSchema
-  /// The table at the target. `createText` creates the table and what it needs, without foreign keys in PostgreSQL.
-  /// Create the indexes in `objects` afterwards.
+  /// The table at the target. `createText` creates the table with its schema, types and sequences. In PostgreSQL, it
+  /// leaves out foreign keys. Create the indexes in `objects` afterwards.
   package private(set) var target: TableSchema
   package private(set) var contracts: [ColumnContract]
   /// Messages about properties of the source's table that the target's table lacks, or has in another form.
@@ -32,8 +32,7 @@ package struct TableMapping: Sendable {
 
   /// Maps a table to the other engine.
   ///
-  /// - Parameter restores: Whether an SQLite table that Cairn created from a PostgreSQL table becomes that table again,
-  ///   if it was not changed.
+  /// - Parameter restores: Whether an unchanged copy of a PostgreSQL table in SQLite gives the original table.
   init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool, reach: TargetReach
   ) throws(CairnError) {
@@ -175,7 +174,8 @@ package struct TableMapping: Sendable {
 
   static let actions: Set<NameKey> = ["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
 
-  /// Returns the actions of a foreign key: ` ON UPDATE … ON DELETE … DEFERRABLE …`. Defaults are left out.
+  /// Returns the actions of a foreign key: ` ON UPDATE … ON DELETE … DEFERRABLE …`. Actions that are the default are
+  /// left out.
   static func actions(of key: TableSchema.ForeignKey) -> String {
     (actions.contains(key.onUpdate) ? " ON UPDATE \(key.onUpdate)" : "")
       + (actions.contains(key.onDelete) ? " ON DELETE \(key.onDelete)" : "") + key.timing.clause

@@ -12,11 +12,11 @@ package struct TableRule: Equatable, Sendable {
   package struct Column: Equatable, Sendable {
     /// The name at the target. `*` means all source columns that no other entry names.
     @ByBytes package var name: String
-    /// An SQL expression for SQLite. The name of a column copies its value.
+    /// An SQL expression for SQLite. If it is only the name of a column, the column's value is copied.
     @ByBytes package var expression: String
     /// The type of the column if Cairn creates the table; nil for a type that suits the expression.
     @ByBytes package var type: String? = nil
-    /// Whether the column is a constant in the key, which distinguishes this trail's rows from other trails' rows.
+    /// Whether the column has a constant value in the key, to distinguish this trail's rows from other rows.
     package var isShare: Bool
 
     package init(_ name: String, _ expression: String, type: String? = nil, isShare: Bool = true) {
@@ -48,7 +48,7 @@ package struct TableRule: Equatable, Sendable {
     case history
   }
 
-  /// The name of the source table, or a pattern with `*` and `?`. A schema other than `public` is included. Case does
+  /// The name of the source table, with its schema unless that is `public`, or a pattern with `*` and `?`. Case does
   /// not matter.
   @ByBytes package var from: String
   /// The target table, with or without a schema; nil for the unchanged name.

@@ -1,8 +1,7 @@
 import Changes
 
 extension TableSchema {
-  /// Returns a CREATE TABLE statement for this table, written from its columns and keys. It replaces an original
-  /// statement that is unknown or forbidden.
+  /// Returns a CREATE TABLE statement for this table, written from its columns and keys.
   ///
   /// - Parameter source: The table whose types the columns have.
   /// - Parameter isWhole: Whether to include foreign keys and the options of an SQLite table.
@@ -10,7 +9,7 @@ extension TableSchema {
     engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)
   }
 
-  /// Returns the CREATE TABLE statement on one line, as after ALTER TABLE ADD COLUMN.
+  /// Returns the CREATE TABLE statement on one line.
   private func ownSQLiteText(_ isWhole: Bool) -> String {
     let key = key
     let rowid = key.count == 1 && columns[key[0]].declaredType.asciiUppercased == "INTEGER" ? key.first : nil

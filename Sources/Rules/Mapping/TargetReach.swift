@@ -43,8 +43,8 @@ package struct TargetReach: Sendable {
     scope.verdict(namespace, name, in: engine) == .allowed
   }
 
-  /// Returns whether the definition of a table may create types and sequences in a schema. It must be the table's own
-  /// schema, or that of a table which apply may write.
+  /// Returns whether the definition of a table may create types and sequences in a schema. Allowed are the table's own
+  /// schema, and schemas with tables that apply may write.
   func includes(schema: String, of table: TableSchema) -> Bool {
     isOpen || schema.isEmpty || schema == table.namespace || scope.includes(schema: schema)
   }

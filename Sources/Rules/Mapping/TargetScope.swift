@@ -13,14 +13,14 @@ import Changes
 package struct TargetScope: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     case allowed
-    /// The list does not include the table, so that apply skips its records.
+    /// The apply's setting `tables` does not include the table, so that apply skips the table's records.
     case leftOut
     /// The table belongs to Cairn or to the engine, so that apply refuses the transaction.
     case reserved
   }
 
   private let patterns: TablePatterns
-  /// Whether the list includes every table that is not reserved.
+  /// Whether the setting `tables` includes every table that is not reserved.
   package let isOpen: Bool
 
   package init(_ tables: [String] = ["*"]) {
@@ -35,14 +35,14 @@ package struct TargetScope: Equatable, Sendable {
     return isOpen || includes(namespace, name, in: engine) ? .allowed : .leftOut
   }
 
-  /// Returns whether the list can include a table of a schema of PostgreSQL.
+  /// Returns whether the setting `tables` can include a table of a schema of PostgreSQL.
   ///
   ///     TargetScope(["sales.*", "item"]).includes(schema: "public")  // true: item is public.item
   package func includes(schema: String) -> Bool {
     isOpen || patterns.includesTables(of: schema) || (schema == "public" && patterns.includesPlainTables)
   }
 
-  /// Returns whether the list names a table. `public.orders` and `orders` name the same table of PostgreSQL.
+  /// Returns whether the setting `tables` includes a table.
   private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     guard engine == .postgres else { return patterns.includes(name) }
     if namespace.utf8.contains(UInt8(ascii: ".")) { return false }
@@ -59,7 +59,7 @@ package struct TargetScope: Equatable, Sendable {
       || ["cairn_", "sqlite_"].contains { table.utf8.starts(with: $0.utf8) }
   }
 
-  /// Returns the error for a record of a trail that apply must not write to a table.
+  /// Returns the error for a change of a reserved table in a trail.
   package static func refusal(_ table: String, by trail: String, at position: String) -> CairnError {
     CairnError(
       .tableForbidden,

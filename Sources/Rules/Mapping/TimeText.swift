@@ -45,7 +45,7 @@ enum TimeText {
   private struct Cursor {
     let bytes: UnsafeRawBufferPointer
     var at = 0
-    /// The offset after the date and time, before a ` BC`.
+    /// The offset after the date and time, where ` BC` may follow.
     let end: Int
 
     init(_ bytes: UnsafeRawBufferPointer) {
@@ -85,9 +85,9 @@ enum TimeText {
       return (1...days[month - 1]).contains(day)
     }
 
-    /// Reads a time of day.
+    /// Reads a time of day. Returns false if there is no valid time.
     ///
-    /// - Parameter allowsMidnight: Whether 24:00:00 is accepted. In a timestamp it means the next day.
+    /// - Parameter allowsMidnight: Whether 24:00:00 is accepted.
     mutating func time(digits: Int, allowsMidnight: Bool) -> Bool {
       guard let hour = number(2...2), hour <= (allowsMidnight ? 24 : 23), skip(":"), let minute = number(2...2),
         minute < 60

@@ -89,8 +89,8 @@ struct Expression {
     return !bytes[end...].contains(UInt8(ascii: "*"))
   }
 
-  /// Returns the index of the column with exactly this name, else of one whose name differs only in case; nil if there
-  /// is none.
+  /// Returns the index of the column with exactly this name. If there is none, returns the first column whose name
+  /// differs only in case; otherwise nil.
   static func column(_ name: String, of schema: TableSchema) -> Int? {
     schema.columns.firstIndex { $0.name.hasSameBytes(as: name) }
       ?? schema.columns.firstIndex { $0.name.sqliteKey == name.sqliteKey }
@@ -162,8 +162,8 @@ struct Expression {
     return ""
   }
 
-  /// Returns the result type of an expression by its operators outside of parentheses; nil if they do not determine it.
-  /// Empty for an expression with CASE.
+  /// Returns the result type of an expression, if its operators outside of parentheses determine the type; otherwise
+  /// nil. Empty for an expression with CASE.
   private static func operators(_ words: ArraySlice<Word>) -> String? {
     var depth = 0
     var isCondition = false

@@ -1,10 +1,10 @@
 import Changes
 import SQLiteKit
 
-/// Finds errors in the text of an expression that do not depend on its table.
+/// Finds errors in an expression that are errors for every table.
 package enum ExpressionFault {
   private static let noColumn = "no such column: "
-  /// The maximum number of different names in an expression that is tested. An expression with more gets no error here.
+  /// The maximum number of different names in an expression that is tested.
   private static let columnsMax = 1_900
 
   /// Returns the error of an expression; nil if the expression may be valid for some table.

@@ -42,7 +42,7 @@ package struct ReshapePlan {
 
   /// Applies a rule to a table.
   /// - Parameter target: The engine of the target.
-  /// - Throws: `rule-refused`, with the part of the rule that is impossible.
+  /// - Throws: `rule-refused`, which names the impossible part of the rule.
   package init(_ rule: TableRule, _ source: TableSchema, to target: Engine) throws {
     var draft = ReshapeDraft(rule, source, target)
     try draft.make()
@@ -53,7 +53,7 @@ package struct ReshapePlan {
   }
 
   /// Returns the shape of a table under a rule; nil if the rule is impossible. `columns` has the index of the source
-  /// column that each column copies; nil for other values.
+  /// column that each column copies; nil for a column with another value.
   package static func shape(
     of source: TableSchema, under rule: TableRule?, to target: Engine
   ) -> (schema: TableSchema, columns: [Int?])? {

@@ -53,8 +53,7 @@ extension Reshaper {
   }
 
   /// Handles the rename of a source table to a name that has a rule. If a refresh follows, the target's table is
-  /// dropped and created again by the rule. Otherwise apply writes no more changes to the table, because its rows were
-  /// written without the rule.
+  /// dropped and created again by the rule. Otherwise apply writes no more changes to the table.
   private func enter(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> Record {
     guard ddl.isRefreshed else {
       refuse(

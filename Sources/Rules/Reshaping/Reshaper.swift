@@ -4,7 +4,7 @@ import Mapping
 /// Converts the records of a trail by the rules of an apply. Tables get other names and shapes, rows that leave or
 /// enter a filter become deletes and inserts, and changes of a history become inserts.
 ///
-/// Records keep their order and positions. Views in a result are valid until the next call.
+/// Records keep their order and positions. A returned record is valid until the next call of `reshape`.
 ///
 ///     let reshaper = Reshaper(rules, to: .sqlite, trail: "till.pos", epoch: epoch)
 ///     let record = try reshaper.reshape(record, at: position, schemas)
@@ -23,7 +23,7 @@ package final class Reshaper {
 
   private var segment: UInt64 = 0
   private var entries: [UInt64: Entry] = [:]
-  /// The plans of the rules for tables, kept from one segment to the next, by the table's name at the source.
+  /// The plan of the rule for each table, by the table's name at the source.
   private var plans: [NameKey: ReshapePlan] = [:]
   /// The commit time of the current transaction, as a delete mark stores it.
   package private(set) var commitTime = ""
@@ -87,7 +87,7 @@ package final class Reshaper {
     return record
   }
 
-  /// Returns the second record, if the last call of `reshape` gave two; otherwise nil. A second call returns nil.
+  /// Returns the second record that the last call of `reshape` gave, but only once; otherwise nil.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following
@@ -213,8 +213,7 @@ package final class Reshaper {
     }
   }
 
-  /// Returns a delete of the row with the old key. The next record inserts the row with the new key. Necessary if the
-  /// target keeps or marks deleted rows.
+  /// Returns a delete of the row with the old key. The next record inserts the row with the new key.
   private func moved(_ change: ChangeView, _ table: ShapedTable) throws -> ChangeView {
     follow(with: .change(try inserted(change, table)))
     _ = try table.append(.old, of: row, removed: Self.unchanged, to: &old)

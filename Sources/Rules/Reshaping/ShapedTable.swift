@@ -41,8 +41,7 @@ final class ShapedTable {
   /// Whether other trails may have rows in the target's table.
   var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
 
-  /// Returns the old value of a column; nil if unknown. If PostgreSQL did not log the old row, the key did not change,
-  /// so a key column returns its new value.
+  /// Returns the old value of a column; nil if unknown. A key column whose old value is not logged has its new value.
   func old(_ column: Int, _ row: SourceRow) -> UnsafeRawBufferPointer? {
     row.old(column)
       ?? (row.before.isEmpty && key.contains(column) && row.givesAfter(column) ? row.after[column] : nil)

@@ -34,7 +34,7 @@ struct SourceRow {
 
   func old(_ column: Int) -> UnsafeRawBufferPointer? { givesBefore(column) ? before[column] : nil }
 
-  /// Returns the new value of a column, or the old one if it is unchanged; nil if unknown.
+  /// Returns the new value of a column, or the old value if the column is unchanged; nil if unknown.
   func new(_ column: Int) -> UnsafeRawBufferPointer? { givesAfter(column) ? after[column] : old(column) }
 
   func isChanged(_ column: Int) -> Bool {
@@ -73,7 +73,7 @@ final class RowCalculator {
   }
 
   /// Loads the row to evaluate. An unknown value becomes NULL, so the caller must not evaluate an expression that uses
-  /// it.
+  /// this value.
   /// - Parameter value: Returns the encoded value of a column; nil if unknown.
   func set(_ value: (Int) -> UnsafeRawBufferPointer?) throws {
     guard let calculator = plan.calculator else { return }

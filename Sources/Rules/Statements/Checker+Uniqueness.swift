@@ -78,7 +78,7 @@ extension Checker {
     }
   }
 
-  /// Returns whether all rows of a query differ in these result columns.
+  /// Returns whether no two rows of a query have the same values in all of these result columns.
   func isUnique(_ select: Select, _ columns: [Int]) -> Bool {
     let core = select.first
     guard select.others.isEmpty, core.groups.isEmpty, core.rows.isEmpty, core.sources.count == 1,

@@ -27,8 +27,8 @@ extension Checker {
     }
   }
 
-  /// Throws if a subquery of SET reads the table that the statement writes, because it could see rows before and after
-  /// the change. Also throws for a column that is unknown or set twice.
+  /// Throws if a subquery of SET reads the table that the statement writes. Also throws for a column that is unknown or
+  /// set twice.
   private mutating func check(_ assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {
@@ -45,8 +45,7 @@ extension Checker {
     }
   }
 
-  /// Throws if the assignments change a key, or rows of a table without a key. Only a digest of the rows after the
-  /// change is compared, so a change of other rows could stay unseen.
+  /// Throws if the assignments change a key, or rows of a table without a key.
   private static func checkKey(of assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {

@@ -27,12 +27,12 @@ struct Checker {
   var groupings: [Grouping] = []
   private var reads: Set<NameKey> = []
   private var sourceCount = 0
-  /// The number of expressions checked so far in the statement. Each column of a subquery counts as its expression.
+  /// The number of expressions checked so far in the statement.
   private var weight = 0
-  /// The level of the present expression within the statement, through all subqueries around it.
+  /// The nesting level of the current expression in the statement, through all subqueries around it.
   private var depth = 0
-  /// Whether a column name that several tables of a query have means the column of the first of these tables.
-  /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
+  /// Whether a column name that several tables of a query have means the first table's column. If false, such a name is
+  /// refused.
   var preferFirst: Bool {
     get { names.prefersFirst }
     set { names.prefersFirst = newValue }
@@ -85,7 +85,7 @@ struct Checker {
     }
   }
 
-  /// Checks an operand that is compared with several values. An engine may copy it for each of them.
+  /// Checks an operand that is compared with several values.
   private mutating func checkRepeated(_ operand: Expression, _ count: Int) throws(Unreplayable) {
     let before = weight
     try check(operand)
@@ -172,8 +172,8 @@ struct Checker {
     return .init(name: "", storage: .integer)
   }
 
-  /// Checks expressions, and returns the storage class that all of them have in common; none if they differ. NULL
-  /// literals do not count.
+  /// Checks expressions, and returns the storage class of all their values; none if the classes differ. NULL literals
+  /// do not count.
   mutating func same(_ all: [Expression]) throws(Unreplayable) -> NamedColumn {
     var common: NamedColumn?
     for part in all where part != .literal(.null) {

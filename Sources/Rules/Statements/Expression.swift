@@ -61,7 +61,7 @@ struct Select: Equatable, Sendable {
     var condition: Expression?
     var groups: [Expression] = []
     var having: Expression?
-    /// The rows of VALUES. If there are any, all other properties are empty.
+    /// The rows of VALUES. Empty for a SELECT.
     var rows: [[Expression]] = []
   }
 

@@ -19,8 +19,7 @@ enum Functions {
     "unlikely": .ofArguments(besides: 0), "upper": .storage(.text),
   ]
 
-  /// The functions whose value may be much longer than their arguments, or whose one call may take minutes. The engines
-  /// cannot interrupt a call.
+  /// The functions whose value may be much longer than their arguments, or whose one call may take minutes.
   private static let growing: Set<NameKey> = [
     "char", "format", "glob", "hex", "instr", "like", "printf", "quote", "replace", "unhex", "zeroblob",
   ]

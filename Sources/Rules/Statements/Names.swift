@@ -13,8 +13,8 @@ struct NamedColumn: Equatable, Sendable {
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
-  /// For a column of a subquery: the number of expressions that an engine may put in its place. 0 for a column of a
-  /// table.
+  /// For a column of a subquery: the number of expressions that an engine may put in the place of the column. 0 for a
+  /// column of a table.
   var weight = 0
   @ByBytes var sql: String = ""
   var value: PostgresValue?
@@ -35,15 +35,15 @@ struct Names {
   var levels: [[NamedSource]] = []
   /// The tables that WITH defines, by lower-case name.
   var common: [NameKey: NamedSource] = [:]
-  /// Whether a column name that several tables of a query have means the column of the first of these tables.
+  /// Whether a column name that several tables of a query have means the first table's column.
   ///
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var prefersFirst = false
 
   private static let rowids: Set<NameKey> = ["rowid", "_rowid_", "oid"]
 
-  /// Returns the index of the query level, of the table on that level, and of the column in it. Throws if no or several
-  /// columns have the name.
+  /// Returns the index of the query level, the index of the table on that level, and the index of the column in that
+  /// table. Throws if no or several columns have the name.
   func find(_ table: String?, _ name: String) throws(Unreplayable) -> (level: Int, source: Int, column: Int) {
     let (wanted, table) = (name.asciiLowercased, table?.asciiLowercased)
     for level in levels.indices.reversed() {

@@ -61,7 +61,7 @@ extension PostgresTranslator {
     throw Unreplayable("\(call.name)() with these arguments may be another value in PostgreSQL")
   }
 
-  /// Translates substr() if its numbers are constant and its start is at least 1. Throws for any other call.
+  /// Translates substr() if its start and length are constant, and the start is at least 1. Throws for any other call.
   private mutating func part(_ arguments: [Expression]) throws(Unreplayable) -> PostgresPiece {
     var numbers: [Int64] = []
     for argument in arguments.dropFirst() {

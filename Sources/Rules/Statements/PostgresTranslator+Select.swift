@@ -3,7 +3,7 @@ import Mapping
 
 // Queries.
 extension PostgresTranslator {
-  /// The columns of the table of an INSERT that get the results of its query.
+  /// The columns of the table of an INSERT ... SELECT that get the results of the query.
   struct Places {
     let table: StatementTable
     let columns: [Int]
@@ -37,7 +37,7 @@ extension PostgresTranslator {
     return (sql, first.columns)
   }
 
-  /// Translates WITH and its queries; empty if there are none.
+  /// Translates a WITH clause; empty if there are no common tables.
   mutating func common(_ tables: [CommonTable]) throws(Unreplayable) -> String {
     guard !tables.isEmpty else { return "" }
     var parts: [String] = []
@@ -175,7 +175,7 @@ extension PostgresTranslator {
     return sql
   }
 
-  /// Translates the FROM clause of an UPDATE. Returns the list of tables, and the conditions of the joins apart.
+  /// Translates the FROM clause of an UPDATE. Returns the list of tables and, as separate texts, the join conditions.
   mutating func besides(_ sources: [Select.Source]) throws(Unreplayable) -> (sql: String, conditions: [String]) {
     guard !sources.contains(where: { $0.join == .left }) else { throw refused("LEFT JOIN in an UPDATE") }
     var (texts, conditions): ([String], [String]) = ([], [])

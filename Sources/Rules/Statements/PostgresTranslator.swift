@@ -11,7 +11,7 @@ struct PostgresTranslator {
   private var producedBytes = 0
   private static let pieceBytesMax = 4 << 20
   private static let producedBytesMax = 32 << 20
-  /// The values in all lists after IN: PostgreSQL's planner takes about 1 KiB for each of them and each index.
+  /// The maximum number of values in all IN lists of a statement together.
   private static let listedMax = 1000
   private var listed = 0
   private static let tooLong = Unreplayable("its translation is too long")
@@ -31,8 +31,7 @@ struct PostgresTranslator {
     return piece
   }
 
-  /// Adds the length of a piece of SQL to the total, and throws above `producedBytesMax`. Some translations repeat
-  /// their arguments, so nested calls could grow exponentially.
+  /// Adds the length of a piece of SQL to the length of all pieces, and throws if the sum is above `producedBytesMax`.
   private mutating func count(_ sql: String) throws(Unreplayable) {
     producedBytes += sql.utf8.count
     guard producedBytes <= Self.producedBytesMax else { throw Self.tooLong }

@@ -32,7 +32,7 @@ enum PostgresValue: Equatable, Sendable {
 struct PostgresPiece {
   var sql: String
   var value: PostgresValue?
-  /// The value of a literal or parameter, whose SQL depends on its use; nil for other expressions.
+  /// The value of a literal or parameter; nil for other expressions.
   var constant: Value?
   /// Whether the expression is a column, whose affinity applies in comparisons.
   var isColumn = false

@@ -32,7 +32,7 @@ package struct SourceTables {
   package subscript(name: String) -> TableSchema? { schemas[name] }
 
   /// Returns the table at the source, with the PostgreSQL table that Cairn would create for it. Nil if the trail has
-  /// not described such a table.
+  /// not described a table of this name.
   package func table(_ name: String) -> StatementTable? {
     guard let schema = schemas[name] else { return nil }
     guard let mapped = try? TableMapping(schema, to: .postgres).target else { return StatementTable(schema) }

@@ -1,35 +1,31 @@
 import Changes
 
-/// Refuses statements whose check or execution could take much time or memory. A peer may send any text.
+/// Refuses statements whose check or execution could take much time or memory.
 ///
 ///     try StatementBounds.check(tokens)
 enum StatementBounds {
   private static let operatorsMax = 1000
-  /// The maximum number of names and words in a statement. Each may name a column, which is searched in every table of
-  /// the statement and may hold 256 KiB.
+  /// The maximum number of names and words in a statement.
   private static let wordsMax = 1000
   private static let constants: Set<NameKey> = ["NULL", "TRUE", "FALSE"]
-  /// The maximum number of LIKE and GLOB operators in a statement. Each compares up to 256 KiB with a pattern, and no
-  /// engine can be interrupted within one row.
+  /// The maximum number of LIKE and GLOB operators in a statement.
   private static let matchesMax = 16
-  /// The maximum depth of a parsed expression, in levels. Subqueries within it add theirs.
+  /// The maximum depth of a parsed expression, in levels. The levels of its subqueries are included.
   static let depthMax = 100
   static let tooDeep = Unreplayable("an expression has more than \(depthMax) levels")
-  /// The maximum number of expressions in a statement. Each column of a subquery counts as its expression, because
-  /// engines put the expression in its place.
+  /// The maximum number of expressions in a statement.
   static let weightMax = 300_000
-  /// The maximum number of `||` operators in a statement. The value of each is as long as its two operands together.
+  /// The maximum number of `||` operators in a statement.
   private static let concatenationsMax = 8
   private static let callsMax = 500
   /// The maximum number of tables in all FROM clauses of a statement.
   static let sourcesMax = 8
-  /// The maximum length of a pattern of LIKE or GLOB, in bytes. The time of a match grows with this length.
+  /// The maximum length of a pattern of LIKE or GLOB, in bytes.
   private static let patternBytesMax = 256
   /// The maximum length of the characters to remove, the second argument of `trim`, `ltrim` and `rtrim`, in bytes.
   private static let trimmedBytesMax = 16
 
-  /// Returns the weight of an expression without its parts. A part that takes long weighs as much as many others, so
-  /// that copies of it are bounded too.
+  /// Returns the weight of an expression without its parts: 1 for most, and more for slow expressions.
   static func weight(of expression: Expression) -> Int {
     switch expression {
     case .like, .glob: 6000
@@ -64,8 +60,7 @@ enum StatementBounds {
     }
   }
 
-  /// Throws for an expression with more than `depthMax` levels. A chain such as `1+1+1` makes a tree as deep as it is
-  /// long.
+  /// Throws for an expression with more than `depthMax` levels.
   static func check(depth expression: Expression) throws(Unreplayable) {
     guard !expression.isDeeper(than: depthMax) else { throw tooDeep }
   }

@@ -69,8 +69,8 @@ struct StatementParser {
     }
   }
 
-  /// Words that are never read as a name. If a statement uses one as a name, apply writes the changed rows instead of
-  /// executing the statement.
+  /// Words that are never read as a name. If a statement uses one of these words as a name, apply writes the changed
+  /// rows instead of executing the statement.
   static let reserved: Set<NameKey> = [
     "ABORT", "ADD", "ALL", "ALTER", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CHECK", "COLLATE", "COMMIT",
     "CONSTRAINT", "CREATE", "CROSS", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "DEFAULT", "DEFERRABLE",
@@ -150,7 +150,7 @@ struct StatementParser {
     }
   }
 
-  /// Reads WITH and its queries; empty if there is none.
+  /// Reads the queries of a WITH clause; empty if no WITH follows.
   mutating func commonTables() throws(Unreplayable) -> [CommonTable] {
     guard take("WITH") else { return [] }
     if word() == "RECURSIVE" { throw Unreplayable("WITH RECURSIVE is not replayed") }

@@ -75,7 +75,7 @@ package struct ReplayPlan: Equatable, Sendable {
   /// The values to bind to the statement's parameters. For PostgreSQL, all are texts.
   package var parameters: [Value]
   @ByBytes package var table: String
-  /// The tables that the statement may read. Empty for PostgreSQL, where the statement is generated from parsed names.
+  /// The tables that the statement may read. Empty for PostgreSQL.
   @ByBytes package var reads: [String] = []
   /// Whether the statement deletes the rows that it returns.
   package var deletes: Bool

@@ -9,7 +9,7 @@ struct Tokenizer {
   private var parameters: [NameKey: Int] = [:]
   private var lastParameter = 0
 
-  /// The longest statement, in bytes, that is executed again. A peer may send any text.
+  /// The maximum size, in bytes, of a statement that is executed again.
   private static let bytesMax = 1 << 20
   /// The highest number of a parameter in SQLite as Debian builds it.
   private static let parametersMax = 250_000

@@ -205,7 +205,7 @@ extension DDLParser {
 
   // MARK: Types
 
-  /// Reads the type after CAST. Throws for types such as `regclass`, whose literals name other objects of the database.
+  /// Reads the type after CAST. Throws for types such as `regclass`, whose literals name objects of the database.
   mutating func castType() throws(Unparsed) {
     let start = at
     try type()

@@ -10,7 +10,7 @@ struct DDLParser {
   var at = 0
   var depth = 0
   private var qualified: Set<Int> = []
-  /// The text to print instead of a token, by index; empty for a token that is not printed.
+  /// For each token that is printed differently, by its index: the text to print instead, empty to print nothing.
   private var replaced: [Int: String] = [:]
   /// The columns that the parsed expressions name; for SQLite in lower case.
   private(set) var columns: Set<NameKey> = []
@@ -32,9 +32,9 @@ struct DDLParser {
   var reach = TargetReach()
 
   static let depthMax = 200
-  /// The maximum ``weight`` of an expression. Larger values could take gigabytes for one row.
+  /// The maximum ``weight`` of an expression.
   static let weightMax = 64
-  /// The maximum sum of the ``weight`` of all CHECKs of a table. With a larger sum, each write of a row would be slow.
+  /// The maximum sum of the ``weight`` of all CHECKs of a table.
   static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
@@ -49,11 +49,10 @@ struct DDLParser {
     }
   }
 
-  /// Doubles the part of ``weight`` that was added since it was `start`, for a function that can double the size of a
-  /// value.
+  /// Doubles the part of ``weight`` above `start`, for a function that can double the size of a value.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Doubles the part of ``weight`` that the last operand added, because a cast makes a second value.
+  /// Doubles the part of ``weight`` that the last operand added.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
@@ -65,7 +64,7 @@ struct DDLParser {
 
   // MARK: Expressions that may be left out
 
-  /// Reads `(expression)`. Returns true if the expression is understood.
+  /// Reads `(expression)`. Returns true if the parser knows everything in the expression.
   ///
   /// Otherwise skips the expression, adds a notice that `what` is left out, and returns false.
   mutating func parenthesized(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
@@ -85,8 +84,8 @@ struct DDLParser {
 
   /// Reads the `(expression)` of a CHECK. Returns true if the CHECK can be kept.
   ///
-  /// Otherwise adds a notice that `what` is left out, and returns false. The reason is an expression that is not
-  /// understood, or a ``checkWeight`` above ``checkWeightMax``.
+  /// Otherwise adds a notice that `what` is left out, and returns false. The reason is an unknown part of the
+  /// expression, or a ``checkWeight`` above ``checkWeightMax``.
   mutating func check(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     guard try parenthesized(what, &notices) else { return false }
     let sum = checkWeight + max(1, weight)
@@ -149,7 +148,7 @@ struct DDLParser {
 
   // MARK: Names
 
-  /// Reads a name, quoted or bare. SQLite also accepts a text literal (`nm` of its grammar).
+  /// Reads a name, quoted or bare. For SQLite, a text literal is also a name.
   @discardableResult mutating func name() throws(Unparsed) -> String {
     if engine == .sqlite, at < tokens.count, case .string(let text) = tokens[at].kind {
       at += 1
@@ -351,7 +350,7 @@ struct DDLParser {
       "the sequence \(sequence.namespace).\(sequence.name) belongs to no table that 'tables' of the apply includes")
   }
 
-  /// Returns whether the arguments of a call limit the size of the value.
+  /// Returns whether constant arguments of a function call limit the size of the function's value.
   private func isBounded(_ name: String, _ arguments: [Range<Int>]) -> Bool {
     if let place = KnownFunctions.counted[name] {
       guard arguments.count > place, case .number(let text)? = literal(arguments[place]) else { return false }

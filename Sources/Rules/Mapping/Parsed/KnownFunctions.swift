@@ -29,7 +29,7 @@ enum KnownFunctions {
   /// Functions of PostgreSQL's grammar, which take no schema before their names.
   static let postgresSyntax = words("coalesce greatest least nullif row xmlconcat")
 
-  /// Functions of `pg_catalog` that table definitions may call. A server of an older version may lack some of them.
+  /// Functions of `pg_catalog` that table definitions may call, if the server has them.
   static var inPostgresCatalog: Set<NameKey> { postgres.subtracting(postgresSyntax) }
 
   /// The functions of PostgreSQL that table definitions may call.
@@ -64,7 +64,7 @@ enum KnownFunctions {
       uuid_extract_version uuidv4 uuidv7 varbit varchar websearch_to_tsquery width width_bucket xml xmlcomment
       """))
 
-  /// Functions whose value can be larger than their arguments by a constant factor. A call counts its arguments twice
+  /// Functions whose value can be several times as large as their arguments. A call counts its arguments twice
   /// (``DDLParser/weightMax``).
   static let enlarging = words(
     """
@@ -75,12 +75,12 @@ enum KnownFunctions {
     to_jsonb to_tsvector translate xml xmlcomment
     """)
 
-  /// Functions whose value is as large as an argument says, with the index of that argument. The argument must be a
-  /// number of at most ``bytesMax``.
+  /// Functions in which one argument sets the size of the value, with the index of that argument. The argument must be
+  /// a number of at most ``bytesMax``.
   static let counted = ["randomblob": 0, "zeroblob": 0, "lpad": 1, "rpad": 1]
   static let bytesMax = 1024
 
-  /// Functions that make a large value from a number. Each call adds as much to ``DDLParser/weight`` as a column.
+  /// Functions that make a large value from a number. Each call adds as much to ``DDLParser/weight`` as a column does.
   static let making: Set<NameKey> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
   /// Functions that match a pattern, with the index of the pattern's argument. The pattern must be a literal that is

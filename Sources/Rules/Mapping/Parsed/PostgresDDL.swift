@@ -8,14 +8,14 @@ struct PostgresDDL {
   private(set) var notices: [String] = []
   private(set) var hasTable = false
 
-  /// The generated columns that are left out of the script, with all definitions that name them.
+  /// The generated columns that are left out of the script. Definitions that name such a column are left out too.
   private(set) var gone: Set<NameKey> = []
 
   private var parser: DDLParser
   private let table: TableSchema
   private let reach: TargetReach
-  /// The table's name in the script, which differs from the current name if the table was renamed; nil before CREATE
-  /// TABLE.
+  /// The table's name in the script; nil until CREATE TABLE was read. It differs from the current name if the table was
+  /// renamed.
   private var named: (namespace: String, name: String)?
   private var generatedWeight = 0
   private var counts = ScriptCounts()
@@ -142,14 +142,14 @@ struct PostgresDDL {
     return [parser.printed(start..<parser.at)]
   }
 
-  /// The extensions that may be created, which reach nothing outside of the database.
+  /// The extensions that a script may create.
   private static let extensions: Set<NameKey> = [
     "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
     "seg", "uuid-ossp", "vector",
   ]
 
   /// Parses CREATE EXTENSION. Returns an empty list if the target has the extension. Throws unless the extension is
-  /// allowed and apply may write all tables, because PostgreSQL may install an extension with a superuser's rights.
+  /// allowed and apply may write all tables.
   private mutating func readExtension() throws(Unparsed) -> [String] {
     let start = parser.at
     try parser.expect("CREATE", "EXTENSION", "IF", "NOT", "EXISTS")
@@ -217,8 +217,8 @@ struct PostgresDDL {
     return "DO " + " BEGIN \(text); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }
 
-  /// Throws unless the script may create a type or a sequence in this schema. It must be the table's own schema, or one
-  /// with tables that apply may write.
+  /// Throws unless the script may create a type or a sequence in this schema. Allowed are the table's own schema, and
+  /// schemas with tables that apply may write.
   private func checkPlace(of name: (namespace: String, name: String)) throws(Unparsed) {
     guard !reach.includes(schema: name.namespace, of: table) else { return }
     throw Unparsed(
@@ -306,8 +306,7 @@ struct PostgresDDL {
 
   // MARK: Expressions
 
-  /// Reads an expression up to a comma or one of `words`. If the expression is not understood, adds a notice and
-  /// returns false.
+  /// Reads an expression up to a comma or one of `words`. If it has an unknown part, adds a notice and returns false.
   private mutating func readExpression(_ what: String, until words: Set<NameKey>) throws(Unparsed) -> Bool {
     let start = parser
     do throws(Unparsed) {
@@ -410,8 +409,8 @@ struct PostgresDDL {
     return isKept
   }
 
-  /// Adds the weight of a generated column (``DDLParser/weight``) to the table's sum. If the sum would exceed its
-  /// limit, adds a notice and returns false.
+  /// Adds the weight of a generated column (``DDLParser/weight``) to the table's sum. If the sum would exceed
+  /// ``SQLiteDDL/generatedMax``, adds a notice and returns false.
   private mutating func weigh(generated column: String) -> Bool {
     generatedWeight += max(1, parser.weight)
     guard generatedWeight > SQLiteDDL.generatedMax else { return true }

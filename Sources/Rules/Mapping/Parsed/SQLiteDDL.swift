@@ -19,10 +19,9 @@ struct SQLiteDDL {
 
   /// The maximum sum of the weights of a table's generated columns (``DDLParser/weight``).
   static let generatedMax = 128
-  /// The maximum number of UNIQUE constraints of a table. SQLite copies the columns of each constraint to write a row.
+  /// The maximum number of UNIQUE constraints of a table.
   static let uniquesMax = 64
-  /// The maximum number of times that a statement is parsed. Another pass is necessary if a generated column names a
-  /// later one.
+  /// The maximum number of times that one statement is parsed.
   private static let passesMax = 8
 
   /// Parses one CREATE TABLE statement, and prints it with `name` as the name of the table. Throws for any other

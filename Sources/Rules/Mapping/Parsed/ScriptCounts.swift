@@ -1,7 +1,5 @@
 /// The numbers of objects that the script of one table of PostgreSQL creates, with an upper bound for each.
 ///
-/// Without bounds, a script could use up the locks of the whole server.
-///
 /// ```
 /// var counts = ScriptCounts()
 /// try counts.add(.sequence, atMost: 1)
@@ -18,7 +16,7 @@ struct ScriptCounts {
   static let typesMax = 64
   static let checksMax = 256
   static let labelsMax = 1024
-  /// The maximum number of notices that are reported in full. Objects for which there is no notice are only counted.
+  /// The maximum number of notices that are reported in full. Further notices are only counted.
   static let noticesMax = 32
 
   private var counts: [Kind: Int] = [:]
@@ -39,7 +37,7 @@ struct ScriptCounts {
     return true
   }
 
-  /// Adds a notice of an object that is left out. After ``noticesMax`` notices, objects are only counted.
+  /// Adds a notice of an object that is left out. After ``noticesMax`` notices, only counts the object.
   mutating func leaveOut(_ notice: String, _ notices: inout [String]) {
     if notices.count < Self.noticesMax { notices.append(notice) } else { unreported += 1 }
   }
