@@ -1,24 +1,25 @@
 import Foundation
 import Testing
 
-/// docs/security.md names suites that prove its promises: each is there, and is the only one of its name.
+/// docs/security.md names suites that prove its promises: each is there, and is the only one of its name. So are the
+/// tests that it names of a suite: `SuiteTests`: `one test`, `another test`.
 /// If several suites have one name, the page names the folder and the file: `ServingTests/QuestionTests`.
 @Suite struct SecurityPageTests {
   private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
 
-  /// The suites in the folder Tests: under their names, and under those of their folders and files.
-  private static func suites() throws -> [String: Int] {
-    var found: [String: Int] = [:]
+  /// The texts of the suites' files in the folder Tests, by the suites' names, and by those of folders and files.
+  private static func suites() throws -> [String: [String]] {
+    var found: [String: [String]] = [:]
     let files = FileManager.default.enumerator(atPath: root.path + "/Tests")
     while let file = files?.nextObject() as? String {
       guard file.hasSuffix("Tests.swift") else { continue }
       let text = try String(contentsOf: root.appendingPathComponent("Tests/" + file), encoding: .utf8)
       let names = text.matches(of: /(?:struct|enum) (\w+Tests)\b/).map { String($0.1) }
-      for name in names { found[name, default: 0] += 1 }
+      for name in names { found[name, default: []].append(text) }
       if let folder = file.split(separator: "/").first, !names.isEmpty {
         let name = file.split(separator: "/").last?.dropLast(".swift".count) ?? ""
-        found["\(folder)/\(name)", default: 0] += 1
+        found["\(folder)/\(name)", default: []].append(text)
       }
     }
     return found
@@ -32,6 +33,7 @@ import Testing
     let rows = tables.flatMap { $0.dropFirst(2) }
     #expect(rows.count > 60)
     let suites = try Self.suites()
+    var testCount = 0
     for row in rows {
       let cells = row.split(separator: "|", omittingEmptySubsequences: false).dropFirst().dropLast().map(String.init)
       guard cells.count == 4 else {
@@ -40,10 +42,20 @@ import Testing
       }
       let named = cells[3].matches(of: /`([\w\/]+)`/).map { String($0.1) }
       for name in named {
-        #expect(suites[name] == 1, "\(name): \(suites[name] ?? 0) suites; several are told apart as FOLDER/FILE")
+        #expect(suites[name]?.count == 1, "\(name): \(suites[name]?.count ?? 0) suites; name several as FOLDER/FILE")
+      }
+      for part in cells[3].split(separator: ";") {
+        let words = part.matches(of: /`([^`]+)`/).map { String($0.1) }
+        guard let suite = words.first, let text = suites[suite]?.first else { continue }
+        for test in words where test.contains(" ") {
+          let isThere = text.contains("func `\(test)`") || text.contains("\"\(test)\"")
+          #expect(isThere, "\(suite) has no test \(test)")
+          testCount += 1
+        }
       }
       // A promise needs a proof; where there is none, the row says "none".
       #expect(!named.isEmpty || cells[2].contains("none"), "\(row)")
     }
+    #expect(testCount > 60)
   }
 }

@@ -160,6 +160,35 @@ extension DaemonScenarios {
       #expect(try bench.sqlite("shop.db", "SELECT count(*) FROM sqlite_master WHERE name LIKE 'cairn%'") == "0\n")
     }
 
+    @Test func `a slip is an error also in databases that write each other, a table of the other one is not`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite("shop.db", "CREATE TABLE item(id INTEGER PRIMARY KEY)")
+      _ = try bench.sqlite(
+        "copy.db", "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE sale(id INTEGER PRIMARY KEY)")
+      let more = """
+        [capture.copy]
+        database = "copy"
+        [apply.shop]
+        trail = "hq.copy"
+        database = "shop"
+
+        """
+      let capture = "[capture.shop]\n"
+      for (tables, nearest) in [("\"item\", \"sale\"", nil), ("\"itme\", \"sale\"", "item")] {
+        let text = conf(bench, more).replacingOccurrences(of: capture, with: capture + "tables = [\(tables)]\n")
+        try write(bench, "conf/cairn.toml", text)
+        let outcome = try check(bench)
+        #expect(outcome.errors.contains("[table-missing]") == (nearest != nil), "\(outcome)")
+        if let nearest { #expect(outcome.errors.contains("did you mean \(nearest)?"), "\(outcome)") }
+      }
+      for (from, isSlip) in [("sale", false), ("itme", true)] {
+        let rule = "[[apply.copy.table]]\nfrom = \"\(from)\"\nwhere = \"id > 1\"\n"
+        try write(bench, "conf/cairn.toml", conf(bench, more) + rule)
+        let outcome = try check(bench)
+        #expect(outcome.errors.contains("[table-missing]") == isSlip, "\(outcome)")
+      }
+    }
+
     @Test func `a trigger that would keep an index of the target is named, until the conf lets it fire`() throws {
       let bench = try Bench()
       let table = "CREATE TABLE doc(id INTEGER PRIMARY KEY, body TEXT);"

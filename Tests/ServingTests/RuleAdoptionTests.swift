@@ -255,6 +255,36 @@ import Testing
     #expect(again.worker("apply.copy")?.problem == nil)
   }
 
+  @Test func `a table that a two-way capture lists must be in one of the databases`() throws {
+    let node = try TestNode { folder in
+      var conf = Configuration(node: .init(name: "hq", state: folder + "/state"))
+      conf.databases = ["a", "b"].map { .init(name: $0, url: "sqlite://\(folder)/\($0).db") }
+      conf.captures = ["a", "b"].map { .init(name: $0, database: $0) }
+      conf.captures[0].tables = ["item", "slae"]
+      conf.applies = [("a", "b"), ("b", "a")].map { .init(name: $0, trail: "hq.\($1)", database: $0) }
+      return conf
+    }
+    try node.database("a.db").executeScript(
+      "PRAGMA journal_mode = WAL; CREATE TABLE item(id TEXT NOT NULL PRIMARY KEY)")
+    try node.database("b.db").executeScript(
+      """
+      PRAGMA journal_mode = WAL; CREATE TABLE item(id TEXT NOT NULL PRIMARY KEY);
+      CREATE TABLE sale(id TEXT NOT NULL PRIMARY KEY); INSERT INTO sale VALUES (7)
+      """)
+    node.start()
+    defer { node.end() }
+    let capture = { node.worker("capture.a") }
+    #expect(node.wait { capture()?.problem?.code == "table-missing" }, "\(node.supervisor.workers())")
+    #expect(capture()?.state == .failed)
+    // The apply to `a` creates this one.
+    var conf = node.context.configuration
+    conf.captures[0].tables = ["item", "sale"]
+    node.context.configuration = conf
+    node.supervisor.adopt(WorkerPlan(conf))
+    #expect(node.wait { node.count("a.db", "SELECT 0 + id FROM sale") == 7 }, "\(node.supervisor.workers())")
+    #expect(node.wait { capture()?.state == .running }, "\(node.supervisor.workers())")
+  }
+
   @Test func `a listed table that is not there stops the capture, unless it was there before`() throws {
     let node = try TestNode(Self.conf)
     let shop = try node.database("pos.db")

@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Configuring
+import Deploying
 import Mapping
 import Operating
 import Reshaping
@@ -13,8 +14,8 @@ import Trails
 extension ApplyEntry {
   /// Checks that each rule for one table matches a captured table of the source, or a target table of the trail.
   ///
-  /// The method only logs a warning for an older rule, for a trail of another node, and for a source to which an apply
-  /// writes.
+  /// The method only logs a warning for an older rule, for a trail of another node, and for a table that an apply may
+  /// create.
   ///
   /// - Throws: `table-missing` for a rule that matches no table, and with which the apply has not run before.
   func checkRulesMatch(_ end: TargetEnd) throws {
@@ -33,11 +34,13 @@ extension ApplyEntry {
     guard let source = try? SourceEnd(database.location().canonical),
       let tables = try? source.tables(TablePatterns(capture.tables)).filter({ $0.refusal == nil })
     else { return }
-    let isWritten = context.configuration.applies.contains { $0.database == capture.database }
+    let unused = RuledTables.unused(open, in: tables, of: source)
+    guard !unused.isEmpty else { return }
+    let coming = TablesToCome(context.configuration, in: capture.database)
     var refused: CairnError?
-    for (rule, error) in RuledTables.unused(open, in: tables, of: source) {
+    for (rule, error) in unused {
       let isNew = !adopted.contains { $0.from.hasSameBytes(as: rule.from) }
-      if isNew, !isWritten, refused == nil { refused = error } else { warn(error) }
+      if isNew, !coming.mayHave(rule.from), refused == nil { refused = error } else { warn(error) }
     }
     if let refused { throw refused }
   }

@@ -64,7 +64,7 @@ final class CaptureWorker: Worker {
     progress.forgetConnection()
     defer { sight.withLock { $0.isOpen = false } }
     do {
-      try refuseSlips(at: run.source, folder, isWritten: !applies.isEmpty)
+      try refuseSlips(at: run.source, folder)
       try context.alone(name, at: DatabaseIdentity(run.source).map { .capture($0) }) {
         try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
           if case .postgres = run.source { try? LeftSlot.note(source: database.url, folder: folder) }
@@ -93,13 +93,16 @@ final class CaptureWorker: Worker {
   // With a misspelled `!secrt`, capture would send a table that the operator meant to exclude; with `itme`, not send one.
   // A name that was in the list before is only logged, as its table may have been dropped since. An apply may still create
   // a table that is to be sent.
-  private func refuseSlips(at source: DatabaseURL, _ folder: String, isWritten: Bool) throws {
+  private func refuseSlips(at source: DatabaseURL, _ folder: String) throws {
     let names = TablePatterns(capture.tables).patterns
     let known = Trail.exists(folder: folder) ? ListedTables.read(in: folder)?.patterns ?? names : []
     let added = names.filter { name in !known.contains { $0.hasSameBytes(as: name) } }
     guard added.contains(where: { !TablePatterns.isPattern($0) }) else { return }
     let unmatched = try SourceEnd(source).unmatched(TablePatterns(added))
-    guard let slip = unmatched.first(where: { $0.isMistake && ($0.isExclusion || !isWritten) }) else { return }
+    let mistakes = unmatched.filter(\.isMistake)
+    guard !mistakes.isEmpty else { return }
+    let coming = TablesToCome(context.configuration, in: capture.database)
+    guard let slip = mistakes.first(where: { $0.isExclusion || !coming.mayHave($0.name) }) else { return }
     throw slip.error(listName, at: source.place)
   }
 

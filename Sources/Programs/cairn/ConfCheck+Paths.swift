@@ -99,11 +99,11 @@ extension ConfCheck {
   /// Prints the names that match no table, from the setting `tables` of a capture. Such a name is an error, unless
   /// apply may still create the table. Returns whether no name was an error.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws -> Bool {
-    let isWritten = awaitsTables(capture)
+    let coming = TablesToCome(configuration, in: capture.database)
     var isListed = true
     for name in try end.unmatched(TablePatterns(capture.tables)) {
       let error = name.error("'tables' of [capture.\(capture.name)]", at: end.url.place)
-      guard name.isMistake, name.isExclusion || !isWritten else {
+      guard name.isMistake, name.isExclusion || !coming.mayHave(name.name) else {
         note("\(error.message); \(error.hint)")
         continue
       }
@@ -119,10 +119,12 @@ extension ConfCheck {
 
   private func checkNames(of apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ end: TargetEnd) {
     let isWritten = awaitsTables(configuration.captures.first { configuration.trail(of: $0) == apply.trail })
+    let coming = TablesToCome(configuration, in: apply.database)
     let targets = tables.compactMap { try? TableMapping($0.schema, to: end.url.engine, names: apply.names).target }
     for name in TablePatterns(apply.tables).unmatched(in: targets.flatMap(\.listedNames)) {
       let error = name.error("'tables' of [apply.\(apply.name)]", at: "trail \(apply.trail)")
-      name.isMistake && !isWritten ? fail(error) : note("\(error.message); \(error.hint)")
+      let mayCome = isWritten && coming.mayHave(name.name)
+      name.isMistake && !mayCome ? fail(error) : note("\(error.message); \(error.hint)")
     }
   }
 
@@ -248,8 +250,12 @@ extension ConfCheck {
         ruled.tables, source.end, end, apply.names, within: TargetScope(apply.tables), isJSON)
       ruled.notices.forEach(note)
       try CheckCommand.tellQuietTriggers(end, ruled.tables, apply.names, firing: apply.fireTriggers, isJSON)
-      let isWritten = awaitsTables(configuration.captures.first { configuration.trail(of: $0) == apply.trail })
-      for error in ruled.unused { isWritten ? note("\(error.message); \(error.hint)") : fail(error) }
+      let coming = configuration.captures.first { $0.name == trail.name }
+        .map { TablesToCome(configuration, in: $0.database) }
+      for error in ruled.unused {
+        let mayCome = coming?.mayHave(error.context["table"] ?? "") ?? false
+        mayCome ? note("\(error.message); \(error.hint)") : fail(error)
+      }
       checkNames(of: apply, ruled.tables, end)
       try tellWays(apply, ruled.tables, source, end)
       try checkFeeders(apply, end, ruled.tables, trail)
