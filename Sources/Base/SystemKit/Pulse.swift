@@ -44,7 +44,7 @@ package final class Pulse: Sendable {
     return body()
   }
 
-  /// Whether the calling thread's stop signal is set. Code that waits without another stop signal must then return.
+  /// Whether the calling thread's stop signal is set; false if the thread has no stop signal.
   package static var isToEnd: Bool {
     guard let pulse = pthread_getspecific(key) else { return false }
     return Unmanaged<Pulse>.fromOpaque(pulse).takeUnretainedValue().stop?.isSet ?? false

@@ -14,7 +14,7 @@ package final class Supervisor: Sendable {
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// The worker's settings under the present conf. `made` has the settings with which the worker was created.
+    /// The worker's settings under the present conf.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker

@@ -76,7 +76,7 @@ extension PostgresConnection {
     try query("SELECT \(settings.joined(separator: ", "))", values)
   }
 
-  /// Stores rows of values for a later COPY in the open transaction. ``boundRows(_:_:)`` returns them as a table.
+  /// Stores rows of values for a later COPY in the open transaction: each column as an array in a setting.
   package func bind(rows: [[String?]], as name: String) throws {
     guard let first = rows.first else { return }
     var parameters: [String?] = []

@@ -38,7 +38,7 @@ extension PostgresConnection {
     return major > 16 || least[major].map { minor >= $0 } ?? false
   }
 
-  /// Returns the warning that this server cannot refuse to read views; nil if it can.
+  /// Returns a warning for the operator if the server cannot refuse this session's reads of views; otherwise nil.
   package func barNotice() throws -> String? {
     if try !(barredKinds ?? "").isEmpty { return nil }
     return """
@@ -56,8 +56,7 @@ extension PostgresConnection {
   ///
   /// - Parameters:
   ///   - name: The quoted name of the table, with its schema; `ONLY` may precede it.
-  ///   - takesTexts: Whether to check also the casts of text to columns of unique indexes, with
-  ///     ``checkCasts(of:column:type:)``.
+  ///   - takesTexts: Whether to check also the casts of text to columns of unique indexes.
   ///   - shape: The table and column types for which a statement was made. Throws if the table or a type has changed;
   ///     nil: no check.
   /// - Returns: The quoted name without `ONLY`.

@@ -46,11 +46,11 @@ package struct PostgresTable: Sendable {
     /// Whether PostgreSQL logs too little of a partition's changes, because the partition is UNLOGGED or its replica
     /// identity differs from the table's.
     package var isOfPartition = false
-    /// Whether the reason is a generated column in the key.
+    /// Whether the table is refused for a generated column in its key.
     package var isOfGenerated = false
-    /// Whether the reason is another table with the same full name; in two-way replication, regardless of case.
+    /// Whether the refusal is for another table with the same full name; in two-way replication, regardless of case.
     package var isOfName = false
-    /// Whether the reason is two columns whose names differ only in case, in two-way replication.
+    /// Whether a two-way table is refused for two columns whose names differ only in case.
     package var isOfColumns = false
   }
 
@@ -113,8 +113,8 @@ extension PostgresConnection {
     return tables
   }
 
-  /// Returns the tables of ``userTables(_:)``, read in one snapshot. After a lock timeout, reads each table separately.
-  /// `locked` then has, without columns, the tables that other sessions have locked.
+  /// Returns the tables of users, read in one snapshot. After a lock timeout, reads each table separately. `locked`
+  /// then contains the tables that other sessions have locked. Their lists of columns are empty.
   ///
   /// - Parameter patience: An SQL statement that sets `lock_timeout` for the transaction.
   package func userTables(
