@@ -70,7 +70,7 @@ package struct Knowledge: Equatable, Sendable {
 
 extension TransactionHeader {
   /// Stores the knowledge in the header. Raises the transaction's clock, if necessary, above the greatest known clock,
-  /// but at most to ``NumberBounds/followedClock`` + 1.
+  /// but at most to 2^61 + 1 µs.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }

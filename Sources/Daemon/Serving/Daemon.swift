@@ -15,7 +15,7 @@ import Trails
 /// let status = try daemon.run(signals)
 /// ```
 package final class Daemon: Sendable {
-  /// Loads the conf of the node again.
+  /// A function that loads the conf of the node again.
   package typealias Load = @Sendable () -> LoadedConfiguration
 
   private static let tickMilliseconds = 250

@@ -1,4 +1,4 @@
-/// A record of the times at which a trail reached its positions, to compute the lag of a reader in ms.
+/// The times at which a trail reached some of its positions, from which the lag of a reader is computed in ms.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }

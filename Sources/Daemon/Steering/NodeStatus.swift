@@ -103,7 +103,7 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence for the operator about versions that the peer has not confirmed; nil if ``versionsKept`` is 0.
+    /// A sentence for the operator about versions that the peer has not confirmed; nil for fewer than 100,000 versions.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return

@@ -90,7 +90,7 @@ extension PostgresConnection {
     try query("SELECT \(arrays.joined(separator: ", "))", parameters)
   }
 
-  /// Returns the SQL expression for a value that ``bind(_:as:)`` stored, as text.
+  /// Returns the SQL expression, of type text, for a value stored for a COPY. `column` is the index of the value.
   package static func bound(_ name: String, _ column: Int) -> String { "current_setting('cairn.\(name)_\(column)')" }
 
   /// Returns the FROM item for rows that ``bind(rows:as:)`` stored: table `bound` with the text columns `c0`, `c1` and

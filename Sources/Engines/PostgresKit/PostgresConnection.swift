@@ -276,8 +276,7 @@ package final class PostgresConnection {
     return (rows, touched)
   }
 
-  /// Waits for the next result of the running statement, and returns it; nil after the last one. ``interrupt`` ends the
-  /// wait.
+  /// Waits for the next result of the running statement, and returns it; nil after the last one.
   func nextResult(_ sql: String) throws -> OpaquePointer? {
     var isCancelled = false
     while PQisBusy(handle) == 1 {

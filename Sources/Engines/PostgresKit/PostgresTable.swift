@@ -149,7 +149,7 @@ extension PostgresConnection {
   // Each is waited for up to 100 ms, and each further one up to 1 ms.
   private static let lockedTablesWaited = 10
 
-  /// Returns the tables of ``userTables(_:)`` without their columns. The call waits for no lock.
+  /// Returns the tables of users, without their columns. The call waits for no lock.
   package func userTableNames() throws -> [TableSchema] {
     try listedTables().map {
       TableSchema(epoch: 0, engine: .postgres, namespace: $0[1] ?? "", name: $0[2] ?? "", columns: [])
@@ -203,8 +203,8 @@ extension PostgresConnection {
     return (readable, refused)
   }
 
-  /// Returns `sizes`. If a table has constants that may be longer as text than as stored, its size is the larger of
-  /// both forms.
+  /// Returns the sizes of the tables' definitions. If constants may be longer as text than as stored, the larger size
+  /// counts.
   private func printed(_ sizes: [DefinitionSizes.Size]) throws -> [DefinitionSizes.Size] {
     let stored = sizes.filter { $0.bytes <= DefinitionSizes.tableBytesMax }.map(\.oid)
     let rows = try query(
@@ -332,8 +332,8 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
-  /// Returns the full names of users' tables by the name in lower case. If names differ only in case, the oldest
-  /// table's name is used.
+  /// Returns the full names of users' tables. The keys are the names in lower case. If names differ only in case, the
+  /// oldest table's name is used.
   package func oldestNames() throws -> [NameKey: String] {
     let rows = try query(
       """

@@ -177,8 +177,7 @@ package final class Database {
     self.forbidden = forbidden
   }
 
-  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16. ``binaryCollation`` then sorts by
-  /// the bytes in UTF-8.
+  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16.
   package func watchText() throws {
     try readEncoding()
     watchesText = isUTF16
