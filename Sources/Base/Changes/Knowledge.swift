@@ -156,7 +156,7 @@ package struct AppliedNote: Equatable, Sendable {
   // Additional µs: this node's clock may have been set back after apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
-  /// Lowers the note's clock to at most 60 s more than apply accepts, because any application can forge a note.
+  /// Lowers the note's clock to at most 60 s more than `now` and the skew, because any application can forge a note.
   ///
   /// - Parameters:
   ///   - now: The time, µs since 1970 UTC.

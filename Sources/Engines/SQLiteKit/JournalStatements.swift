@@ -134,7 +134,7 @@ package struct JournalStatements: ~Copyable {
     entries.appendCounted(packed.bytes)
   }
 
-  /// Calls `body` with the row that ends a transaction, and removes all gathered statements.
+  /// Calls `body` with the journal row that ends a transaction, and removes all gathered statements.
   ///
   /// - Parameter first: The sequence number of the transaction's first journal row.
   package mutating func takeEnd<T>(first: Int64, time: Int64, _ body: (UnsafeRawBufferPointer) throws -> T) rethrows
