@@ -47,7 +47,7 @@ package struct Knowledge: Equatable, Sendable {
 
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Gives each entry without a trail id the id from the ``AppliedNote`` of its trail.
+  /// Gives each entry that has no trail id the id that a note in `applied` has for the entry's trail.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -169,7 +169,7 @@ package struct AppliedNote: Equatable, Sendable {
     clock = min(clock, UInt64(clamping: last))
   }
 
-  /// Reads a note from its ``text``; nil if `text` is not a note.
+  /// Reads a note from its text; nil for any other text.
   package init?(_ text: String) {
     let parts = text.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
     let version = parts[0]

@@ -30,7 +30,7 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
     samples = kept.reversed()
   }
 
-  /// Returns the ms since the trail grew beyond `place`: 0 if it has not; nil if `place` is older than all samples.
+  /// Returns the ms since the trail first grew beyond `place`: 0 if it has not; nil if the samples begin later.
   ///
   /// - Parameter now: µs since 1970 UTC.
   func lagMilliseconds(at place: Place, now: Int64) -> Double? {

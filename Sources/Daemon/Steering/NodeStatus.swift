@@ -92,7 +92,7 @@ package struct NodeStatus: Sendable {
     /// The number of versions in the version window of a two-way apply's database. Counts below 100,000 are reported as
     /// 0.
     package var versionsKept = 0
-    /// Counts of the source's statements that apply executed, or for which it wrote the changed rows.
+    /// How many of the source's statements apply executed, and for how many it wrote the changed rows.
     package var statements = Statements()
     package var copying: Copying?
     /// The number of tables whose refresh the apply has completed since the daemon was started.

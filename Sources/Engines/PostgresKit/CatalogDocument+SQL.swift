@@ -55,8 +55,8 @@ extension CatalogDocument {
       THEN split_part(part, ' ', 15)::bigint ELSE 0 END
     """
 
-  /// Returns an SQL expression that estimates the stored size, in bytes, of constants in a table's definitions. It
-  /// counts only constants that may be much longer as text than as stored.
+  /// Returns an SQL expression for the estimated stored size, in bytes, of those constants in a table's definitions
+  /// that may be much longer as text.
   static func denseBytes(of oid: String) -> String {
     """
     (WITH RECURSIVE used(oid) AS (\(usedTypes)), expression(node) AS (

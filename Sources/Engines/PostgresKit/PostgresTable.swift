@@ -164,7 +164,7 @@ extension PostgresConnection {
       """)
   }
 
-  /// Returns the table with an oid; nil if there is none. A table with too large definitions has a refusal.
+  /// Returns the table with an oid; nil if there is none. If its definitions are too large, the table has a refusal.
   package func table(_ oid: UInt32) throws -> PostgresTable? {
     try measured([[String(oid)]]).refused.first ?? document(of: oid)
   }
