@@ -194,8 +194,8 @@ public struct ByteReader {
     return Int(value)
   }
 
-  /// Reads the number of items of a list, as ``readCount()`` does. Throws also if the number exceeds `most`. `what`
-  /// names the items in the message, such as `columns`.
+  /// Reads the number of items of a list. Throws if it exceeds `most` or the number of remaining bytes. `what` names
+  /// the items in the message, such as `columns`.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()

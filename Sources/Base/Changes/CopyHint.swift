@@ -3,8 +3,8 @@ package enum CopyHint {
   /// The words in a hint that fit both users of the daemon and users of `cairn replicate`.
   package static let either = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
-  /// Returns `hint` with a command of the daemon in place of the words ``either``. Users of the daemon have no option
-  /// `--existing`.
+  /// Returns a hint in which only the daemon's command is left of the two ways to refresh tables. Users of the daemon
+  /// have no option `--existing`.
   ///
   ///     CopyHint.ofDaemon("copy again: \(CopyHint.either)", apply: "erp")  // "copy again: run 'cairn copy erp'"
   ///

@@ -16,7 +16,7 @@ package struct ExecutedStatement: Equatable, Sendable {
     package let rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
     static let hasNow = Flags(rawValue: 1)
-    /// The flag of a statement whose source cannot report the value of CURRENT_TIMESTAMP in the statement, if any.
+    /// The flag of a statement for which the source cannot report the value of CURRENT_TIMESTAMP.
     package static let nowUnknown = Flags(rawValue: 2)
     /// The flag of a statement that touched tables which are not captured, so that the trail has only some of the
     /// statement's changes.

@@ -47,7 +47,7 @@ package struct Knowledge: Equatable, Sendable {
 
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Gives each entry without a trail id the id from the ``AppliedNote`` of its trail.
+  /// Gives each entry that has no trail id the id that a note in `applied` has for the entry's trail.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -70,7 +70,7 @@ package struct Knowledge: Equatable, Sendable {
 
 extension TransactionHeader {
   /// Stores the knowledge in the header. Raises the transaction's clock, if necessary, above the greatest known clock,
-  /// but at most to ``NumberBounds/followedClock`` + 1.
+  /// but at most to 2^61 + 1 µs.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -156,7 +156,7 @@ package struct AppliedNote: Equatable, Sendable {
   // Additional µs: this node's clock may have been set back after apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
-  /// Lowers the note's clock to at most 60 s more than apply accepts, because any application can forge a note.
+  /// Lowers the note's clock to at most 60 s more than `now` and the skew, because any application can forge a note.
   ///
   /// - Parameters:
   ///   - now: The time, µs since 1970 UTC.
@@ -169,7 +169,7 @@ package struct AppliedNote: Equatable, Sendable {
     clock = min(clock, UInt64(clamping: last))
   }
 
-  /// Reads a note from its ``text``; nil if `text` is not a note.
+  /// Reads a note from its text; nil for any other text.
   package init?(_ text: String) {
     let parts = text.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
     let version = parts[0]

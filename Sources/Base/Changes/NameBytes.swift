@@ -50,7 +50,7 @@ extension StringProtocol {
     )
   }
 
-  /// Returns whether a text contains an ASCII character.
+  /// Returns whether the text contains the ASCII character `mark`.
   package func has(_ mark: Unicode.Scalar) -> Bool { utf8.contains(UInt8(ascii: mark)) }
 }
 

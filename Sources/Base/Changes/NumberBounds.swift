@@ -31,17 +31,17 @@ extension FixedWidthInteger {
 }
 
 extension NumberBounds {
-  /// Returns a number that a database has stored as a signed number; nil if it is outside ``NumberBounds``.
+  /// Returns a number that a database has stored as a signed one; nil unless it is from 0 to 2^62 - 1.
   package static func number(_ stored: Int64) -> UInt64? {
     UInt64(exactly: stored).flatMap { isNumber($0) ? $0 : nil }
   }
 
-  /// Returns a clock that a database has stored as a signed number; nil if it is outside ``NumberBounds``.
+  /// Returns a clock that a database has stored as a signed number; nil unless it is from 0 to 2^62 - 1.
   package static func clock(_ stored: Int64) -> UInt64? { UInt64(exactly: stored).flatMap { isClock($0) ? $0 : nil } }
 }
 
 extension ByteReader {
-  /// Reads a varint below ``NumberBounds/numbers``. Throws ``DecodingError`` for any other number.
+  /// Reads a varint below 2^62. Throws ``DecodingError`` for any other number.
   package mutating func readNumber(_ what: StaticString) throws -> UInt64 {
     let at = offset
     let number = try readVarint()
@@ -49,7 +49,7 @@ extension ByteReader {
     return number
   }
 
-  /// Reads a varint below ``NumberBounds/clocks``. Throws ``DecodingError`` for any other number.
+  /// Reads a clock in µs, a varint below 2^62. Throws ``DecodingError`` for any other number.
   package mutating func readClock() throws -> UInt64 {
     let at = offset
     let clock = try readVarint()
@@ -57,7 +57,7 @@ extension ByteReader {
     return clock
   }
 
-  /// Reads a zigzag number within ``NumberBounds/times``. Throws ``DecodingError`` for any other.
+  /// Reads a time in µs, a zigzag number in the years -9999 to 9999. Throws ``DecodingError`` for others.
   package mutating func readTime() throws -> Int64 {
     let at = offset
     let time = try readZigzag()

@@ -195,15 +195,15 @@ package struct DDL: Equatable, Sendable {
     case reshape = 4
   }
   package var action: Action
-  /// The id of the table's schema record before the change; 0 for a new table.
+  /// The id of the table's schema record before the schema change; 0 for a new table.
   package var before: UInt64
   package var after: UInt64
   @ByBytes package var text: String
-  /// Whether a refresh of the table follows the change.
+  /// Whether a refresh of the table follows the schema change.
   package var isRefreshed: Bool
-  /// For each column after the change, its index before the change; nil if new. The whole list is nil if unknown.
+  /// The index that each column had before the schema change; nil for a new column. The whole list is nil if unknown.
   package var origins: [Int?]?
-  /// The trail, `NODE.NAME`, whose apply made the change at the source; empty if an application made it there.
+  /// The trail, `NODE.NAME`, whose apply made the schema change at the source; empty if an application did.
   @ByBytes package var applied: String = ""
   package init(
     action: Action, before: UInt64, after: UInt64, text: String = "", isRefreshed: Bool = false, origins: [Int?]? = nil

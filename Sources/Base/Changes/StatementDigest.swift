@@ -22,7 +22,7 @@ package struct StatementDigest: Equatable, Sendable {
   ///     let table = StatementDigest.Table(name: "item")
   package struct Table: Sendable {
     fileprivate let seed: UInt64
-    /// Creates the seed of a table from the name that the table had before the statement.
+    /// Computes the seed from the name that the table had before the statement.
     package init(name: String) {
       var name = name
       seed = name.withUTF8 { XXHash64.of(UnsafeRawBufferPointer($0)) }
@@ -35,7 +35,7 @@ package struct StatementDigest: Equatable, Sendable {
     add(image, seed: table.seed &+ 1)
   }
 
-  /// Adds a deleted row. `image` has its values before the delete.
+  /// Adds a row that the statement deleted. `image` has the row's values before the delete.
   package mutating func addGone(_ image: UnsafeRawBufferPointer, of table: Table) {
     gone &+= 1
     add(image, seed: table.seed &+ 2)

@@ -26,7 +26,7 @@ package struct TablePatterns: Equatable, Sendable {
 
   package init(text: String) { self.init(anyOf: (Self.lists(json: text) ?? Self.lists(plain: text)).map { Self($0) }) }
 
-  /// The lists as text, from which ``init(text:)`` reads them back. Names with commas or line breaks need JSON.
+  /// The patterns as text, which ``init(text:)`` reads. Names with commas or line breaks need JSON.
   ///
   ///     TablePatterns(["a*", "!ab"]).text  // a*,!ab
   ///     TablePatterns(["k,m"]).text        // [["k,m"]]

@@ -261,7 +261,7 @@ extension TableSchema {
 extension ByteReader {
   /// Reads the schema of a table from the payload of a schema record, after its id.
   ///
-  /// - Parameter room: The most memory that the schema may take, as ``TableSchema/memoryBytes`` counts.
+  /// - Parameter room: The most memory, in bytes, that the schema may take in the reader.
   /// - Throws: ``DecodingError``, also for more than 32,767 columns, 1000 unique or foreign keys, or 10,000 indexes.
   package mutating func readSchema(room: Int = .max) throws -> TableSchema {
     var room = room

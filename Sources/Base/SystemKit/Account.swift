@@ -113,7 +113,7 @@ extension Account {
     return try body()
   }
 
-  /// Runs `body`, inside a call of ``asOwner(of:_:)``, with the rights that the process had before.
+  /// Runs `body` with the process's real user and group as its effective ones: seteuid(2), setegid(2).
   package static func asSelf<T, E: Error>(_ body: () throws(E) -> T) throws(E) -> T {
     let (user, group) = (geteuid(), getegid())
     guard becomeSelf() else { return try body() }

@@ -23,7 +23,7 @@ package final class Condition: @unchecked Sendable {
 
   package func lock() { pthread_mutex_lock(mutex) }
   package func unlock() { pthread_mutex_unlock(mutex) }
-  /// Releases the lock, waits for a call of ``tell()``, and takes the lock again. Spurious wake-ups are possible.
+  /// Releases the lock, waits for a wake-up, and takes the lock again. Spurious wake-ups are possible.
   package func wait() { pthread_cond_wait(changed, mutex) }
   /// Wakes all threads that wait.
   package func tell() { pthread_cond_broadcast(changed) }

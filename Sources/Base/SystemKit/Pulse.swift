@@ -26,15 +26,15 @@ package final class Pulse: Sendable {
   /// Whether the thread is executing a statement of SQLite.
   package var isInStatement: Bool { inStatement.load(ordering: .relaxed) }
 
-  /// Runs `body`. Meanwhile, ``beat()`` on the calling thread increases ``value`` of this pulse.
+  /// Runs `body` with this pulse as the calling thread's pulse.
   package func attached<T>(_ body: () throws -> T) rethrows -> T {
     pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
     defer { pthread_setspecific(Self.key, nil) }
     return try withExtendedLifetime(self) { try body() }
   }
 
-  /// Runs `body`, in which SQLite executes a statement, and sets ``isInStatement`` meanwhile. The watchdog then reports
-  /// a thread without progress as waiting for SQLite.
+  /// Runs `body`, in which SQLite executes a statement. Meanwhile, the watchdog reports a thread without progress as
+  /// waiting for SQLite.
   @inline(__always)
   package static func inStatement<T>(_ body: () -> T) -> T {
     guard let pointer = pthread_getspecific(key) else { return body() }
@@ -44,7 +44,7 @@ package final class Pulse: Sendable {
     return body()
   }
 
-  /// Whether the calling thread's stop signal is set. Code that waits without another stop signal must then return.
+  /// Whether the calling thread's stop signal is set; false if the thread has no stop signal.
   package static var isToEnd: Bool {
     guard let pulse = pthread_getspecific(key) else { return false }
     return Unmanaged<Pulse>.fromOpaque(pulse).takeUnretainedValue().stop?.isSet ?? false

@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// A request to stop, for any number of threads. The descriptor stays readable after the signal was set.
+/// A request to stop, for any number of threads. `descriptor` becomes readable when the signal is set.
 ///
 ///     let stop = StopSignal()
 ///     stop.set()

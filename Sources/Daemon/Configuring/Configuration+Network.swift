@@ -12,7 +12,7 @@ extension Configuration {
     package var trails: TrailPatterns
     package var way: Way
     package var url: PeerURL
-    /// The name that the listener's certificate must have; nil for the host of the URL.
+    /// The name that the other node's certificate must have; nil for the host of the URL.
     @ByBytes package var peer: String? = nil
     /// The certificates. If nil, the pump uses those that `[receive]` names; if it names none, those in the state
     /// folder.

@@ -3,7 +3,7 @@ import Conflicts
 import Mapping
 
 extension Configuration {
-  /// Creates a configuration from sections without problems; nil if a required section is missing.
+  /// Creates a configuration from sections that were read without problems; nil if a required section is missing.
   init?(_ sections: [ReadSection], secrets: [String: String]) {
     func all(_ key: String) -> [ReadSection] {
       sections.filter { $0.source.section.key == key }.sorted { $0.source.name < $1.source.name }

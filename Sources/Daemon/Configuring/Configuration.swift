@@ -68,7 +68,7 @@ package struct Configuration: Equatable, Sendable {
   package struct Capture: Equatable, Sendable {
     @ByBytes package var name: String
     @ByBytes package var database: String
-    /// The captured tables, as patterns of ``Changes/TablePatterns``.
+    /// The captured tables, as patterns of names.
     @ByBytes package var tables: [String] = ["*"]
     /// Whether statements that applications executed go into the trail too.
     package var statements = true

@@ -30,7 +30,7 @@ package struct LoadedConfiguration: Sendable {
     case ofConflict(isOfRows: Bool)
   }
 
-  /// A function that returns an error if an expression is invalid for every table; otherwise nil.
+  /// A function that returns an error if an expression is invalid, whatever its table is; otherwise nil.
   package typealias ExpressionFault = (_ text: String, _ use: ExpressionUse) -> String?
 
   /// The configuration; nil if there are problems.

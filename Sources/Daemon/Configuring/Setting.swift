@@ -6,7 +6,7 @@ package struct Setting: Equatable, Sendable {
     case file(ConfPlace)
     case byDefault
     case wrong(ConfPlace)
-    /// The path of a file with a password.
+    /// The value is a password from the file with this path.
     case credential(String)
   }
 

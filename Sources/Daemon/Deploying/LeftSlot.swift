@@ -25,7 +25,7 @@ package struct LeftSlot: Equatable, Sendable {
   @ByBytes package private(set) var url: String
   @ByBytes private var file: String
 
-  /// Writes the URL of the source to a file in the trail's folder. ``all(state:node:captures:)`` reads the file.
+  /// Writes the URL of the source to a file in the folder of its trail.
   package static func note(source url: String, folder: String) throws {
     let file = Self.file(folder)
     do throws(FileError) {

@@ -56,7 +56,7 @@ package struct Invitations: Sendable {
     }
   }
 
-  /// Withdraws the invitations for a name, and all that have expired; nil: only those that have expired.
+  /// Withdraws all expired invitations; if `name` is not nil, also the other invitations for this name.
   ///
   /// - Returns: The number of withdrawn invitations for the name.
   package func withdraw(_ name: String?, now: Int64) throws -> Int {

@@ -70,7 +70,7 @@ package struct Joining {
   /// authority.
   ///
   /// - Returns: The new certificate; nil if no renewal is due, or if this node has no certificate from joining.
-  /// - Throws: As ``join(_:replacing:)``; the present files then stay as they are.
+  /// - Throws: `peer-unreachable`; `peer-untrusted` for an answer with a wrong certificate; the other node's error.
   package func renewIfDue(_ hub: String, base: String, now: Int64) throws -> PeerCertificate? {
     let folder = peers.joined(hub)
     guard Folder.exists(folder.file("node.crt")) else { return nil }

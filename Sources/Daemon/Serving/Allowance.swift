@@ -49,7 +49,7 @@ struct Allowances: Sendable {
   var count: Int { known.count }
 
   /// Returns whether an event of the client `asker` may happen at the time `now`, in µs, and counts it if so. A new
-  /// client is refused while 4096 others have not regained their full `burst`.
+  /// client is refused while 4096 other clients have used some of their limit.
   mutating func take(_ asker: String, now: Int64) -> Bool {
     if known[asker] == nil, known.count >= Self.most {
       known = known.filter { !$0.value.isFull(now: now) }

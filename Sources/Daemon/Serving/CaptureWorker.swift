@@ -161,7 +161,7 @@ struct Sight: Equatable, Sendable {
 
   init(now: Int64) { seenAt = now }
 
-  /// Returns the µs for which the capture has not been able to read its source; nil if it can now.
+  /// Returns how long the capture has not been able to read its source, in µs; nil if it can read now.
   ///
   /// - Parameter now: The time of day in µs.
   mutating func blindMicroseconds(isConnected: Bool, now: Int64) -> Int64? {

@@ -15,7 +15,7 @@ import Trails
 /// let status = try daemon.run(signals)
 /// ```
 package final class Daemon: Sendable {
-  /// Loads the conf of the node again.
+  /// A function that loads the conf of the node again.
   package typealias Load = @Sendable () -> LoadedConfiguration
 
   private static let tickMilliseconds = 250
@@ -76,7 +76,7 @@ package final class Daemon: Sendable {
     return try withExtendedLifetime(lock) { try serve(configuration, socket, signals) }
   }
 
-  /// Blocks the signals of ``run(_:)`` in this thread and in the threads that it starts later. Returns the signals.
+  /// Blocks SIGINT, SIGTERM, SIGHUP and SIGUSR1 in this thread and in threads that it starts later. Returns this set.
   package static func blockSignals() -> sigset_t {
     signal(SIGPIPE, SIG_IGN)
     var signals = sigset_t()

@@ -20,8 +20,7 @@ struct IntakeRoom: Equatable, Sendable {
   /// The sizes and limits of the trails that each other node sends to this node, by the other node's name.
   var peers: [String: Share] = [:]
 
-  /// The sizes of the trails that one node sends, in bytes, and the limit for them. The fields mean the same as in
-  /// ``IntakeRoom``.
+  /// The sizes of the trails that one node sends, in bytes, and the limit for them.
   struct Share: Equatable, Sendable {
     var allowed: UInt64
     var held: UInt64

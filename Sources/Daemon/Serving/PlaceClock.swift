@@ -1,4 +1,4 @@
-/// A record of the times at which a trail reached its positions, to compute the lag of a reader in ms.
+/// The times at which a trail reached some of its positions, from which the lag of a reader is computed in ms.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }
@@ -30,7 +30,7 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
     samples = kept.reversed()
   }
 
-  /// Returns the ms since the trail grew beyond `place`: 0 if it has not; nil if `place` is older than all samples.
+  /// Returns the ms since the trail first grew beyond `place`: 0 if it has not; nil if the samples begin later.
   ///
   /// - Parameter now: µs since 1970 UTC.
   func lagMilliseconds(at place: Place, now: Int64) -> Double? {

@@ -49,8 +49,8 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var pausesCaptures = false
   /// The size of all trails, in bytes, after the planned segments are deleted.
   package private(set) var bytes: UInt64 = 0
-  /// The part of ``bytes`` in the last segments of trails whose readers have all expired or reached the end. The last
-  /// segment of a trail cannot be deleted.
+  /// The size, in bytes, of the last segments of trails whose readers have all expired or reached the end. Last
+  /// segments cannot be deleted.
   package private(set) var live: UInt64 = 0
   /// The size of one trail, in bytes, after the planned segments are deleted. `live` is the part in the last segment.
   package struct Part: Equatable, Sendable {

@@ -103,8 +103,7 @@ enum RuleChange: Equatable {
     String(decoding: plain(name).utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }
 
-  /// Adds the tables of `changes` to `pending`, and returns all: the tables whose rows do not follow their present rule
-  /// yet.
+  /// Returns the tables whose rows do not follow their present rule yet: those of `pending` and those of `changes`.
   ///
   /// - Parameter old: The rules before the change.
   static func merged(

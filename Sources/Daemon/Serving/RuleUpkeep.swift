@@ -38,8 +38,8 @@ final class RuleUpkeep: Sendable {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes the tables whose new rules have taken effect, or that are no longer captured. Repeats the requests for
-  /// refreshes that have not started. Returns the entries to log.
+  /// Forgets each table whose new rule has taken effect, or that is no longer captured. Requests again each refresh
+  /// that has not started. Returns the entries to log.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)

@@ -7,7 +7,7 @@ package enum SlotVerdict {
   // With fewer bytes of log left, the server will soon invalidate the slot itself.
   static let safeBytesMin: Int64 = 256 << 20
 
-  /// Returns whether capture may drop the slot.
+  /// Returns whether capture may drop the slot: its log is near the server's limit, or larger than the trails' limit.
   ///
   /// - Parameter isPaused: Whether captures pause because the trails have used up their disk budget, so that the slot
   ///   cannot advance.

@@ -141,7 +141,7 @@ package struct Supervision: Equatable, Sendable {
     if case .resting = state { state = .due(at: moment) }
   }
 
-  /// Restarts the worker. Returns whether the caller has to end the worker's thread first.
+  /// Schedules a restart at the time `now`. If it returns true, the caller must end the worker's running thread.
   package mutating func restart(now: Int64) -> Bool {
     failures = 0
     switch state {

@@ -16,7 +16,7 @@ extension Supervisor {
     }
   }
 
-  /// Returns a sentence for each suspended table whose requested refresh waits until an operator acts.
+  /// Returns a sentence for each suspended table whose refresh cannot begin before an operator removes the cause.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
     return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in

@@ -10,11 +10,11 @@ import Trails
 /// Runs the workers of a daemon, each on its own thread, and starts them again after errors. One thread calls
 /// ``tick()``.
 package final class Supervisor: Sendable {
-  /// The result of a worker's run: its error, or nil if it ended without one.
+  /// The result of a worker's run: the error that ended the run, or nil if there was none.
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// The worker's settings under the present conf. `made` has the settings with which the worker was created.
+    /// The worker's settings under the present conf.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker
@@ -309,7 +309,7 @@ package final class Supervisor: Sendable {
     return news
   }
 
-  /// A worker whose thread has reported no progress for longer than the limit of ``silent(forMilliseconds:)``.
+  /// A worker whose thread has reported no progress for too long.
   package struct Silent: Sendable {
     package let name: WorkerName
     /// Whether the thread waits for SQLite, which executes a statement.

@@ -54,8 +54,8 @@ struct Backlog: Equatable, Sendable {
   private let startedAt: Int64
   private var noneAt: Int64?
 
-  /// Creates an estimate for an apply that starts at `since`. The estimate is `since` until the apply has written a
-  /// transaction, or has found none to write.
+  /// Creates the estimate for an apply that starts at the time `since`. At first, changes count as waiting from that
+  /// time on.
   init(since: Int64) { startedAt = since }
 
   /// Notes that no change was waiting for the apply at the time `now`.

@@ -18,7 +18,7 @@ package enum WorkerSpec: Equatable, Sendable {
   case purge(String, every: Duration)
   /// The purge of all received trails except those in `besides`.
   case purgeOfCopies(besides: [String])
-  /// A pump. The given certificates are used if the pump's section of the conf names none.
+  /// A pump, with the certificates that it uses if its section of the conf names none.
   case pump(Configuration.Pump, Configuration.PeerFiles?)
   case receive(Configuration.Receive)
 

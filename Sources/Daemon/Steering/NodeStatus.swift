@@ -92,7 +92,7 @@ package struct NodeStatus: Sendable {
     /// The number of versions in the version window of a two-way apply's database. Counts below 100,000 are reported as
     /// 0.
     package var versionsKept = 0
-    /// Counts of the source's statements that apply executed, or for which it wrote the changed rows.
+    /// How many of the source's statements apply executed, and for how many it wrote the changed rows.
     package var statements = Statements()
     package var copying: Copying?
     /// The number of tables whose refresh the apply has completed since the daemon was started.
@@ -103,7 +103,7 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence for the operator about versions that the peer has not confirmed; nil if ``versionsKept`` is 0.
+    /// A sentence for the operator about versions that the peer has not confirmed; nil for fewer than 100,000 versions.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return

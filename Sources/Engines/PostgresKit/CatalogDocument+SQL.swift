@@ -1,12 +1,11 @@
 import Changes
 
 extension CatalogDocument {
-  /// Returns an SQL expression for the ``CatalogDocument`` of the table with this oid. Two connections get equal
-  /// documents only with the settings of ``PostgresConnection``.
+  /// Returns an SQL expression for the ``CatalogDocument`` of the table with this oid. Only connections with equal
+  /// session settings get equal documents.
   ///
   /// - Parameter oid: An SQL expression for the table's oid, such as `$1` or `listed.oid`.
-  /// - Parameter withTypes: Whether the document describes the column types that are not built in. ``usesTypes(_:)``
-  ///   finds out whether a table has such types.
+  /// - Parameter withTypes: Whether the document describes the column types that are not built in.
   package static func sql(of oid: String, types withTypes: Bool = true) -> String {
     let ofTable = [
       table, columns, indexes, objects, foreignKeys, sequences, partitions, checks,
@@ -27,7 +26,7 @@ extension CatalogDocument {
 
   /// Returns an SQL expression that estimates the size, in bytes, of a table's definitions in the catalog.
   ///
-  /// - Parameter oid: An SQL expression for the table's oid, as in ``sql(of:types:)``.
+  /// - Parameter oid: An SQL expression for the table's oid, such as `$1`.
   static func size(of oid: String) -> String {
     """
     (WITH RECURSIVE used(oid) AS (\(usedTypes))
@@ -56,8 +55,8 @@ extension CatalogDocument {
       THEN split_part(part, ' ', 15)::bigint ELSE 0 END
     """
 
-  /// Returns an SQL expression that estimates the stored size, in bytes, of constants in a table's definitions. It
-  /// counts only constants that may be much longer as text than as stored.
+  /// Returns an SQL expression for the estimated stored size, in bytes, of those constants in a table's definitions
+  /// that may be much longer as text.
   static func denseBytes(of oid: String) -> String {
     """
     (WITH RECURSIVE used(oid) AS (\(usedTypes)), expression(node) AS (

@@ -40,7 +40,7 @@ package struct CatalogDocument: Sendable {
 
   package subscript(section: Section) -> [[String?]] { rows[section] ?? [] }
 
-  /// Reads the text that ``sql(of:types:)`` returned. Throws ``DecodingError`` for any other text.
+  /// Reads a document from its text. Throws ``DecodingError`` for any other text.
   package init(_ text: String) throws {
     var text = text
     self = try text.withUTF8 { try CatalogDocument(UnsafeRawBufferPointer($0)) }

@@ -12,7 +12,7 @@ struct DefinitionSizes {
 
   init(_ sizes: [Size]) { self.sizes = sizes }
 
-  /// The oids of the tables that may be read, and the sizes, in bytes, of the definitions of all other tables.
+  /// The oids of the tables whose definitions may be read. `large` has the sizes, in bytes, of all other definitions.
   ///
   /// The definitions of all readable tables together have at most ``allBytesMax``.
   var readable: (readable: Set<UInt32>, large: [UInt32: Int]) {
@@ -39,7 +39,7 @@ struct DefinitionSizes {
     return (readable, large)
   }
 
-  /// Returns the reason why a table with definitions of this size is refused.
+  /// Returns the reason, as text for the operator, why a table with definitions of this size is refused.
   static func reason(_ bytes: Int, owner: String) -> String {
     guard bytes > tableBytesMax else {
       return

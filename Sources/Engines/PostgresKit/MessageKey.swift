@@ -6,9 +6,9 @@ import CodecKit
 package struct MessageKey: Equatable, Sendable {
   /// A schema in which Cairn keeps a secret key, in the table `key`.
   package enum Place: String, Sendable {
-    /// The schema `cairn`, with the key of the role of capture and apply.
+    /// The schema `cairn`. Its key protects messages that capture and apply write.
     case own = "cairn"
-    /// The schema `cairn_ddl`, with the key of the superuser that installed the event triggers.
+    /// The schema `cairn_ddl`. Its key protects messages that a superuser's event triggers write.
     case triggers = "cairn_ddl"
   }
 

@@ -20,8 +20,8 @@ package enum OwnSchema {
       context: ["role": found.owner])
   }
 
-  /// Returns an object of a schema that belongs to an untrusted role, with that role and the session's role. Nil if all
-  /// objects belong to trusted roles.
+  /// Returns the schema, or one object in it, if an untrusted role owns it; nil if there is none. `owner` is that role,
+  /// and `role` is the session's.
   package static func foreign(
     _ schema: String, _ connection: PostgresConnection
   ) throws -> (what: String, owner: String, role: String)? {

@@ -25,7 +25,7 @@ package struct PostgresArrays: ~Copyable {
     starts.removeAll(keepingCapacity: true)
   }
 
-  /// Begins the next array parameter. Then `count` values must follow.
+  /// Begins the next array parameter. Exactly `count` values must then be appended.
   package mutating func begin(count: Int) {
     starts.append(bytes.count)
     // Dimensions, whether there may be NULLs, type of the elements, their count, the index of the first element.

@@ -76,7 +76,7 @@ extension PostgresConnection {
     try query("SELECT \(settings.joined(separator: ", "))", values)
   }
 
-  /// Stores rows of values for a later COPY in the open transaction. ``boundRows(_:_:)`` returns them as a table.
+  /// Stores rows of values for a later COPY in the open transaction: each column as an array in a setting.
   package func bind(rows: [[String?]], as name: String) throws {
     guard let first = rows.first else { return }
     var parameters: [String?] = []
@@ -90,7 +90,7 @@ extension PostgresConnection {
     try query("SELECT \(arrays.joined(separator: ", "))", parameters)
   }
 
-  /// Returns the SQL expression for a value that ``bind(_:as:)`` stored, as text.
+  /// Returns the SQL expression, of type text, for a value stored for a COPY. `column` is the index of the value.
   package static func bound(_ name: String, _ column: Int) -> String { "current_setting('cairn.\(name)_\(column)')" }
 
   /// Returns the FROM item for rows that ``bind(rows:as:)`` stored: table `bound` with the text columns `c0`, `c1` and

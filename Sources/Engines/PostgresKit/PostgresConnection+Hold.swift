@@ -15,7 +15,7 @@ extension PostgresConnection {
     }
   }
 
-  /// Ends the effect of ``barViews()``. A rollback of the open transaction restores the effect.
+  /// Lets this session read and write views and foreign tables. A rollback of the open transaction ends this access.
   package func allowViews() throws { try bar("") }
 
   /// Lets this session read and write foreign tables. Access to views does not change. A rollback of the open
@@ -38,7 +38,7 @@ extension PostgresConnection {
     return major > 16 || least[major].map { minor >= $0 } ?? false
   }
 
-  /// Returns the warning that this server cannot refuse to read views; nil if it can.
+  /// Returns a warning for the operator if the server cannot refuse this session's reads of views; otherwise nil.
   package func barNotice() throws -> String? {
     if try !(barredKinds ?? "").isEmpty { return nil }
     return """
@@ -56,8 +56,7 @@ extension PostgresConnection {
   ///
   /// - Parameters:
   ///   - name: The quoted name of the table, with its schema; `ONLY` may precede it.
-  ///   - takesTexts: Whether to check also the casts of text to columns of unique indexes, with
-  ///     ``checkCasts(of:column:type:)``.
+  ///   - takesTexts: Whether to check also the casts of text to columns of unique indexes.
   ///   - shape: The table and column types for which a statement was made. Throws if the table or a type has changed;
   ///     nil: no check.
   /// - Returns: The quoted name without `ONLY`.
@@ -140,7 +139,7 @@ extension PostgresConnection {
   ///     try connection.extreme(of: "id", in: "\"sales\".\"orders\"", isLeast: false)  // 4711
   ///
   /// - Parameter table: The quoted name; `ONLY` may precede it.
-  /// - Throws: The errors of ``hold(_:takesTexts:as:)``; `owners-code` as in ``checkPlanning(of:_:onlySuperuser:)``;
+  /// - Throws: `table-refused` for anything but a table; `owners-code` if planning would run code of an untrusted role;
   ///   ``PostgresError``.
   package func extreme(of column: String, in table: String, isLeast: Bool) throws -> Int64? {
     func read() throws -> Int64? {
@@ -190,7 +189,7 @@ extension PostgresConnection {
   /// - Parameters:
   ///   - type: The base type of the column, which is no domain.
   ///   - table: The quoted name of the table; `ONLY` may precede it.
-  /// - Throws: `table-refused` as in ``hold(_:takesTexts:as:)`` and ``checkCasts(of:column:type:)``; ``PostgresError``.
+  /// - Throws: `table-refused` for a view, or a cast that could run code of an untrusted role; ``PostgresError``.
   package func printed(_ text: String, as type: String, ofColumn column: String, in table: String) throws -> String? {
     func print() throws -> String? {
       // The statement names the type, so check that type also if the column has another one now.

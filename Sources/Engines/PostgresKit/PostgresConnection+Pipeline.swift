@@ -53,7 +53,7 @@ extension PostgresConnection {
     guard isSent == 1 else { throw failure(sql) }
   }
 
-  /// Asks the server to answer each queued statement as soon as it is done, for ``readAnswers(_:_:)``.
+  /// Asks the server to send the answers to the queued statements without waiting for the pipeline's end.
   package func pushPipeline() throws {
     guard PQsendFlushRequest(handle) == 1 else { throw failure("pipeline") }
     try tryFlush("pipeline")

@@ -276,8 +276,7 @@ package final class PostgresConnection {
     return (rows, touched)
   }
 
-  /// Waits for the next result of the running statement, and returns it; nil after the last one. ``interrupt`` ends the
-  /// wait.
+  /// Waits for the next result of the running statement, and returns it; nil after the last one.
   func nextResult(_ sql: String) throws -> OpaquePointer? {
     var isCancelled = false
     while PQisBusy(handle) == 1 {
@@ -289,7 +288,7 @@ package final class PostgresConnection {
   }
 
   /// Waits up to one second until the connection's socket can be read; if `sending`, until it can be read or written.
-  /// Cancels the statement if ``interrupt`` or ``onWait`` demands it.
+  /// Cancels the statement if ``interrupt`` becomes readable, or if ``onWait`` returns false.
   func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
       pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),

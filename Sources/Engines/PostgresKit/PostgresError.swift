@@ -17,7 +17,7 @@ package struct PostgresError: Error, CustomStringConvertible {
   package var sql = ""
   /// The LSN of the change that a logical stream could not send, such as `0/22A52A8`; empty otherwise.
   package var lsn = ""
-  /// The user, host, port and database of the connection, without a password, as ``PostgresConnection/place``.
+  /// The user, host, port and database of the connection, without a password.
   package var place: String
   /// Whether the connection is lost. The outcome of the statement is then unknown.
   package var isConnectionLost: Bool

@@ -203,7 +203,7 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the dictionary key that ``forms`` has for the generated column with this catalog number.
+  /// Returns the dictionary key of a generated column's expression. `number` is the column's number in the catalog.
   package static func generatedForm(_ number: Int) -> String { "generated \(number)" }
 
   private mutating func readForms(_ document: CatalogDocument) {

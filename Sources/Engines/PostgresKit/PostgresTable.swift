@@ -46,11 +46,11 @@ package struct PostgresTable: Sendable {
     /// Whether PostgreSQL logs too little of a partition's changes, because the partition is UNLOGGED or its replica
     /// identity differs from the table's.
     package var isOfPartition = false
-    /// Whether the reason is a generated column in the key.
+    /// Whether the table is refused for a generated column in its key.
     package var isOfGenerated = false
-    /// Whether the reason is another table with the same full name; in two-way replication, regardless of case.
+    /// Whether the refusal is for another table with the same full name; in two-way replication, regardless of case.
     package var isOfName = false
-    /// Whether the reason is two columns whose names differ only in case, in two-way replication.
+    /// Whether a two-way table is refused for two columns whose names differ only in case.
     package var isOfColumns = false
   }
 
@@ -113,8 +113,8 @@ extension PostgresConnection {
     return tables
   }
 
-  /// Returns the tables of ``userTables(_:)``, read in one snapshot. After a lock timeout, reads each table separately.
-  /// `locked` then has, without columns, the tables that other sessions have locked.
+  /// Returns the tables of users, read in one snapshot. After a lock timeout, reads each table separately. `locked`
+  /// then contains the tables that other sessions have locked. Their lists of columns are empty.
   ///
   /// - Parameter patience: An SQL statement that sets `lock_timeout` for the transaction.
   package func userTables(
@@ -149,7 +149,7 @@ extension PostgresConnection {
   // Each is waited for up to 100 ms, and each further one up to 1 ms.
   private static let lockedTablesWaited = 10
 
-  /// Returns the tables of ``userTables(_:)`` without their columns. The call waits for no lock.
+  /// Returns the tables of users, without their columns. The call waits for no lock.
   package func userTableNames() throws -> [TableSchema] {
     try listedTables().map {
       TableSchema(epoch: 0, engine: .postgres, namespace: $0[1] ?? "", name: $0[2] ?? "", columns: [])
@@ -164,7 +164,7 @@ extension PostgresConnection {
       """)
   }
 
-  /// Returns the table with an oid; nil if there is none. A table with too large definitions has a refusal.
+  /// Returns the table with an oid; nil if there is none. If its definitions are too large, the table has a refusal.
   package func table(_ oid: UInt32) throws -> PostgresTable? {
     try measured([[String(oid)]]).refused.first ?? document(of: oid)
   }
@@ -203,8 +203,8 @@ extension PostgresConnection {
     return (readable, refused)
   }
 
-  /// Returns `sizes`. If a table has constants that may be longer as text than as stored, its size is the larger of
-  /// both forms.
+  /// Returns the sizes of the tables' definitions. If constants may be longer as text than as stored, the larger size
+  /// counts.
   private func printed(_ sizes: [DefinitionSizes.Size]) throws -> [DefinitionSizes.Size] {
     let stored = sizes.filter { $0.bytes <= DefinitionSizes.tableBytesMax }.map(\.oid)
     let rows = try query(
@@ -332,8 +332,8 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
-  /// Returns the full names of users' tables by the name in lower case. If names differ only in case, the oldest
-  /// table's name is used.
+  /// Returns the full names of users' tables. The keys are the names in lower case. If names differ only in case, the
+  /// oldest table's name is used.
   package func oldestNames() throws -> [NameKey: String] {
     let rows = try query(
       """

@@ -1,8 +1,8 @@
 /// Finds the functions, types and other objects that the server uses for an expression, a column, an index or a
 /// partition key.
 package enum ReachedCode {
-  /// The term `reach(kind, object, class, oid)` of a WITH RECURSIVE, which lists the found objects. The query must
-  /// define, before it, a term `part` with the objects from which the search begins.
+  /// The SQL of a WITH RECURSIVE's term `reach(kind, object, class, oid)`, which lists the found objects. An earlier
+  /// term, `part`, must list the objects from which the search begins.
   package static let text = """
     reach(kind, object, class, oid) AS (
       SELECT kind, object, class, oid FROM part

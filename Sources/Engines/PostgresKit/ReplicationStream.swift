@@ -18,9 +18,9 @@ package final class ReplicationStream {
     case nothing
   }
 
-  /// The message size, in bytes, above which a new connection pays off: libpq keeps the memory.
+  /// The maximum size, in bytes, of a message for which libpq's buffer may stay allocated.
   package static let usualBytes = 64 << 20
-  /// Whether a message was larger than ``usualBytes``.
+  /// Whether a message exceeded 64 MiB. Only a new connection then frees libpq's memory.
   package private(set) var hasGrown = false
 
   private let connection: PostgresConnection

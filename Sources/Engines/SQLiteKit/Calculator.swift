@@ -85,7 +85,7 @@ package final class Calculator {
     while try write.step() {}
   }
 
-  /// Returns whether the first expression of a group is true for the row of ``set(_:)``.
+  /// Returns whether the first expression of the initializer's `groups[group]` is true for the current row.
   package func isTrue(_ group: Int) throws -> Bool {
     let statement = reads[group]
     limit.allow(Self.instructionsMax)

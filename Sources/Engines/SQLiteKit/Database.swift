@@ -31,8 +31,7 @@ package final class Database {
   private(set) var forbidden: ForbiddenCode?
   /// Whether texts are checked for well-formed UTF-16, because the file is in UTF-16.
   private(set) var watchesText = false
-  /// The index of a result column that returned ill-formed UTF-16 since the last ``takeIllFormedColumn()``; nil if none
-  /// did.
+  /// The index of a result column that returned ill-formed UTF-16, until it is reported; nil if there is none.
   var illFormedColumn: Int?
   private var limit: StatementLimit?
 
@@ -177,8 +176,7 @@ package final class Database {
     self.forbidden = forbidden
   }
 
-  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16. ``binaryCollation`` then sorts by
-  /// the bytes in UTF-8.
+  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16.
   package func watchText() throws {
     try readEncoding()
     watchesText = isUTF16

@@ -11,7 +11,7 @@ final class ForbiddenCode {
     "quick_check", "user_version", "table_info", "encoding",
     "data_version", "page_count", "page_size",
   ]
-  /// The functions that Cairn's own statements use on a guarded connection.
+  /// The SQL functions that stay allowed, because Cairn's own statements use them.
   static let functions: Set<NameKey> = [
     "abs", "coalesce", "count", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif", "sum", "total",
     "typeof", "upper",

@@ -42,7 +42,7 @@ package final class JournalNotes {
   }
 
   /// Writes an ``AppliedNote`` in the caller's open write transaction. Writes nothing and returns false if the file is
-  /// not captured, or if its journal is older than ``versionMin``.
+  /// not captured, or if its journal's version is below 3.
   @discardableResult package func write(_ note: AppliedNote) throws -> Bool {
     try look()
     guard let statements else { return false }

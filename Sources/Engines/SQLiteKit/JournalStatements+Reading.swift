@@ -37,7 +37,7 @@ package struct JournalStatementRow {
   package private(set) var texts: [Text] = []
   package private(set) var statements: [Executed] = []
   private let bytes: [UInt8]
-  /// The encoded values that were last bound to each text, by the text's index.
+  /// The encoded parameters that were last bound to each SQL text. The key is the text's index in `texts`.
   private var latest: [Int: [UInt8]] = [:]
 
   /// Decodes the head of a journal row that ends a transaction, without the statements.

@@ -27,8 +27,7 @@ package struct JournalStatements: ~Copyable {
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
-    /// The encoded values that were last bound to the text; valid only in the same `generation` of
-    /// ``JournalStatements``.
+    /// The encoded values that were last bound to the text. Dropping or rolling back statements makes them invalid.
     fileprivate var latest = ByteWriter(capacity: 256)
 
     /// Creates a text that can be executed repeatedly.
@@ -69,7 +68,7 @@ package struct JournalStatements: ~Copyable {
     fileprivate var base: Int64
     fileprivate var end: Int64
     fileprivate var parts: Int
-    /// The encoded statements at the savepoint; nil unless a part was written to the journal after the savepoint.
+    /// The gathered statements at the savepoint, encoded; nil if no part was written to the journal since.
     fileprivate var kept: [UInt8]?
   }
 
@@ -135,7 +134,7 @@ package struct JournalStatements: ~Copyable {
     entries.appendCounted(packed.bytes)
   }
 
-  /// Calls `body` with the row that ends a transaction, and removes all gathered statements.
+  /// Calls `body` with the journal row that ends a transaction, and removes all gathered statements.
   ///
   /// - Parameter first: The sequence number of the transaction's first journal row.
   package mutating func takeEnd<T>(first: Int64, time: Int64, _ body: (UnsafeRawBufferPointer) throws -> T) rethrows

@@ -19,8 +19,8 @@ package enum OwnTables {
 
   private static func columns(_ values: Int) -> String { (0..<values).map { "v\($0)" }.joined(separator: ",") }
 
-  /// Returns whether a CREATE TABLE text creates the table as Cairn does. If this type has no text for the table,
-  /// returns whether `text` has no computed expression.
+  /// Returns whether a CREATE TABLE text creates the table as Cairn does. For a table that ``OwnTables`` does not
+  /// define, returns whether `text` has no computed expression.
   ///
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0, v1)", of: "cairn_stage")                // true
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0 CHECK (length(v0)))", of: "cairn_stage") // false

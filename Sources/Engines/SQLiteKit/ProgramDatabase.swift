@@ -93,7 +93,7 @@ package final class ProgramDatabase {
     return (statement, tables)
   }
 
-  /// Steps a statement as ``Statement/step()``.
+  /// Steps to a statement's next row; returns false at the end.
   ///
   /// - Parameter now: Set to the current time that SQLite gave to the statement, µs since 1970 UTC. Nil if the
   ///   statement did not ask for the time, or if the application opened the connection.
@@ -113,7 +113,7 @@ package final class ProgramDatabase {
 private final class TouchedTables {
   private var names: Set<NameKey>?
 
-  /// Sets the authorizer on a connection. This object must live as long as the connection.
+  /// Makes SQLite report the tables of a connection's statements to this object, which must outlive the connection.
   func watch(_ handle: OpaquePointer) {
     sqlite3_set_authorizer(
       handle,

@@ -28,7 +28,7 @@ package struct SQLiteTable: Sendable {
   package var uniqueKeys: [UniqueKey]
   /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: String?
-  /// Whether SQLite passes a wrong OLD to AFTER triggers of this table. See ``Database/markWrongOld(_:)``.
+  /// Whether SQLite gives wrong values of OLD to AFTER triggers of this table.
   package var givesWrongOld = false
   /// Whether the application has BEFORE triggers on this table.
   package var hasBeforeTriggers = false
