@@ -1,4 +1,5 @@
 import Foundation
+import TestServers
 import Testing
 
 extension Scenarios {
@@ -135,6 +136,54 @@ extension Scenarios {
       let turned = try overturn(trail: "far.shop", tables: "\"item\"")
       #expect(turned.status == 0, "\(turned)")
       #expect(try bench.sqlite("shop.db", "SELECT name FROM item WHERE id = 1") == "oolong\n")
+    }
+
+    @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
+    func `to overturn a conflict runs no trigger of another role, also in a table that the row's deletion reaches`()
+      throws
+    {
+      let server = try PostgresServer.shared
+      let bench = try Bench()
+      let name = "turn_" + UUID().uuidString.prefix(8).lowercased()
+      let url = try server.createDatabase(name)
+      let role = "keeper_\(name)"
+      defer {
+        try? server.dropDatabase(name)
+        _ = try? server.psql("DROP ROLE \(role)", "postgres")
+      }
+      try server.psql(
+        """
+        CREATE TABLE item(id integer PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'tea');
+        CREATE ROLE \(role); CREATE SCHEMA mine AUTHORIZATION \(role); GRANT REFERENCES ON item TO \(role);
+        SET ROLE \(role);
+        CREATE TABLE mine.child(id integer PRIMARY KEY REFERENCES item ON DELETE CASCADE);
+        CREATE FUNCTION mine.took() RETURNS trigger LANGUAGE plpgsql AS
+          $$ BEGIN CREATE TABLE public.taken AS SELECT 1; RETURN OLD; END $$;
+        CREATE TRIGGER took BEFORE DELETE ON mine.child FOR EACH ROW EXECUTE FUNCTION mine.took();
+        INSERT INTO mine.child VALUES (1);
+        RESET ROLE;
+        CREATE SCHEMA cairn;
+        CREATE TABLE cairn.conflict(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, trail text,
+          position text, number bigint, clock bigint, kind text, rule text, schema_name text, table_name text, key text,
+          local text, incoming text, before text, settled text, winner text, other_origin text, other_number bigint,
+          other_clock bigint, overturned_at bigint);
+        INSERT INTO cairn.conflict(at, trail, position, number, clock, kind, rule, schema_name, table_name, key, local,
+          before, settled, winner)
+        VALUES (1795000001000000, 'far.shop', '00000001:00000200', 8, 1795000001000000, 'delete_origin_differs', 'ask',
+          'public', 'item', '{"id":1}', '{"id":1,"name":"tea"}', '{"id":1,"name":"tea"}', '{"id":1,"name":"tea"}',
+          'local')
+        """, name)
+      func overturn() throws -> Outcome {
+        try cairn(bench, "conflicts", "overturn", "1", "--to", "incoming", "--database", url)
+      }
+      let refused = try overturn()
+      #expect(refused.status != 0 && refused.errors.contains("owners-code"), "\(refused)")
+      #expect(try server.psql("SELECT to_regclass('public.taken') IS NULL, count(*) FROM item", name) == "t|1")
+      // The statement itself is possible: without that trigger it deletes the row.
+      try server.psql("DROP TRIGGER took ON mine.child", name)
+      let turned = try overturn()
+      #expect(turned.status == 0, "\(turned)")
+      #expect(try server.psql("SELECT count(*) FROM item", name) == "0")
     }
 
     @Test(arguments: [
