@@ -121,7 +121,7 @@ final class ApplyReader {
     return nil
   }
 
-  /// Runs a body that reads and decodes a group, as ``decoding(_:)`` does, then gives back the memory of a large block.
+  /// Runs a body that decodes a group. Adds the record's place to errors, then gives back the memory of large blocks.
   func decodingGroup<T>(_ body: () throws -> T) throws -> T {
     let result = try trail.decoding(body)
     trail.pause()

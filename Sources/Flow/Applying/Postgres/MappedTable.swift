@@ -130,7 +130,7 @@ final class MappedTable {
 
   /// The collected changes of this table's rows, which apply sends to the server together.
   lazy var batch = RowBatch(self)
-  /// Whether updates and deletes may be collected in ``batch``. False, for example, for a table without a key.
+  /// Whether updates and deletes may be collected and sent together. False, for example, for a table without a key.
   lazy var isBatched =
     !isWholeRow && alwaysIdentity.isEmpty && !columns.isEmpty
     && !columns.contains { ["\"char\"", "regclass", "xml"].contains($0.castType) }

@@ -79,8 +79,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the deferred update or delete (``EarlyUpdates``) of the row `image`, if there is one. The trail has it
-  /// before the row.
+  /// Applies the update or delete of the row `image` that the trail has before the row itself, if there is one.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in

@@ -176,7 +176,7 @@ extension PostgresReplay {
     try early.add(delete, table: table.stateKey)
   }
 
-  /// Returns whether the row in ``before`` has no key, or a key with NULL. All its values then identify the row.
+  /// Returns whether the row before the change has no key, or a key with NULL. All its values then identify the row.
   func isTwin(_ table: MappedTable) -> Bool {
     table.isWholeRow || table.key.contains { $0 < before.count && before.isNull($0) }
   }

@@ -200,7 +200,7 @@ package struct PostgresTargetState {
       RETURNING 1)
     SELECT 1 / count(*) FROM moved
     """
-  /// The SQLSTATE of a division by zero, by which ``moveText`` fails on purpose.
+  /// The SQLSTATE of a division by zero, by which the statement that moves a checkpoint fails on purpose.
   static let notMoved = "22012"
 
   static func values(

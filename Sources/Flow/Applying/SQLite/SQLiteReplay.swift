@@ -76,7 +76,7 @@ final class SQLiteReplay {
   var estimated: UInt64 = 0
   /// The tables that were already checked for existing rows when a refresh began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
-  /// The transactions in which refreshes began since apply's last commit, by the table's ``TableSchema/plainName``.
+  /// The transactions in which refreshes began since apply's last commit, by the table's lower-case name at the source.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0

@@ -225,7 +225,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change touches the row `parent`, to which a foreign key refers by columns besides the row's key.
+  /// Returns whether a change touches the row `parent`, to which a foreign key refers by other columns than its key.
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
@@ -287,7 +287,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further row names of a change (see ``alternates``), each with the column values that give the name.
+  /// Returns names of a change's rows, by unique columns to which foreign keys refer, with the values of these columns.
   func keyedAlternates(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -368,7 +368,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row (see ``alternates``), each with the column values that give the name.
+  /// Returns a row's names by unique columns to which foreign keys refer, each with the values of these columns.
   func keyedAlternates(_ schema: TableSchema, _ row: [Value?]) -> [KeyedRow] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { part in
@@ -376,12 +376,12 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row, from unique columns besides the key (see ``alternates``).
+  /// Returns a row's names by unique columns, other than its key, to which foreign keys refer.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
     keyedAlternates(schema, row).map(\.name)
   }
 
-  /// Updates ``roots`` after a schema change that renames or creates a table.
+  /// Adds a schema change that renames or creates a table to the list of the first names of tables.
   ///
   /// - Parameter before: The table before the change; nil for a new table.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
@@ -422,7 +422,7 @@ final class RowNames {
 
   /// Returns the sets of unique columns of a table, besides its key, to which foreign keys refer.
   ///
-  /// - Parameter target: The table's first name, see ``TableRoots``.
+  /// - Parameter target: The first name of the table, before any rename.
   private func otherKeys(of target: String) -> Set<[NameKey]> {
     let key = target.sqliteKey
     return alternates.first { roots.root(of: $0.key.text).sqliteKey == key }?.value ?? []

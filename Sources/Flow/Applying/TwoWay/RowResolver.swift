@@ -14,16 +14,15 @@ final class RowResolver<Target: ApplyTarget> {
   private let trail: TrailName
   private let clock: Clock
   private var resolvedBefore = SettledBefore<Target.Table>()
-  /// The refreshed rows that have the same unique value as another row. ``judge()`` decides about them before the
-  /// commit.
+  /// The refreshed rows that have the same unique value as another row. Before the commit, apply decides which of the
+  /// rows wait.
   var displacedCopies: [ContestedRow] = []
   /// The rows that could not be written because other rows have the same unique values.
   private var displaced: [ContestedRow] = []
   private var longResolves = 0
-  /// The waiting rows that a refresh brought since ``judge()`` last decided about waiting rows.
+  /// The waiting rows that refreshes brought since apply last decided which rows wait.
   var met: [ContestedRow] = []
-  /// The trails that last wrote the waiting rows which a refresh brought since ``judge()`` last decided about waiting
-  /// rows.
+  /// The trails that last wrote the waiting rows which refreshes brought since apply last decided which rows wait.
   var metTrails: Set<NameKey> = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {

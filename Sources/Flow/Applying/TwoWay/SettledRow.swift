@@ -139,7 +139,7 @@ struct SettledRow {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row after this node's decision; without a decision, ``outcome``. Nil: the row is deleted.
+  /// The row after this node's decision; without a decision, the resolved row. Nil: the row is deleted.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }

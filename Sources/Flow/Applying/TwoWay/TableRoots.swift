@@ -49,8 +49,8 @@ final class TableRoots: Sendable {
     if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Notes that a new table gets this name. A renamed table that had the name first is then listed under its present
-  /// name.
+  /// Notes that a new table gets this name. If it was the first name of a renamed table, that table is listed under its
+  /// present name from now on.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

@@ -181,8 +181,8 @@ struct KnownTables {
     return change
   }
 
-  /// Renames another table that has this name in the trail to a temporary name. The stream has not reported yet how
-  /// that table was renamed. Without such a table, returns no record.
+  /// Gives another table that has this name in the trail a temporary name, and returns the rename for the trail.
+  /// Without such a table, returns no record.
   private mutating func free(_ name: TableSchema, for relation: UInt32) -> Change {
     let holder = all.first {
       $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)
