@@ -56,7 +56,7 @@ final class ApplyReader {
   }
 
   var id: TrailID { trail.id }
-  /// The place of the record that was returned last.
+  /// The place in the trail of the record that was returned last.
   var position: Position { trail.position }
   var checkpoint: Checkpoint { trail.checkpoint }
   /// The place up to which the trail was durable when the reader last checked.

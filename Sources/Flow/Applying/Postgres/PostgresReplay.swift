@@ -594,7 +594,7 @@ final class PostgresReplay {
   }
 
   /// Throws `owners-code` if code of an untrusted role would run when the table is written. If such a role could change
-  /// the code later, sets ``MappedTable/watch``.
+  /// the code later, each transaction checks it.
   ///
   /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
@@ -856,7 +856,7 @@ struct SchemaStop: Error {
   let key: String
   let position: Position
   let error: CairnError
-  /// Whether the change fails only because another session holds a lock on the table.
+  /// Whether the schema change fails only because another session holds a lock on the table.
   var isLocked = false
 }
 

@@ -383,7 +383,7 @@ final class RowNames {
 
   /// Adds a schema change that renames or creates a table to the list of the first names of tables.
   ///
-  /// - Parameter before: The table before the change; nil for a new table.
+  /// - Parameter before: The table before the schema change; nil for a new table.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
     let name = TableMapping.targetName(of: after, in: engine, names: names)
     guard let before else {

@@ -44,7 +44,7 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
-  /// Returns whether the table's rule is `insert-only`. Looks the rule up once for each table.
+  /// Returns whether the table's rule is `insert-only`. Reads the rule only once for each table.
   func takesRowsIn(_ table: Table, _ schema: TableSchema) throws -> Bool {
     if let known = table.takesRowsIn { return known }
     let (name, columns) = (table.shape.plainName, table.columnNames)

@@ -112,7 +112,7 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Throws `rule-refused`: SQLite has no functions for a rule `function:`.
+  /// Throws `rule-refused`: an SQLite database cannot run the function of a rule `function:`.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,

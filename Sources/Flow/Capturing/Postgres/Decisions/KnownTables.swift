@@ -4,7 +4,7 @@ import PostgresKit
 /// The tables that a capture knows, and the server's descriptions of tables in the stream. Methods that change a table
 /// return records for the trail. ``settle()`` makes changes final; ``abandon()`` undoes them.
 struct KnownTables {
-  /// The effects of a change of a table: records for the trail, and the tables whose running refresh begins again.
+  /// The effects of a schema change of a table: records for the trail, and the tables whose refresh begins again.
   struct Change: Equatable {
     var records: [ShapeChange] = []
     var restarted: [UInt32] = []
