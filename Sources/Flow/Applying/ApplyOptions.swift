@@ -11,7 +11,7 @@ import SQLiteKit
 ///     let apply = try SQLiteApply(path: "copy.db", trail: folder, name: trail, options: options)
 package struct ApplyOptions: Sendable {
   package var existing = ExistingRows.overwrite
-  /// Whether the policy ``existing`` also applies to refreshes after the initial load. If false, these refreshes
+  /// Whether the policy for existing rows also applies to refreshes after the initial load. If false, these refreshes
   /// overwrite rows.
   package var existingHolds = false
   /// The number of rows after which apply commits a group. Nil: the default of the target's engine.
@@ -47,7 +47,7 @@ package struct ApplyOptions: Sendable {
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
   /// Patterns for names of the target's triggers that fire while apply writes.
   ///
-  /// In PostgreSQL, such a trigger may fire although another role owns its code (``fires(_:among:)``).
+  /// In PostgreSQL, such a trigger may fire although another role owns its code.
   package var fireTriggers: [String] = []
   package var rules: [TableRule] = []
   /// The tables whose rules in the conf have changed since apply wrote their rows.

@@ -102,8 +102,8 @@ final class ApplyReader {
   /// Returns the next record that is meant for the target; nil at the durable end. The record's bytes are valid until
   /// the next call.
   ///
-  /// Skips records for tables that the conf leaves out. After a record for a table with a reserved name,
-  /// ``checkBarred()`` throws.
+  /// Skips records for tables that the conf leaves out. A record for a table with a reserved name is returned, but must
+  /// not be applied: ``checkBarred()`` then throws.
   func next() throws -> Record? {
     guard gate != nil else { return try ruled() }
     while let record = try ruled() {

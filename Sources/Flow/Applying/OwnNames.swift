@@ -7,7 +7,7 @@ extension TableDifference {
   ///     source: RENAME COLUMN a TO b     target: t(id, a, b)     ->  (old: "a", new: "b")
   ///     source: RENAME COLUMN a TO b     target: t(id, b)        ->  nil: the operator has renamed it
   ///
-  /// - Parameter there: The names of the target table's columns, see ``Swift/StringProtocol/key(in:)``.
+  /// - Parameter there: The names of the target table's columns, as the target compares them.
   /// - Parameter isStrict: If false, ignores a rename if the schema change also adds a column with the old name.
   func ownNames(in there: Set<NameKey>, isStrict: Bool) -> (old: String, new: String)? {
     func key(_ name: String) -> NameKey { name.key(in: after.engine) }

@@ -7,7 +7,7 @@ package struct WaitingTable: Equatable, Sendable {
   @ByBytes package var name: String
   /// The position before the first transaction that the table lacks.
   package var checkpoint: Checkpoint
-  /// The number of the last transaction before ``checkpoint``.
+  /// The number of the last transaction before the first one that the table lacks.
   package var number: UInt64
   /// The error code of the reason for the suspension.
   package var code: ErrorCode
@@ -26,7 +26,7 @@ package struct WaitingTable: Equatable, Sendable {
   /// The highest number of suspended tables of one trail.
   package static let countMax = 1000
 
-  /// Throws `schema-stopped` if the trail has ``countMax`` or more suspended tables.
+  /// Throws `schema-stopped` if the trail already has the maximum number of suspended tables.
   ///
   /// - Parameter count: The present number of suspended tables.
   /// - Parameter error: The reason why one more table would be suspended.

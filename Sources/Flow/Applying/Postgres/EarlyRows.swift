@@ -30,6 +30,6 @@ struct EarlyRows {
 
   func contains(_ key: [UInt8], of table: String) -> Bool { keys[table.nameKey]?.contains(key) ?? false }
 
-  /// Returns whether ``EarlyRows`` has all keys that changes wrote to a table since its present refresh began.
+  /// Returns whether this list has all keys that changes wrote to a table since its present refresh began.
   func isComplete(_ table: String) -> Bool { known.contains(table.nameKey) }
 }

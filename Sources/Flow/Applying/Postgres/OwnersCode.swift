@@ -66,8 +66,8 @@ struct OwnersCode: Equatable {
   /// Finds the code of untrusted roles that runs when a table is written.
   ///
   /// - Parameter table: The table's quoted name.
-  /// - Parameter fires: The states of triggers (`tgenabled`) that fire; ``firesInApply``, or `AO` for an application's
-  ///   session.
+  /// - Parameter fires: The states of triggers (`tgenabled`) that fire: `AR` in apply's session, `AO` in an
+  ///   application's.
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])

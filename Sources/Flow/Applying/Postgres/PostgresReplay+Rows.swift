@@ -132,7 +132,7 @@ extension PostgresReplay {
     unchecked.note(table, after, at: reader.position)
   }
 
-  /// Inserts the row in ``after``, and replaces all rows of the target that have its key or one of its unique values.
+  /// Inserts the new row, and replaces all rows of the target that have its key or one of its unique values.
   func insertInPlace(_ table: MappedTable) throws {
     for index in table.otherIndexes where !table.isContested && !isExact(table) {
       try writeLeniently(table, .clear(index: index, sparing: .new))

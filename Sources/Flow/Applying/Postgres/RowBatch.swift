@@ -15,7 +15,7 @@ final class RowBatch {
 
   struct Entry {
     var shape: Int
-    /// The index in ``rows`` of the row before the change; nil if there is none.
+    /// The number of the stored row before the change; nil if there is none.
     var before: Int?
     var after: Int?
   }

@@ -25,7 +25,7 @@ final class StatementDesk {
   private static let differingMax = 1000
   /// The maximum disk space that one statement may take, in bytes.
   static let diskBytesMax: Int64 = 1 << 30
-  /// The number of failures of executed statements after which no statement is executed for ``pauseMilliseconds``.
+  /// The number of failures of executed statements after which no statement is executed for a minute.
   private static let failuresMax = 16
   private static let pauseMilliseconds: Int64 = 60_000
   /// The time in ms for which no statement is executed after the process or the server ended during one.

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import Versions
 
-/// Computes the names by which ``VersionWindow`` finds the versions of a row. A row has the same name in every trail.
+/// Computes the names by which the version window finds the versions of a row. A row has the same name in every trail.
 final class RowNames {
   private final class Naming {
     private(set) var schema: TableSchema
@@ -300,7 +300,7 @@ final class RowNames {
     }
   }
 
-  /// Returns all names that ``VersionWindow`` stores for a change: of the changed rows, and of the rows that they
+  /// Returns all names that the version window stores for a change: of the changed rows, and of the rows that they
   /// reference or referenced before.
   func namesAndReferences(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
@@ -330,7 +330,7 @@ final class RowNames {
     try name(naming(of: schema), image) { $0.begun }
   }
 
-  /// Returns the name under which ``VersionWindow`` lists a row's versions from refreshes; nil if the row has no key.
+  /// Returns the name under which the version window lists a row's versions from refreshes; nil if the row has no key.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }

@@ -345,7 +345,7 @@ final class RowResolver<Target: ApplyTarget> {
     try target.attempt { for entry in entries { try target.storedReturns.note(entry) } }
   }
 
-  /// Throws `constraint-failed` if waiting rows of a trail take more bytes than ``TwoWay/waitingBytesMax``.
+  /// Throws `constraint-failed` if the waiting rows of a trail take more bytes than the limit allows.
   ///
   /// If refreshes of this trail bring waiting rows of another applied trail, that trail's waiting rows may take half of
   /// the limit.

@@ -12,7 +12,7 @@ struct SettledRow {
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides for all nodes; nil if it decides nothing, or if the decision equals ``row``.
+  /// The row that this node decides for all nodes; nil if it decides nothing, or if the resolved row is the same.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]

@@ -1,7 +1,7 @@
 import Changes
 import Synchronization
 
-/// The first names of renamed tables. ``VersionWindow`` lists the rows of a table under its first name.
+/// The first names of renamed tables. The version window lists the rows of a table under its first name.
 ///
 /// Two nodes may write one row under the former and the present name of its table.
 ///
