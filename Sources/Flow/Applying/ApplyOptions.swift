@@ -11,14 +11,14 @@ import SQLiteKit
 ///     let apply = try SQLiteApply(path: "copy.db", trail: folder, name: trail, options: options)
 package struct ApplyOptions: Sendable {
   package var existing = ExistingRows.overwrite
-  /// Whether the policy ``existing`` also applies to refreshes after the initial load. If false, these refreshes
+  /// Whether the policy for existing rows also applies to refreshes after the initial load. If false, these refreshes
   /// overwrite rows.
   package var existingHolds = false
   /// The number of rows after which apply commits a group. Nil: the default of the target's engine.
   package var commitRows: Int?
   /// The time since a group's begin after which apply commits the group, in ms.
   package var commitMilliseconds: Int64 = 200
-  /// Whether apply deletes the segments of the trail that no reader needs any more (``needed(_:of:)``).
+  /// Whether apply deletes the segments of the trail that no reader needs any more.
   package var purgesTrail = false
   /// Whether apply stops before a refresh of a table that Cairn did not create and that already holds rows at the
   /// target.
@@ -35,9 +35,9 @@ package struct ApplyOptions: Sendable {
   package var misfits = MisfitPolicies()
   /// The policy that decides whether apply executes a statement of the source again, or writes the changed rows.
   package var replay = ReplayPolicy.rows
-  /// The time limit for a statement that is executed again, in ms; see ``StatementTime``.
+  /// The time limit for executing a statement again, in ms. A statement that writes many rows gets more time.
   package var statementMilliseconds: Int64 = 30_000
-  /// The file of ``StatementMark``. Nil: an apply that starts does not know whether the last one ended during a statement.
+  /// The file that says whether apply is executing a statement of the source; nil if this is not stored.
   package var statementMark: String?
   /// The policy for schema changes at the target. Nil: apply follows them only in tables that Cairn created.
   package var ddl: DDLPolicy?
@@ -47,7 +47,7 @@ package struct ApplyOptions: Sendable {
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
   /// Patterns for names of the target's triggers that fire while apply writes.
   ///
-  /// In PostgreSQL, such a trigger may fire although another role owns its code (``fires(_:among:)``).
+  /// In PostgreSQL, such a trigger may fire although another role owns its code.
   package var fireTriggers: [String] = []
   package var rules: [TableRule] = []
   /// The tables whose rules in the conf have changed since apply wrote their rows.
@@ -211,7 +211,7 @@ extension ApplyOptions {
   /// then brings the rows.
   var expectsStrangers: Bool { askedBehind > 0 }
 
-  /// Returns the earliest of `position`, the place that the version window needs, and the place from ``alsoNeeded``.
+  /// Returns the earliest place in the trail that this apply, the version window or another reader still needs.
   ///
   /// - Parameter position: The place up to which this target has applied the trail.
   func needed(_ position: Position, of trail: TrailName) throws -> Position {

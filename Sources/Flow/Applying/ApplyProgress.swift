@@ -38,7 +38,7 @@ package final class ApplyProgress: Sendable {
     package var awaitsCopies = false
     /// The transaction in which the last refresh of each table began, by the table's lower-case name at the source.
     package var copiesBegun: [NameKey: UInt64] = [:]
-    /// The tables whose changed rule has taken effect, named as in ``ChangedRule/table``.
+    /// The tables whose changed rule has taken effect, by their lower-case names at the source.
     package var rulesAdopted: Set<NameKey> = []
     /// The suspended tables that continue with a refresh, once the operator requests one.
     ///
@@ -71,7 +71,7 @@ package final class ApplyProgress: Sendable {
   ///
   /// - Parameter commitTime: The time at which the source committed the group's last transaction, in µs since 1970 UTC.
   /// - Parameter now: The time of the commit in the target, in µs since 1970 UTC.
-  /// - Parameter isCopying: Whether a refresh is going on. If so, the lag is not added to ``Snapshot/lags``.
+  /// - Parameter isCopying: Whether a refresh is going on. If so, the lag is not added to the distribution of lags.
   func noteLag(_ commitTime: Int64, now: Int64, isCopying: Bool) {
     update {
       $0.lastCommitTime = commitTime

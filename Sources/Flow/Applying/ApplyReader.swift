@@ -56,7 +56,7 @@ final class ApplyReader {
   }
 
   var id: TrailID { trail.id }
-  /// The place of the record that was returned last.
+  /// The place in the trail of the record that was returned last.
   var position: Position { trail.position }
   var checkpoint: Checkpoint { trail.checkpoint }
   /// The place up to which the trail was durable when the reader last checked.
@@ -102,8 +102,8 @@ final class ApplyReader {
   /// Returns the next record that is meant for the target; nil at the durable end. The record's bytes are valid until
   /// the next call.
   ///
-  /// Skips records for tables that the conf leaves out. After a record for a table with a reserved name,
-  /// ``checkBarred()`` throws.
+  /// Skips records for tables that the conf leaves out. A record for a table with a reserved name is returned, but must
+  /// not be applied: ``checkBarred()`` then throws.
   func next() throws -> Record? {
     guard gate != nil else { return try ruled() }
     while let record = try ruled() {
@@ -121,7 +121,7 @@ final class ApplyReader {
     return nil
   }
 
-  /// Runs a body that reads and decodes a group, as ``decoding(_:)`` does, then gives back the memory of a large block.
+  /// Runs a body that decodes a group. Adds the record's place to errors, then gives back the memory of large blocks.
   func decodingGroup<T>(_ body: () throws -> T) throws -> T {
     let result = try trail.decoding(body)
     trail.pause()

@@ -23,7 +23,7 @@ package struct ChangedRule: Equatable, Sendable {
   struct Step {
     var was: TableSchema
     var now: TableSchema
-    /// For each column of ``now``, the index of the same column in ``was``; nil for a new column.
+    /// For each column under the next rule, the index of the same column under the former rule; nil for a new column.
     var origins: [Int?]
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }

@@ -42,7 +42,7 @@ final class ClockGate {
     near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Makes the next ``check(_:)`` read this node's clock. Called at the beginning of a group.
+  /// Makes the next check of a transaction read this node's clock. Called at the beginning of a group.
   func beginGroup() { near = 0 }
 
   /// Returns the last transaction that may be applied now; nil: all may be applied.

@@ -46,8 +46,7 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether an update in the list has the before image `image`, and the list's updates give a row the key
-  /// `key`.
+  /// Returns whether the list has an update of the row `image`, and the listed updates leave a row with the key `key`.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {

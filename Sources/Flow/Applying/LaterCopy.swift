@@ -18,8 +18,8 @@ struct LaterCopy {
   }
 
   let now: TableSchema
-  /// The schema changes that lead to ``now``, one from each schema that the suspended table may have at the target. The
-  /// oldest schema comes first.
+  /// The schema changes that lead to the schema at the refresh, one from each schema that the table may have at the
+  /// target. The oldest schema comes first.
   let were: [ChangedRule.Step]
   /// The place of the record with which the refresh begins.
   let from: Position
@@ -70,7 +70,7 @@ struct LaterCopy {
     return path?.end(options.rules, target) ?? .none
   }
 
-  /// Returns the first step in ``were`` from a schema whose columns the target table has; nil if there is none.
+  /// Returns the first listed schema change from a schema whose columns the target table has; nil if there is none.
   func step(from columns: Set<NameKey>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
     try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.sqliteKey) } }
   }
@@ -82,7 +82,7 @@ struct LaterCopy {
       hint: "put the table back, or copy everything again with 'cairn copy APPLY'", context: ["table": table.fullName])
   }
 
-  /// The columns of a suspended table at the source, from the suspension to the last record read.
+  /// The columns of a suspended table at the source, followed from the suspension to the last record that was read.
   private struct Path {
     let first: TableSchema
     let changed: ChangedRule?

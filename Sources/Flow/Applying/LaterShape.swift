@@ -9,15 +9,15 @@ import Trails
 /// With this schema, the table continues.
 struct LaterShape {
   let schema: TableSchema?
-  /// For each column of ``schema``, its index in the schema that does not fit the target; nil for a new column.
+  /// For each column of the later schema, its index in the schema that does not fit the target; nil for a new column.
   let origins: [Int?]
-  /// Whether one of the schema changes up to ``schema`` is followed by a refresh of the table's rows.
+  /// Whether one of the schema changes up to this later schema is followed by a refresh of the table's rows.
   let isRefreshed: Bool
 
   /// The columns of an earlier schema that a later schema of the table still has.
   struct Part {
     let schema: TableSchema
-    /// The indexes of ``schema``'s columns in the trail's row images.
+    /// The indexes of these columns in the trail's row images.
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
@@ -108,7 +108,7 @@ struct LaterShape {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }
 
-  /// Returns the columns of `table`, an earlier schema, that ``schema`` still has. Nil if a key column is missing.
+  /// Returns the columns of an earlier schema `table` that the later schema still has. Nil if a key column is missing.
   func part(of table: TableSchema) -> Part? {
     guard let later = schema else { return nil }
     var names: [Int: String] = [:]

@@ -7,8 +7,8 @@ extension TableDifference {
   ///     source: RENAME COLUMN a TO b     target: t(id, a, b)     ->  (old: "a", new: "b")
   ///     source: RENAME COLUMN a TO b     target: t(id, b)        ->  nil: the operator has renamed it
   ///
-  /// - Parameter there: The names of the target table's columns, see ``Swift/StringProtocol/key(in:)``.
-  /// - Parameter isStrict: If false, ignores a rename if the change also adds a column with the old name.
+  /// - Parameter there: The names of the target table's columns, as the target compares them.
+  /// - Parameter isStrict: If false, ignores a rename if the schema change also adds a column with the old name.
   func ownNames(in there: Set<NameKey>, isStrict: Bool) -> (old: String, new: String)? {
     func key(_ name: String) -> NameKey { name.key(in: after.engine) }
     let (were, are) = (before.columns.map { key($0.name) }, after.columns.map { key($0.name) })

@@ -5,7 +5,7 @@ struct SchemaRefusal {
   let place: String
   /// The parts of the schema change, such as `add column note text`.
   var phrases: [String]
-  /// The CREATE TABLE statement of the target's table before the change; nil: there was no table.
+  /// The CREATE TABLE statement of the target's table before the schema change; nil: there was no table.
   var before: String?
   var after: String?
   var statements: [String] = []
@@ -33,9 +33,9 @@ struct SchemaRefusal {
     error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)
   }
 
-  /// Returns the error for a change by which columns take the former names of other columns.
+  /// Returns the error for a schema change by which columns take the former names of other columns.
   ///
-  /// - Parameter why: The reason why Cairn does not make the change.
+  /// - Parameter why: The reason why Cairn does not make the schema change.
   func error(reusedNames why: String, table: String) -> CairnError {
     var refusal = self
     refusal.statements = []
@@ -141,7 +141,7 @@ struct FilledColumn {
   ///
   /// - Parameter column: The column at the target.
   /// - Parameter isSourceAlone: Whether all rows at the target come from the source.
-  /// - Parameter own: The column as the target had it before the change.
+  /// - Parameter own: The column as the target had it before the schema change.
   /// - Parameter yields: Two-way: whether this database takes the source's default instead of its own.
   init(
     _ source: TableSchema.Column, _ column: TableSchema.Column, isSourceAlone: Bool, own: TableSchema.Column?,

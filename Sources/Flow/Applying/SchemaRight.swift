@@ -15,9 +15,9 @@ struct SchemaRight: Equatable {
     case removes
   }
 
-  /// Whether Cairn created the table and this trail may make the change.
+  /// Whether Cairn created the table and this trail may make the schema change.
   var isCreated: Bool
-  /// The other trails whose rows in the table forbid the change.
+  /// The other trails whose rows in the table forbid the schema change.
   @ByBytes var others: [String]
   /// Whether the table is one-way and only this trail writes it.
   var isOnlyTrail: Bool

@@ -5,10 +5,10 @@ struct ShapeChange {
   var action: DDL.Action
   var before: TableSchema?
   var after: TableSchema?
-  /// For each column after the change, the index of the same column before; nil: columns are matched by name.
+  /// For each column after the schema change, the index of the same column before; nil: columns are matched by name.
   var origins: [Int?]?
   var isRefreshed: Bool
-  /// Whether an apply made the change at the source, and not an application.
+  /// Whether an apply made the schema change at the source, and not an application.
   var isApplied = false
 
   init(_ ddl: DDL, before: TableSchema?, after: TableSchema?, origins: [Int?]?) {
@@ -16,8 +16,8 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
-  /// Replaces former names of columns by their present names at the target, if the change's author did not know the
-  /// renames. Changes only a new table, or a change that only adds columns.
+  /// Replaces former names of columns by their present names at the target, if the author of the schema change did not
+  /// know the renames. Alters only new tables, and schema changes that only add columns.
   ///
   /// - Parameter part: Returns the columns of a schema that the target still has; nil: all are unchanged.
   mutating func takeNames(_ part: (TableSchema) -> LaterShape.Part?) {
@@ -34,7 +34,7 @@ struct ShapeChange {
 
   /// Replaces a schema that the target cannot have by a later schema in the trail. Used only in a catch-up.
   ///
-  /// - Returns: False if the change needs nothing at the target.
+  /// - Returns: False if the schema change needs nothing at the target.
   mutating func skipUnfit(
     _ ddl: DDL, fits: (TableSchema) -> Bool, later find: (TableSchema) throws -> LaterShape?
   ) rethrows -> Bool {

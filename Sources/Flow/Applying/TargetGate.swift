@@ -79,8 +79,8 @@ struct TargetGate {
     schema.treatment = treatment
   }
 
-  /// Clears the cached verdicts if `segment` is another segment than before, as a schema id is valid within one
-  /// segment.
+  /// Clears the cached answers about tables if `segment` is not the segment of the last call. A schema id is valid
+  /// within one segment.
   private mutating func enter(_ segment: UInt64) {
     guard segment != self.segment else { return }
     self.segment = segment

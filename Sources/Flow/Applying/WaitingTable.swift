@@ -3,11 +3,11 @@ import Changes
 /// The state of a suspended table, stored in the target. Apply skips the table's changes and applies them later; other
 /// tables continue.
 package struct WaitingTable: Equatable, Sendable {
-  /// The table's name in the trail, as the rules of the apply change it.
+  /// The table's full name at the suspension: the source's name, or the name that a rule of the apply gives it.
   @ByBytes package var name: String
   /// The position before the first transaction that the table lacks.
   package var checkpoint: Checkpoint
-  /// The number of the last transaction before ``checkpoint``.
+  /// The number of the last transaction before the first one that the table lacks.
   package var number: UInt64
   /// The error code of the reason for the suspension.
   package var code: ErrorCode
@@ -26,7 +26,7 @@ package struct WaitingTable: Equatable, Sendable {
   /// The highest number of suspended tables of one trail.
   package static let countMax = 1000
 
-  /// Throws `schema-stopped` if the trail has ``countMax`` or more suspended tables.
+  /// Throws `schema-stopped` if the trail already has the maximum number of suspended tables.
   ///
   /// - Parameter count: The present number of suspended tables.
   /// - Parameter error: The reason why one more table would be suspended.
@@ -53,7 +53,7 @@ package struct WaitingTable: Equatable, Sendable {
 
 /// The names of a suspended table, and whether a refresh can replace the changes that the table missed.
 package struct HeldTable: Equatable, Sendable {
-  /// The table's name in the trail, as the rules of the apply changed it when the table was suspended.
+  /// The table's full name at the suspension: the source's name, or the name that a rule of the apply gives it.
   @ByBytes package var name: String
   /// The table's present name in the target database.
   @ByBytes package var place: String

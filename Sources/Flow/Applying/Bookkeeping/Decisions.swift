@@ -77,8 +77,8 @@ struct Decisions {
 
   /// Stores an open decision. Replaces an earlier decision about the same row.
   ///
-  /// - Parameter keepsEarlier: Whether the row that the earlier decision chose is kept, and only
-  ///   ``OpenDecision/settled`` is updated.
+  /// - Parameter keepsEarlier: Whether an earlier decision keeps its chosen row. Then only the row that the decision
+  ///   expects in the table is updated.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try state.run(
       """

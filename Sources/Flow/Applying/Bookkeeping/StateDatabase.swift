@@ -56,7 +56,7 @@ extension StateDatabase {
     try run("CREATE TABLE \(table(name))(id \(identity(isNeverUsedAgain: isNeverUsedAgain)), \(list))")
   }
 
-  /// Creates a table of Cairn whose key is ``rowKey``, unless the table exists.
+  /// Creates a table of Cairn in which the key of a row of the target identifies each entry, unless the table exists.
   func createKeyed(_ name: String, _ columns: [String], numbers: [String] = []) throws {
     let list = columns.map { definition($0, numbers) }.joined(separator: ", ")
     try run(

@@ -41,7 +41,7 @@ struct StoredReturns {
       ])
   }
 
-  /// Stores `own` as ``Entry/own`` in all entries that have no such number yet.
+  /// Stores the transaction number `own` of this database's own trail in all entries that have none yet.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }

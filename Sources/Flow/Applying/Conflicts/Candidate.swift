@@ -16,9 +16,9 @@ struct ContestedRow: Hashable {
   func hash(into hasher: inout Hasher) { hasher.combine(name.hash) }
 
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
-  /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
+  /// The row's name in the version window, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The name under which ``VersionWindow`` lists versions of the row from refreshes of its table.
+  /// The name under which the version window lists versions of the row from refreshes of its table.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 

@@ -15,7 +15,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     case open
   }
 
-  /// The functions by which the contest reads the versions of rows and reports its results.
+  /// The functions by which the decision about waiting rows reads versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
     /// Returns a waiting row with the stamp that decides its rank. This stamp is the row's own, or that of the last

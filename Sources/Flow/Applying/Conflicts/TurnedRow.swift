@@ -8,13 +8,13 @@ struct TurnedRow {
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row that the table is expected to have; nil: no row. If the table's row differs, ``stale`` is thrown, unless
+  /// The row that the table is expected to have; nil: no row. If the table's row differs, an error is thrown, unless
   /// ``isForced``.
   var settled: ConflictRow?
-  /// Whether the row in the table is replaced even if it differs from ``settled``.
+  /// Whether the row in the table is replaced even if it is not the expected row.
   var isForced = false
   var scope = TargetScope()
-  /// Returns the error for a row that differs from ``settled``, from a text that describes the difference.
+  /// Returns the error for a row that is not as expected. The argument is a text that describes the difference.
   var stale: (String) -> CairnError
 
   /// Returns the columns of the version `row` that the table has; empty if `row` is nil.

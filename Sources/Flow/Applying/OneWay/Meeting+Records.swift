@@ -4,7 +4,7 @@ import Versions
 
 // The entry of a meeting in the conflict log, and the statements that carry a meeting out.
 extension Meeting.Step {
-  /// Returns the conflict log's entry about this step; nil if the step is no conflict (``kind`` is nil).
+  /// Returns the conflict log's entry about this step; nil if the step is no conflict.
   func record(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord? {

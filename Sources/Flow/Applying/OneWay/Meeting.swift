@@ -77,8 +77,8 @@ struct Meeting: Equatable {
     return step
   }
 
-  /// Returns the steps for an update that changes a row's key: one for the old key, one for the
-  /// new key. An application may have written either row, or both.
+  /// Returns the steps for an update that changes a row's key: one for the old key, one for the new key. An application
+  /// may have written either row, or both.
   private static func move(
     from old: [Value], _ left: [Value]?, _ before: Row, to new: [Value], _ there: [Value]?, _ whole: Row
   ) -> [Step] {

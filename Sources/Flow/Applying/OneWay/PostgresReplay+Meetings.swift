@@ -105,8 +105,8 @@ extension PostgresReplay {
   /// source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Before `change` gives a row the key that deferred updates (``EarlyUpdates``) gave to another row, resolves these
-  /// updates.
+  /// Resolves the deferred updates that give another row the key which `change` gives its row. Called before the
+  /// change.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)

@@ -62,8 +62,7 @@ extension SQLiteReplay {
   /// source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Before a change gives a row the key that deferred updates (``EarlyUpdates``) gave to another row, resolves these
-  /// updates.
+  /// Resolves the deferred updates that give another row the key of `row`. Called before a change writes `row`.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in

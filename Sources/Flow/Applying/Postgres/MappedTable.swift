@@ -39,7 +39,7 @@ final class MappedTable {
 
   /// The table's definition as the trail has it, with all columns.
   let given: TableSchema
-  /// For each column of ``source``, its index in the row images of the trail.
+  /// For each column that apply writes, its index in the row images of the trail.
   let positions: [Int]
   let stateKey: String
   /// The definition of the source's table, reduced to the columns that apply writes.
@@ -54,7 +54,7 @@ final class MappedTable {
   let key: [Int]
   /// The target's unique index over the key columns; nil if there is none.
   let keyIndex: PostgresTargetTable.UniqueIndex?
-  /// The positions of the deferrable indexes in the list of unique indexes of ``target``. PostgreSQL checks these
+  /// The positions of the deferrable indexes in the target table's list of unique indexes. PostgreSQL checks these
   /// indexes by triggers, which do not fire in apply's session.
   let uncheckedIndexes: [Int]
   let alwaysIdentity: ColumnMask
@@ -130,7 +130,7 @@ final class MappedTable {
 
   /// The collected changes of this table's rows, which apply sends to the server together.
   lazy var batch = RowBatch(self)
-  /// Whether updates and deletes may be collected in ``batch``. False, for example, for a table without a key.
+  /// Whether updates and deletes may be collected and sent together. False, for example, for a table without a key.
   lazy var isBatched =
     !isWholeRow && alwaysIdentity.isEmpty && !columns.isEmpty
     && !columns.contains { ["\"char\"", "regclass", "xml"].contains($0.castType) }

@@ -66,8 +66,8 @@ struct OwnersCode: Equatable {
   /// Finds the code of untrusted roles that runs when a table is written.
   ///
   /// - Parameter table: The table's quoted name.
-  /// - Parameter fires: The states of triggers (`tgenabled`) that fire; ``firesInApply``, or `AO` for an application's
-  ///   session.
+  /// - Parameter fires: The states of triggers (`tgenabled`) that fire: `AR` in apply's session, `AO` in an
+  ///   application's.
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])
@@ -136,7 +136,7 @@ struct OwnersCode: Equatable {
   }
 
   /// Returns the names of all triggers in the database that are not internal, with the owners of their tables. Empty if
-  /// ``findings`` has no trigger.
+  /// no trigger of an untrusted role was found.
   func triggerOwners(_ connection: PostgresConnection) throws -> [TriggerOwner] {
     guard findings.contains(where: { $0.trigger != nil }) else { return [] }
     return try connection.query(
@@ -147,7 +147,8 @@ struct OwnersCode: Equatable {
     ).compactMap { row in row[1].flatMap { UInt32($0) }.map { TriggerOwner(name: row[0] ?? "", owner: $0) } }
   }
 
-  /// Throws `owners-code` for the first of ``findings`` that the conf does not allow. Only triggers can be allowed.
+  /// Throws `owners-code` for the first code of an untrusted role that the conf does not allow. Only triggers can be
+  /// allowed.
   ///
   /// - Parameter allows: Returns whether `fire_triggers` names a trigger.
   func check(_ table: String, place: String, allows: (Trigger) -> Bool) throws(CairnError) {
@@ -166,11 +167,10 @@ struct OwnersCode: Equatable {
       context: ["table": table])
   }
 
-  /// The query that fails with SQLSTATE ``changed`` if table `$1` has another ``fingerprint`` than `$3`. `$2` has the
-  /// states of triggers to include, as ``firesInApply``.
+  /// The query that fails with a division by zero if the hash of the code of table `$1` is not `$3`. `$2` has the
+  /// states of triggers (`tgenabled`) to include.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
-  /// The query that fails with SQLSTATE ``changed`` if the name `$1` now means another table: its ``bearer`` is not
-  /// `$2`.
+  /// The query that fails with a division by zero if the name `$1` no longer means the table with the catalog ids `$2`.
   static let sameTableText = "SELECT 1 / (coalesce(\(bearerText), '') = $2)::int"
   static let changed = "22012"
 
@@ -362,7 +362,7 @@ struct OwnersCode: Equatable {
     ORDER BY 1, 2
     """
 
-  /// The query for all properties of this type except ``findings``, for table `$1`.
+  /// The query about table `$1`: whether untrusted roles can change its code, which tables to lock, and more.
   private static let stateText = """
     \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
     SELECT CASE

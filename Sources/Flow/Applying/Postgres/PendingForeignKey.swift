@@ -19,7 +19,7 @@ struct PendingForeignKey: Equatable {
   @ByBytes var onUpdate: String = ""
   @ByBytes var onDelete: String = ""
   /// The columns that `ON DELETE SET NULL` or `SET DEFAULT` sets (PostgreSQL 15 and newer). Empty: all columns of the
-  /// key.
+  /// foreign key.
   @ByBytes var deleteColumns: [String] = []
   var timing = TableSchema.ForeignKey.Timing.immediate
   var isFull = false

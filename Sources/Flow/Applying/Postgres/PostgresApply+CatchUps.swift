@@ -22,8 +22,8 @@ extension PostgresApply {
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
-    /// Whether the catch-up must wait for capture. An application has written rows of the catch-up's last group, which
-    /// was therefore rolled back.
+    /// Whether the catch-up must wait for capture: its last group was rolled back, because an application had written
+    /// rows of the group.
     var isOvertaken = false
   }
 
@@ -131,8 +131,7 @@ extension PostgresApply {
     }
   }
 
-  /// Applies the next transactions of a catch-up, for about ``CatchUp/sliceMilliseconds``. Returns whether anything was
-  /// committed.
+  /// Applies the next transactions of a catch-up, for about half a second. Returns whether anything was committed.
   private func advanceOrSettle(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = catchUp.desk else { return try advance(&catchUp, main, stop) }
     let isMoved = try desk.shared.inTurn(stop) {

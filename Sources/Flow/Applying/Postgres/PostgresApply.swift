@@ -53,8 +53,8 @@ package final class PostgresApply {
   private var purgedBelow: UInt64 = 0
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: PostgresReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far in the future. A two-way apply has this check in
-  /// ``desk``.
+  /// One-way: the check that no transaction's clock is too far in the future. A two-way apply checks this in its
+  /// conflict handling.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first

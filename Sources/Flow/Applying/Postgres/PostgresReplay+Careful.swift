@@ -21,8 +21,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts a held row (``PostgresHeldRows``). Returns false if another row still has one of the held row's unique
-  /// values.
+  /// Inserts a row that the target refused earlier in the transaction. Returns false if another row still has one of
+  /// its unique values.
   private func putBack(_ row: PostgresHeldRows.Row) throws -> Bool {
     before.removeAll()
     after.assign(row.values)
@@ -36,8 +36,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Inserts a table's held rows (``PostgresHeldRows``) before a schema change of the table, except rows whose unique
-  /// values other rows have.
+  /// Before a schema change of a table, inserts the table's rows that the target refused earlier in the transaction.
+  /// Leaves out rows whose unique values other rows have.
   ///
   /// - Returns: The table's name in apply's state, if the table still has held rows or rows to check for unique values;
   ///   otherwise nil.
@@ -79,8 +79,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the deferred update or delete (``EarlyUpdates``) of the row `image`, if there is one. The trail has it
-  /// before the row.
+  /// Applies the update or delete of the row `image` that the trail has before the row itself, if there is one.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in

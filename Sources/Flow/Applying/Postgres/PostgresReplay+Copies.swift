@@ -2,8 +2,8 @@ import Changes
 
 // Copied rows whose unique values other rows have.
 extension PostgresReplay {
-  /// Writes the row in ``after``, which a refresh brought. If another row has the same unique value, one of the two
-  /// becomes a waiting row.
+  /// Writes a row that a refresh brought. If another row has the same unique value, one of the two becomes a waiting
+  /// row.
   ///
   /// - Parameter isInPlace: Whether the row replaces the target's row with its key.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {

@@ -305,7 +305,7 @@ extension MappedTable {
       }
   }
 
-  /// Returns an SQL expression over a key column, whose order is the order of the source's chunks.
+  /// Returns an SQL expression over a key column that sorts values as the chunks of the source are sorted.
   func ordered(_ index: Int, _ expression: String) -> String {
     source.engine == .postgres
       ? ChunkOrder(source.columns[index]).postgresTerm(expression)

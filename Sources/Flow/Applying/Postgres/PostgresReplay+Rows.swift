@@ -132,7 +132,7 @@ extension PostgresReplay {
     unchecked.note(table, after, at: reader.position)
   }
 
-  /// Inserts the row in ``after``, and replaces all rows of the target that have its key or one of its unique values.
+  /// Inserts the new row, and replaces all rows of the target that have its key or one of its unique values.
   func insertInPlace(_ table: MappedTable) throws {
     for index in table.otherIndexes where !table.isContested && !isExact(table) {
       try writeLeniently(table, .clear(index: index, sparing: .new))
@@ -176,7 +176,7 @@ extension PostgresReplay {
     try early.add(delete, table: table.stateKey)
   }
 
-  /// Returns whether the row in ``before`` has no key, or a key with NULL. All its values then identify the row.
+  /// Returns whether the row before the change has no key, or a key with NULL. All its values then identify the row.
   func isTwin(_ table: MappedTable) -> Bool {
     table.isWholeRow || table.key.contains { $0 < before.count && before.isNull($0) }
   }

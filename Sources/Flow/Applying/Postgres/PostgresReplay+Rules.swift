@@ -108,8 +108,7 @@ extension PostgresReplay {
     halt(key, called: name, at: copy)
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table, and the options require that table to
-  /// be empty.
+  /// Returns whether a changed rule sends a table's rows to another target table, which by the options must be empty.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })

@@ -120,12 +120,12 @@ extension PostgresReplay {
     return mapping.target
   }
 
-  /// Returns whether apply began after the record that created the table, and so does not know the table. A refresh
-  /// then brings the rows.
+  /// Returns whether apply began to read the trail after the table's creation, and so does not know the table. A
+  /// refresh then brings the rows.
   private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
 
-  /// Creates a table at its first record, if apply began after the record that created it. A refresh then brings the
-  /// rows.
+  /// Creates a table at its first record, if apply began to read the trail after the table's creation. A refresh then
+  /// brings the rows.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
     if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }

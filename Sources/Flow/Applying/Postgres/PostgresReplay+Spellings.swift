@@ -5,15 +5,15 @@ import PostgresKit
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether the table was empty when its present refresh began, and the target may treat different values of
-  /// the source as equal.
+  /// Returns whether the refreshed table began empty, and the target may treat the source's different values as equal.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether ``isFilled(_:)`` is true and the present chunk has no row of an earlier chunk.
+  /// Returns whether the refreshed table began empty, the target may treat different values as equal, and the chunk
+  /// repeats no row of an earlier chunk.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
   private func sourceKey(_ image: ImageView, _ table: MappedTable) throws -> [UInt8] {

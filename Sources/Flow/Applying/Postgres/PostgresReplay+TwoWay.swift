@@ -11,7 +11,7 @@ extension PostgresReplay {
   /// The maximum number of rows that apply locks with one statement, or fetches from a cursor at once.
   private static let keysMax = 1000
 
-  /// Stores for conflict handling that the target may lack changes of this trail after transaction ``heldThrough``.
+  /// Stores, for conflict handling, after which transaction of this trail the target may lack changes.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }
@@ -144,8 +144,8 @@ extension PostgresReplay {
     if let transaction { desk.shared.quiet.withLock { $0.note(ours: transaction) } }
   }
 
-  /// Queries the server's snapshot, which shows which transactions have ended; nil if it cannot be read. Stores the
-  /// number of apply's open transaction in ``transaction``.
+  /// Reads which transactions of the server have ended; nil if this cannot be read. Also stores the number of apply's
+  /// open transaction.
   private func moment() throws -> ServerMoment? {
     let row = try connection.query("SELECT pg_current_snapshot(), pg_current_xact_id_if_assigned()").first
     transaction = row?[1].flatMap { UInt64($0) }

@@ -142,7 +142,7 @@ extension PostgresReplay {
     if copying === table { copying = nil }
   }
 
-  /// Applies the misfit policies to those values in ``after`` that the server refuses.
+  /// Applies the misfit policies to those values of the new row that the server refuses.
   ///
   /// - Returns: True if refused values became NULL; false if the server refuses none.
   /// - Throws: ``Widening`` if a column must become text. An error that names the value, if the policy does not allow

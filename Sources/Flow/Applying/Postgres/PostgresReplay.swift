@@ -63,7 +63,7 @@ final class PostgresReplay {
   /// In a catch-up: the last transaction that is applied to every suspended table outside of the catch-up; nil if there
   /// is no such table.
   private let heldElsewhere: UInt64?
-  /// The statements that were committed before the transactions that need them (see ``Ahead``).
+  /// The statements that apply committed before the transactions that need them, such as new enum labels.
   let madeAhead: Set<NameKey>
   var scripts: [NameKey: String] = [:]
   /// The objects of the server that table definitions from the trail may use.
@@ -97,9 +97,9 @@ final class PostgresReplay {
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for existing rows when a refresh began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a refresh began.
   var started: Set<NameKey> = []
-  /// The transactions in which refreshes began since apply's last commit, by ``TableSchema/plainName``.
+  /// The transactions in which refreshes began since apply's last commit, by the table's lower-case name at the source.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
@@ -313,8 +313,8 @@ final class PostgresReplay {
   /// target lacks no changes.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
-  /// The transaction after which the target may lack changes, because of the quarantine or of suspended tables outside
-  /// of ``waiting``. Nil if there are no such changes.
+  /// The transaction after which the target may lack changes, because of the quarantine or of suspended tables that
+  /// this replay does not apply. Nil if there are no such changes.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
@@ -507,8 +507,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the present record's table if ``refusals`` has an error for the record. If ``overtaken`` has a refresh
-  /// for the record, continues the table with that refresh. Otherwise does nothing.
+  /// Suspends the present record's table if the target has refused the record. If the trail has a later refresh with
+  /// which the table can continue, continues it with that refresh. Otherwise does nothing.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -586,7 +586,7 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// For each table in ``watched``, queues the check that its name still means the table whose code was checked.
+  /// Queues the check, for tables with code of untrusted roles, that their names still mean the checked tables.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
@@ -594,7 +594,7 @@ final class PostgresReplay {
   }
 
   /// Throws `owners-code` if code of an untrusted role would run when the table is written. If such a role could change
-  /// the code later, sets ``MappedTable/watch``.
+  /// the code later, each transaction checks it.
   ///
   /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
@@ -856,7 +856,7 @@ struct SchemaStop: Error {
   let key: String
   let position: Position
   let error: CairnError
-  /// Whether the change fails only because another session holds a lock on the table.
+  /// Whether the schema change fails only because another session holds a lock on the table.
   var isLocked = false
 }
 

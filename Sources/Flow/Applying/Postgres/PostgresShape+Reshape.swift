@@ -4,7 +4,7 @@ import PostgresKit
 
 // Tables whose name or columns change at the source.
 extension PostgresShape {
-  /// A schema change of one table: as the source made it, and converted for PostgreSQL.
+  /// A schema change of one table: as the source made it, and as it is for PostgreSQL.
   struct Change {
     let source: TableDifference
     let before: TableSchema
@@ -23,7 +23,7 @@ extension PostgresShape {
 
   /// Makes a schema change at the target as far as the policy allows. Returns the new state of the table.
   ///
-  /// - Throws: `schema-stopped` if the operator must make the change, or if the server refuses it.
+  /// - Throws: `schema-stopped` if the operator must make the schema change, or if the server refuses it.
   func make(
     _ change: Change, _ known: PostgresTargetState.Table, _ policy: DDLPolicy, _ right: SchemaRight,
     _ sink: PostgresSink
@@ -88,7 +88,7 @@ extension PostgresShape {
     return moved
   }
 
-  /// Returns whether the change is still to be made: the target's table and its columns have their former names.
+  /// Returns whether a schema change is not made yet: the target's table and its columns have their former names.
   func isOpen(_ change: Change, _ known: PostgresTargetState.Table) throws -> Bool {
     func has(_ schema: TableSchema) -> Bool {
       known.schema.hasSameBytes(as: schema.namespace) && known.name.hasSameBytes(as: schema.name)
@@ -103,8 +103,8 @@ extension PostgresShape {
 
   // MARK: By the operator
 
-  /// Returns a text that names a difference between the target's table and the table after the change. Nil if there is
-  /// none.
+  /// Returns a text that names a difference between the target's table and the table after the schema change. Nil if
+  /// there is none.
   private func whatIsMissing(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     guard let table = try read(known) else { return "there is no such table" }
     do { _ = try checked(change.source.after, change.after, strictly(known)) } catch let error as CairnError
@@ -168,7 +168,7 @@ extension PostgresShape {
   /// Throws `schema-stopped` if an operator has already added a column that the source adds, and its values are not the
   /// source's.
   ///
-  /// - Parameter there: The target's columns before the change.
+  /// - Parameter there: The target's columns before the schema change.
   private func checkFilled(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ known: PostgresTargetState.Table,
     _ refusal: SchemaRefusal, _ sink: PostgresSink

@@ -18,7 +18,7 @@ extension PostgresShape {
     }
   }
 
-  /// Returns the reason why a schema change must not alter these types; nil if there is none.
+  /// Returns the reason why apply must not alter these types of a table; nil if there is none.
   func objection(_ types: [String], _ known: PostgresTargetState.Table) throws -> String? {
     for type in types {
       let other = try users(of: type).first { user in

@@ -11,7 +11,7 @@ struct PostgresShape {
   let state: PostgresTargetState
   let progress: ApplyProgress
   let tables: [NameKey: PostgresTargetState.Table]
-  /// The suspended tables, by ``TableSchema/sourceKey``. Foreign keys of these tables, and to them, are not created.
+  /// The suspended tables, by their names in apply's state. Foreign keys of these tables, and to them, are not created.
   let waiting: Set<NameKey>
   let isCatchUp: Bool
   var scope = TargetScope()

@@ -1,8 +1,7 @@
 import Changes
 import PostgresKit
 
-/// Sends the statements for many rows before it reads the answers. Similar changes are sent together (see
-/// ``RowBatch``).
+/// Sends the statements for many rows before it reads the answers. Similar changes are sent together.
 ///
 /// Statements have succeeded only when ``settle()`` returns.
 final class PostgresSink {

@@ -191,7 +191,7 @@ package struct PostgresTargetState {
     guard made == 1 else { throw moved(trail) }
   }
 
-  /// The statement that moves a checkpoint. Fails with ``notMoved`` if the stored checkpoint is not the expected one.
+  /// The statement that moves a checkpoint. It divides by zero if the stored checkpoint is not the expected one.
   static let moveText = """
     WITH moved AS (
       UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
@@ -200,7 +200,7 @@ package struct PostgresTargetState {
       RETURNING 1)
     SELECT 1 / count(*) FROM moved
     """
-  /// The SQLSTATE of a division by zero, by which ``moveText`` fails on purpose.
+  /// The SQLSTATE of a division by zero, by which the statement that moves a checkpoint fails on purpose.
   static let notMoved = "22012"
 
   static func values(

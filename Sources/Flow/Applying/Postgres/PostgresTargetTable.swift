@@ -35,7 +35,7 @@ struct PostgresTargetTable {
     var areNullsDistinct: Bool
     /// The index's columns and expressions, as SQL.
     var terms: [String]
-    /// The equality operator of each of ``terms``, and the collation if there is one.
+    /// The equality operator of each column or expression of the index, and the collation if there is one.
     var equalities: [(operation: String, collation: String?)]
     var columns: [String]?
     var predicate: String?

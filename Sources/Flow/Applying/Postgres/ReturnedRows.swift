@@ -35,7 +35,7 @@ final class ReturnedRows {
     self.forms = forms
   }
 
-  /// The last row that was read, as an image of the trail.
+  /// The last row that was read, encoded as in a trail.
   var image: UnsafeRawBufferPointer { row.bytes }
 
   func read(_ fields: [UnsafeRawBufferPointer?]) {

@@ -15,21 +15,21 @@ final class RowBatch {
 
   struct Entry {
     var shape: Int
-    /// The index in ``rows`` of the row before the change; nil if there is none.
+    /// The number of the stored row before the change; nil if there is none.
     var before: Int?
     var after: Int?
   }
 
   let table: MappedTable
   private(set) var entries: [Entry] = []
-  /// The forms of the statements for ``entries``. The first one is the form of inserts.
+  /// The different statements that the collected changes need. The first one is for inserts.
   private(set) var shapes = [Shape(kind: .insert)]
   private var shapeNumbers: [Shape: Int] = [:]
   private var lastShape = 0
   private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
-  /// The number of ``entries`` that are in the key index ``places``.
+  /// The number of collected changes that the key index lists.
   private var placedCount = 0
 
   private(set) var insertCount = 0
@@ -158,7 +158,7 @@ final class RowBatch {
     }
   }
 
-  /// Returns the number of the entry's row, before or after the change, that has a value for the key column.
+  /// Returns the number of the row with a value for the key column: the row before the change, or else after it.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }

@@ -68,7 +68,7 @@ final class QuarantineShelf {
     return one
   }
 
-  /// Adds a transaction in memory. If its commit to the quarantine log fails, the caller must call ``load(_:of:)``.
+  /// Adds a transaction in memory. If its commit to the quarantine log fails, the caller must load the log again.
   func add(_ one: QuarantinedTransaction) { quarantine.add(one) }
 
   func contains(_ number: UInt64) -> Bool { quarantine.contains(number) }

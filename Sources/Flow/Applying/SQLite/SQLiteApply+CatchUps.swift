@@ -115,8 +115,8 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Applies the next transactions of a catch-up, and returns its progress. For a two-way table, takes the lock of
-  /// ``TwoWay/enter(_:)``.
+  /// Applies the next transactions of a catch-up, and returns its progress. For a two-way table, takes the lock that
+  /// lets one apply of the database at a time write.
   private func advanceOrSettle(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
     guard let desk = catchUp.desk else { return try advance(key, &catchUp, stop) }
     // Apply waits after it has released the lock of the applies, because other applies wait for the lock.

@@ -24,8 +24,8 @@ package final class SQLiteApply {
   var catchUps: [NameKey: CatchUp] = [:]
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: SQLiteReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far ahead of this node's clock. A two-way apply uses the
-  /// check of ``desk``.
+  /// One-way: the check that no transaction's clock is too far ahead of this node's clock. A two-way apply checks this
+  /// in its conflict handling.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?

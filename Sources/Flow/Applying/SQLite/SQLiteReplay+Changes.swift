@@ -85,8 +85,7 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the first update or delete of the row `image` that the trail has before the row itself. See
-  /// ``EarlyUpdates``.
+  /// Applies the first update or delete of the row `image` that the trail has before the row itself.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
@@ -107,7 +106,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether the row in ``after`` is already deleted, because its delete came earlier in the trail.
+  /// Returns whether the delete of the inserted row came in the trail before the insert. If so, forgets the delete.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }

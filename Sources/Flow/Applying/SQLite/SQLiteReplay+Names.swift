@@ -25,7 +25,7 @@ extension SQLiteReplay {
     name.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
   }
 
-  /// Returns the name that a table with a placeholder name should have at the target. Returns any other name unchanged.
+  /// Returns the name that a table should have at the target. `name` may be a placeholder; any other name is returned.
   static func wanted(_ name: String) -> String {
     let bytes = Array(name.utf8)
     for place in bytes.indices where bytes[place] == 0x1e {

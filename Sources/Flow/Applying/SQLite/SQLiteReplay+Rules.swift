@@ -82,8 +82,7 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table, and
-  /// ``ApplyOptions/refusesRowsElsewhere`` is set.
+  /// Returns whether a changed rule sends a table's rows to another target table, which by the options must be empty.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })

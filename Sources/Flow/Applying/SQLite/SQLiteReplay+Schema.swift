@@ -116,7 +116,7 @@ extension SQLiteReplay {
 
   /// Called before each record. Begins to apply the catch-up's table at the first record that the table lacks.
   ///
-  /// Suspends the table of `record` if ``refusals`` or ``excess(_:)`` has an error for this record.
+  /// Suspends the table of `record` if the target refused the record, or if capture lacks memory for its schema change.
   func reach(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from

@@ -19,7 +19,7 @@ final class SQLiteTarget {
   let isUTF16: Bool
   private let identity: FileIdentity?
   private var schemaVersion: Int64 = 0
-  /// SQLite's schema version at the last ``checkOwnTables()``; -1: not checked yet.
+  /// SQLite's schema version when Cairn's own tables were last checked; -1: not checked yet.
   private var provedSchema: Int64 = -1
   /// Whether the target's own trail gets the rows that the open transaction writes.
   private var isRelaying = false

@@ -67,7 +67,7 @@ extension TargetShape {
   /// Returns the error for an index or trigger, such as `index mine`, that cannot be created again after the schema
   /// change.
   ///
-  /// - Parameter object: The index or trigger; nil for an error about the change itself.
+  /// - Parameter object: The index or trigger; nil for an error about the schema change itself.
   private func refused(_ change: Change, _ error: SQLiteError, of object: String?) -> CairnError {
     guard let object else { return refused(change, error) }
     return refusal(change).error(

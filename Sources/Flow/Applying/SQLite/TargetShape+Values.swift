@@ -4,8 +4,8 @@ import SQLiteKit
 
 // New NOT NULL columns for which present rows have no value.
 extension TargetShape {
-  /// Returns the NOT NULL columns without a default that a change adds to a table with rows. SQLite cannot add them.
-  /// Empty if a refresh follows.
+  /// Returns the NOT NULL columns without a default that a schema change adds to a table with rows. SQLite cannot add
+  /// them. Empty if a refresh follows.
   ///
   /// `definition` is the column's text after ADD COLUMN.
   func unfilled(_ difference: TableDifference, _ change: Change) throws -> [(name: String, definition: String)] {
@@ -26,7 +26,7 @@ extension TargetShape {
     return added
   }
 
-  /// Throws `schema-stopped` if a change adds a NOT NULL column for which the target's existing rows have no value.
+  /// Throws `schema-stopped` if a schema change adds a NOT NULL column for which existing target rows have no value.
   func checkValues(_ difference: TableDifference, _ change: Change) throws {
     let added = try unfilled(difference, change)
     guard let first = added.first, let after = change.after?.target else { return }

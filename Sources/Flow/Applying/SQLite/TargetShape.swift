@@ -4,7 +4,7 @@ import SQLiteKit
 
 /// Makes schema changes at an SQLite target, as far as the policy allows.
 ///
-/// Throws `schema-stopped` for a change that is not made; the table is then suspended. The caller rolls back.
+/// Throws `schema-stopped` for a schema change that is not made; the table is then suspended. The caller rolls back.
 struct TargetShape {
   let database: Database
   let progress: ApplyProgress
@@ -15,7 +15,7 @@ struct TargetShape {
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
-    /// Whether the change only renames the table. Its columns stay; its indexes may change.
+    /// Whether the schema change only renames the table. Its columns stay; its indexes may change.
     var isRename = false
     var right = SchemaRight(isCreated: false)
     var isSourceAlone = false
@@ -118,7 +118,7 @@ struct TargetShape {
     }
   }
 
-  /// Returns whether a change is still to be made at the target: the table and its columns have their former names.
+  /// Returns whether a schema change is not made yet at the target: the table and its columns have their former names.
   func isOpen(_ change: Change) throws -> Bool {
     guard let before = change.before?.target, let after = change.after?.target else { return false }
     guard let there = try table(before.name)?.schema.columns else { return false }
@@ -196,7 +196,7 @@ struct TargetShape {
   /// Throws `schema-stopped` if the target already had a column that the source adds, and its values are not the
   /// source's.
   ///
-  /// - Parameter there: The target's columns before the change.
+  /// - Parameter there: The target's columns before the schema change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {
     guard !change.isRefreshed || change.goesBothWays, let before = change.before, let after = change.after else {
       return

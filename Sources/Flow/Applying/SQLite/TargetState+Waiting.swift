@@ -7,8 +7,8 @@ extension TargetState {
     /// The names that the table has had since its checkpoint. The first is its name at the target, the last its name at
     /// the source.
     @ByBytes var names: [String]
-    /// The record at which the table is suspended: the table has what came before it. Nil if the table lacks the
-    /// record's whole transaction.
+    /// The record at which the table is suspended. The table has all changes before this record. Nil if the table lacks
+    /// the whole transaction.
     var from: Position?
     var isGone = false
 

@@ -25,7 +25,7 @@ final class StatementDesk {
   private static let differingMax = 1000
   /// The maximum disk space that one statement may take, in bytes.
   static let diskBytesMax: Int64 = 1 << 30
-  /// The number of failures of executed statements after which no statement is executed for ``pauseMilliseconds``.
+  /// The number of failures of executed statements after which no statement is executed for a minute.
   private static let failuresMax = 16
   private static let pauseMilliseconds: Int64 = 60_000
   /// The time in ms for which no statement is executed after the process or the server ended during one.
@@ -106,7 +106,7 @@ final class StatementDesk {
     state = .offered(executed, position)
   }
 
-  /// Returns the statement that ``offer(_:at:)`` stored, and its position. Returns nil if there is none, or if it was
+  /// Returns the statement whose changes come next in the trail, with its position. Nil if there is none, or if it was
   /// already returned.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
@@ -232,8 +232,8 @@ final class StatementDesk {
     pauseAfterEnd("the server ended while it executed a statement of the trail (\(text.prefix(200)))")
   }
 
-  /// Forgets refused statements before `position`, and reports the group's counts. Called after the commit of a group
-  /// that ends at `position`.
+  /// Forgets refused statements before `position`, and adds the group's counts to apply's progress. Called after the
+  /// commit of a group that ends at `position`.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }

@@ -13,7 +13,7 @@ package struct CaptureStream: Sendable {
     package init(moment: ServerMoment, message: UInt64) { (self.moment, self.message) = (moment, message) }
   }
   package enum Answer: Sendable {
-    /// Capture's trail durably has everything that was committed before apply asked with ``CaptureStream/pass``.
+    /// Capture's trail durably has everything that was committed before apply asked.
     case passed(Passed)
     case nothing
   }

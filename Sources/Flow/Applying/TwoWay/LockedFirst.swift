@@ -4,8 +4,8 @@
 struct LockedFirst {
   private static let aheadMax: UInt64 = 256
   private var through: UInt64 = 0
-  /// The number of transactions after a failed group whose rows apply also locks first. Doubled if another group fails
-  /// soon.
+  /// After a failed group, apply also locks the rows of this number of transactions first. Doubled if another group
+  /// fails soon.
   private var ahead: UInt64 = 1
 
   func contains(_ number: UInt64) -> Bool { number <= through }

@@ -32,13 +32,13 @@ struct QuietServer {
     noteAsking(own, at: moment)
   }
 
-  /// Adds apply's open transaction to ``ours`` if the snapshot `moment` does not cover it.
+  /// Adds apply's open transaction to the list of apply's own ones if the snapshot `moment` does not cover it.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
     if let own, own >= moment.end { ours.insert(own) }
   }
 
-  /// Adds to ``ours`` a transaction of apply that changes no rows. Does nothing while there is no confirmation of
-  /// capture.
+  /// Adds a transaction that changes no rows to the list of apply's own ones. Does nothing while there is no
+  /// confirmation of capture.
   mutating func note(ours number: UInt64) { if moment != nil { ours.insert(number) } }
 
   mutating func forget() { self = QuietServer() }

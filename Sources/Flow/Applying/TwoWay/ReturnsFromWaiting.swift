@@ -14,8 +14,8 @@ struct ReturnsFromWaiting {
     var isOpen: Bool
   }
 
-  /// The maximum number of rows in the list. When a full list gets another row, all earlier rows are removed, and
-  /// ``ofForgotten`` replaces them.
+  /// The maximum number of rows in the list. When a full list gets another row, all earlier rows are removed, and one
+  /// common entry replaces them.
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
@@ -26,7 +26,7 @@ struct ReturnsFromWaiting {
   /// Whether this database's own trail may lack a change that brought a row back.
   var hasOpen: Bool { !open.isEmpty }
 
-  /// Loads the entries that the target has from earlier runs of apply.
+  /// Loads the former waiting rows that the target has stored in earlier runs of apply.
   ///
   /// - Parameter ids: The ids of the trails that exist now.
   /// - Parameter reached: The last transaction of this database's own trail.

@@ -9,7 +9,7 @@ extension RowNames {
     let isByKey: Bool
     /// The values of the referenced columns, in order. Empty unless they were requested.
     var key: [Value] = []
-    /// Whether rows with other keys may have the same row name, see ``KeyedRow/isLoose``.
+    /// Whether rows with other keys may have the same row name, such as the keys `'7'` and `'07'`.
     var isLoose = false
 
     /// The name under which the version window lists references to the row.

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import Versions
 
-/// Computes the names by which ``VersionWindow`` finds the versions of a row. A row has the same name in every trail.
+/// Computes the names by which the version window finds the versions of a row. A row has the same name in every trail.
 final class RowNames {
   private final class Naming {
     private(set) var schema: TableSchema
@@ -225,7 +225,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change touches the row `parent`, to which a foreign key refers by columns besides the row's key.
+  /// Returns whether a change touches the row `parent`, to which a foreign key refers by other columns than its key.
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
@@ -287,7 +287,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further row names of a change (see ``alternates``), each with the column values that give the name.
+  /// Returns names of a change's rows, by unique columns to which foreign keys refer, with the values of these columns.
   func keyedAlternates(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -300,7 +300,7 @@ final class RowNames {
     }
   }
 
-  /// Returns all names that ``VersionWindow`` stores for a change: of the changed rows, and of the rows that they
+  /// Returns all names that the version window stores for a change: of the changed rows, and of the rows that they
   /// reference or referenced before.
   func namesAndReferences(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
@@ -330,7 +330,7 @@ final class RowNames {
     try name(naming(of: schema), image) { $0.begun }
   }
 
-  /// Returns the name under which ``VersionWindow`` lists a row's versions from refreshes; nil if the row has no key.
+  /// Returns the name under which the version window lists a row's versions from refreshes; nil if the row has no key.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }
@@ -368,7 +368,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row (see ``alternates``), each with the column values that give the name.
+  /// Returns a row's names by unique columns to which foreign keys refer, each with the values of these columns.
   func keyedAlternates(_ schema: TableSchema, _ row: [Value?]) -> [KeyedRow] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { part in
@@ -376,14 +376,14 @@ final class RowNames {
     }
   }
 
-  /// Returns the further names of a row, from unique columns besides the key (see ``alternates``).
+  /// Returns a row's names by unique columns, other than its key, to which foreign keys refer.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
     keyedAlternates(schema, row).map(\.name)
   }
 
-  /// Updates ``roots`` after a schema change that renames or creates a table.
+  /// Adds a schema change that renames or creates a table to the list of the first names of tables.
   ///
-  /// - Parameter before: The table before the change; nil for a new table.
+  /// - Parameter before: The table before the schema change; nil for a new table.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
     let name = TableMapping.targetName(of: after, in: engine, names: names)
     guard let before else {
@@ -422,7 +422,7 @@ final class RowNames {
 
   /// Returns the sets of unique columns of a table, besides its key, to which foreign keys refer.
   ///
-  /// - Parameter target: The table's first name, see ``TableRoots``.
+  /// - Parameter target: The first name of the table, before any rename.
   private func otherKeys(of target: String) -> Set<[NameKey]> {
     let key = target.sqliteKey
     return alternates.first { roots.root(of: $0.key.text).sqliteKey == key }?.value ?? []

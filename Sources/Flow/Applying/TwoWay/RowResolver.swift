@@ -14,16 +14,15 @@ final class RowResolver<Target: ApplyTarget> {
   private let trail: TrailName
   private let clock: Clock
   private var resolvedBefore = SettledBefore<Target.Table>()
-  /// The refreshed rows that have the same unique value as another row. ``judge()`` decides about them before the
-  /// commit.
+  /// The refreshed rows that have the same unique value as another row. Before the commit, apply decides which of the
+  /// rows wait.
   var displacedCopies: [ContestedRow] = []
   /// The rows that could not be written because other rows have the same unique values.
   private var displaced: [ContestedRow] = []
   private var longResolves = 0
-  /// The waiting rows that a refresh brought since ``judge()`` last decided about waiting rows.
+  /// The waiting rows that refreshes brought since apply last decided which rows wait.
   var met: [ContestedRow] = []
-  /// The trails that last wrote the waiting rows which a refresh brought since ``judge()`` last decided about waiting
-  /// rows.
+  /// The trails that last wrote the waiting rows which refreshes brought since apply last decided which rows wait.
   var metTrails: Set<NameKey> = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -45,7 +44,7 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
-  /// Returns whether the table's rule is `insert-only`. Looks the rule up once for each table.
+  /// Returns whether the table's rule is `insert-only`. Reads the rule only once for each table.
   func takesRowsIn(_ table: Table, _ schema: TableSchema) throws -> Bool {
     if let known = table.takesRowsIn { return known }
     let (name, columns) = (table.shape.plainName, table.columnNames)
@@ -346,7 +345,7 @@ final class RowResolver<Target: ApplyTarget> {
     try target.attempt { for entry in entries { try target.storedReturns.note(entry) } }
   }
 
-  /// Throws `constraint-failed` if waiting rows of a trail take more bytes than ``TwoWay/waitingBytesMax``.
+  /// Throws `constraint-failed` if the waiting rows of a trail take more bytes than the limit allows.
   ///
   /// If refreshes of this trail bring waiting rows of another applied trail, that trail's waiting rows may take half of
   /// the limit.

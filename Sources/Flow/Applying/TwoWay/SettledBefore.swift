@@ -18,7 +18,7 @@ struct SettledBefore<Table: AnyObject> {
     let number: UInt64
   }
 
-  /// The versions of a row when it was last resolved, without the version that was incoming then (`last`).
+  /// The `versions` of a row when it was last resolved, without `last`: the version that was incoming then.
   private struct Condensed {
     let key: [Value]
     var fingerprint: VersionFingerprint

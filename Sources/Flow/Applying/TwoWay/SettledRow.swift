@@ -12,7 +12,7 @@ struct SettledRow {
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides for all nodes; nil if it decides nothing, or if the decision equals ``row``.
+  /// The row that this node decides for all nodes; nil if it decides nothing, or if the resolved row is the same.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
@@ -112,7 +112,7 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Throws `rule-refused`: SQLite has no functions for a rule `function:`.
+  /// Throws `rule-refused`: an SQLite database cannot run the function of a rule `function:`.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,
@@ -139,7 +139,7 @@ struct SettledRow {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row after this node's decision; without a decision, ``outcome``. Nil: the row is deleted.
+  /// The row after this node's decision; without a decision, the resolved row. Nil: the row is deleted.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }

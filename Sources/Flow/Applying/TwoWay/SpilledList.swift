@@ -58,7 +58,7 @@ final class SpillWriter {
 
 /// A resolved row that apply writes after it has deleted all rows that the same transaction deletes.
 struct SettledPut: Spillable, Equatable {
-  /// The row's index for ``TwoWayDesk/row(_:)``.
+  /// The index of the row among the rows that the transaction resolves at its end.
   var index: Int
   var key: [Value]
   var put: [Value?]?
@@ -98,7 +98,7 @@ struct SettledPut: Spillable, Equatable {
 
 /// A row that apply has deleted and that other rows may reference, with its values from before the delete.
 struct GoneRow: Spillable {
-  /// The row's index for ``TwoWayDesk/row(_:)``.
+  /// The index of the row among the rows that the transaction resolves at its end.
   var index: Int
   var key: [Value]
   var there: [Value]

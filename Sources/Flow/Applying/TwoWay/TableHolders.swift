@@ -8,7 +8,7 @@ import Changes
 ///     let holders = try TableHolders(connection.oldestNames)  // of tables public.item and public."ITEM"
 ///     holders.areOther(schema, "public.ITEM", roots)          // true
 struct TableHolders: Equatable {
-  /// PostgreSQL: of all tables whose names differ only in case, the oldest one, by the name in lower case.
+  /// PostgreSQL: the oldest table of each name, ignoring case, by the name in lower case.
   private var oldest: [NameKey: String] = [:]
   /// SQLite: the PostgreSQL tables whose rows are replicated to a table, by the table's name in lower case.
   private var sources: [NameKey: Set<NameKey>] = [:]
@@ -20,7 +20,7 @@ struct TableHolders: Equatable {
 
   /// Creates the value for a PostgreSQL target.
   ///
-  /// - Parameter look: Reads, of all tables whose names differ only in case, the oldest one, by the name in lower case.
+  /// - Parameter look: Reads the oldest table of each name, ignoring case, by the name in lower case.
   init(_ look: @escaping () throws -> [NameKey: String]) throws {
     self.look = look
     oldest = try look()

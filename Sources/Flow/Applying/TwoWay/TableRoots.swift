@@ -1,7 +1,7 @@
 import Changes
 import Synchronization
 
-/// The first names of renamed tables. ``VersionWindow`` lists the rows of a table under its first name.
+/// The first names of renamed tables. The version window lists the rows of a table under its first name.
 ///
 /// Two nodes may write one row under the former and the present name of its table.
 ///
@@ -49,8 +49,8 @@ final class TableRoots: Sendable {
     if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Notes that a new table gets this name. A renamed table that had the name first is then listed under its present
-  /// name.
+  /// Notes that a new table gets this name. If it was the first name of a renamed table, that table is listed under its
+  /// present name from now on.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

@@ -58,10 +58,10 @@ package final class TwoWay: Sendable {
   private let isSpoilt = Mutex(false)
   private let isRetired = Mutex(false)
 
-  /// Creates the shared state.
+  /// Creates the state that all apply workers of one two-way database share.
   ///
   /// - Parameter captured: The tables captured into this database's trail.
-  /// - Parameter before: The former shared state. An apply that still uses the former state gets the error `busy`.
+  /// - Parameter before: The former state. An apply that still uses the former state gets the error `busy`.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns,
@@ -90,7 +90,7 @@ package final class TwoWay: Sendable {
   /// Returns whether a table may have rows that no refresh has put into this database's trail yet.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter for the rows that the apply of a trail writes to this database; nil for trail ``own``.
+  /// Returns the filter for the rows that the apply of a trail writes here; nil for this database's own trail.
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -226,9 +226,9 @@ package final class TwoWay: Sendable {
     turn.end()
   }
 
-  /// Runs `body` under the lock of ``enter(_:)``; returns nil if `stop` was set first.
+  /// Runs `body` while the apply has the turn to write; returns nil if `stop` was set first.
   ///
-  /// `body` must not wait, because all apply workers of the database wait for the lock.
+  /// `body` must not wait, because all apply workers of the database wait for the turn.
   func inTurn<T>(_ stop: StopSignal, _ body: () throws -> T) throws -> T? {
     guard try enter(stop) else { return nil }
     defer { leave() }
@@ -237,8 +237,8 @@ package final class TwoWay: Sendable {
 
   /// Repeats `attempt` until it returns true; returns false if `stop` was set first.
   ///
-  /// In two-way replication, each attempt runs under the lock of ``enter(_:)``. An attempt may set a function that
-  /// waits after the lock is released.
+  /// In two-way replication, each attempt needs the turn to write. An attempt may set a function that waits after the
+  /// turn.
   static func retryInTurns(
     _ shared: TwoWay?, _ stop: StopSignal, _ attempt: (inout (() throws -> Void)?) throws -> Bool
   ) throws -> Bool {
@@ -266,7 +266,7 @@ package final class TwoWay: Sendable {
   /// Returns whether an error says that a row differs from the trail. The row must then be resolved from its versions.
   static func isOfRow(_ error: CairnError) -> Bool { [.rowMissing, .rowDiffers, .rowExists].contains(error.code) }
 
-  /// Whether there may be waiting rows. Used only under the lock of ``enter(_:)``.
+  /// Whether there may be waiting rows. Used only by the apply that has the turn to write.
   var mayHaveCandidates: Bool {
     get { candidates.withLock { $0 } }
     set { candidates.withLock { $0 = newValue } }
@@ -274,7 +274,7 @@ package final class TwoWay: Sendable {
 
   package var waitingRows: [NameKey: Int] { waiting.withLock { $0 } }
 
-  /// Stores the number of waiting rows by table. Called under the lock of ``enter(_:)``.
+  /// Stores the number of waiting rows by table. Called only by the apply that has the turn to write.
   func note(waiting counts: [NameKey: Int]) {
     waiting.withLock { $0 = counts }
     mayHaveCandidates = !counts.isEmpty
@@ -324,7 +324,7 @@ package final class TwoWay: Sendable {
     held.withLock { $0[trail.description] = number }
   }
 
-  /// Returns whether a transaction's author knew changes that the target lacks, see ``hold(_:through:)``.
+  /// Returns whether a transaction's author knew changes that the target lacks.
   ///
   /// - Parameter seen: The last transaction of each trail that the author knew.
   func knowsHeld(_ seen: [String: UInt64]) -> Bool {
@@ -346,7 +346,7 @@ package final class TwoWay: Sendable {
 
   /// Notes that the version window has read everything that applications have committed so far in this database.
   ///
-  /// - Returns: The transaction to store with ``StoredReturns/close(by:)``; nil if there is nothing to store.
+  /// - Returns: The transaction number to store with rows that came back before; nil if there is nothing to store.
   func noteCaptured() -> UInt64? {
     let reached = window.ownReach.number
     return returned.withLock { list in
@@ -388,7 +388,7 @@ final class ApplyTurn: Sendable {
   func end() { isTaken.withLock { $0 = false } }
 }
 
-/// The result of an apply's attempt to write a group under the lock of ``TwoWay/enter(_:)``.
+/// The result of an apply's attempt to write a group in its turn.
 enum TurnEnd {
   /// The apply need not wait. The value is false if no transaction was available.
   case moved(Bool)

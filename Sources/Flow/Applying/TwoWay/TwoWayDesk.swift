@@ -52,9 +52,9 @@ final class TwoWayDesk<Table: AnyObject> {
   private var spelled: [Stamp: Set<Spelled>] = [:]
   private var written: [RowName] = []
   private var watchesRows = false
-  /// A cache of ``leavers(at:)``, for at most 16 transactions.
+  /// A cache for 16 transactions: the rows that each deleted or gave another key, by the rows that they referenced.
   var leavers: [Stamp: [RowName: [(parent: [Value], rows: [KeyedRow])]]] = [:]
-  /// A cache of ``referred(at:)``, for at most 4 transactions.
+  /// A cache for 4 transactions: the keys of the rows that each of them referenced, by the rows' names.
   var referred: [Stamp: [RowName: Set<[Value]>]] = [:]
 
   private var columns: ColumnsNow
@@ -112,7 +112,7 @@ final class TwoWayDesk<Table: AnyObject> {
     columns.part(of: table, knowing: known, of: trail.description)
   }
 
-  /// Returns the last transaction, in the trail with this rename or drop, that the present transaction's author knew.
+  /// Returns the last transaction that the present transaction's author knew, of the trail from which `step` comes.
   private func known(_ step: ColumnStep) -> UInt64 {
     if step.origin.isEmpty { return seen[shared.own.description] ?? 0 }
     return step.origin.hasSameBytes(as: trail.description) ? .max : seen[step.origin] ?? 0
@@ -223,7 +223,7 @@ final class TwoWayDesk<Table: AnyObject> {
     waits += 1
   }
 
-  /// Updates the state after a commit through transaction `number`; nil: a commit of a catch-up or from quarantine.
+  /// Notes a commit through transaction `number` for all applies of the database. Nil: of a catch-up or the quarantine.
   func committed(_ number: UInt64?) throws {
     waits = 0
     noteCandidates()
@@ -471,8 +471,8 @@ final class TwoWayDesk<Table: AnyObject> {
     let isCopied: Bool
   }
 
-  /// Returns whether the transaction at a place wrote this row, or refreshed it if `isCopied`, and not another row with
-  /// the same name.
+  /// Returns whether the transaction at a place wrote exactly this row, or refreshed it if `isCopied`. Another row may
+  /// have the same row name.
   private func made(_ row: KeyedRow, at place: VersionPlace, isCopied: Bool) throws -> Bool {
     // All other names are hashes of their keys alone, which no other row shares.
     guard row.isLoose else { return true }
@@ -535,7 +535,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] { try readVersions(row, at: place) }
 
-  /// Returns a row with all changes that the present transaction made of it.
+  /// Returns a row with all changes that the present transaction made to it.
   func whole(_ row: Row, isSame: (StoredVersion) throws -> Bool) throws -> Row {
     let versions = try readVersions(row.name, at: place)
     guard let version = try versions.first(where: isSame) else { return row }
@@ -548,7 +548,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
-  /// Returns the stamp of a row's last insert or update. Nil if all nodes know that write, or if it is before `copy`.
+  /// Returns the stamp of a row's last insert or update. Nil if all nodes know it, or if its stamp is before `copy`.
   private func lastWrite(_ row: KeyedRow, behind copy: Stamp? = nil) throws -> Stamp? {
     for place in try places(row.name).reversed() {
       if let copy, place.stamp < copy { return nil }
@@ -602,8 +602,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return isMerged && shared.isToBeCopied(row.fullName) ? .latest : nil
   }
 
-  /// Returns whether a row stays in its table although a refreshed row has the same unique value, until
-  /// ``RowResolver/judge()`` decides about both.
+  /// Returns whether a row stays in its table for now although a refreshed row has the same unique value. Before the
+  /// commit, apply decides which row waits.
   func contests(_ row: ContestedRow) throws -> Bool {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }

@@ -4,7 +4,7 @@ import PostgresKit
 /// The tables that a capture knows, and the server's descriptions of tables in the stream. Methods that change a table
 /// return records for the trail. ``settle()`` makes changes final; ``abandon()`` undoes them.
 struct KnownTables {
-  /// The effects of a change of a table: records for the trail, and the tables whose running refresh begins again.
+  /// The effects of a schema change of a table: records for the trail, and the tables whose refresh begins again.
   struct Change: Equatable {
     var records: [ShapeChange] = []
     var restarted: [UInt32] = []
@@ -181,8 +181,8 @@ struct KnownTables {
     return change
   }
 
-  /// Renames another table that has this name in the trail to a temporary name. The stream has not reported yet how
-  /// that table was renamed. Without such a table, returns no record.
+  /// Gives another table that has this name in the trail a temporary name, and returns the rename for the trail.
+  /// Without such a table, returns no record.
   private mutating func free(_ name: TableSchema, for relation: UInt32) -> Change {
     let holder = all.first {
       $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)

@@ -2,8 +2,8 @@ import Changes
 import CodecKit
 import PostgresKit
 
-/// The keys that sign logical messages of Cairn. Any role can write a message into the log, so capture accepts only
-/// signed ones, with the exceptions of ``IncomingTransaction/key(of:since:)``.
+/// The keys that sign logical messages of Cairn. Capture accepts only signed ones, as any role can write into the log.
+/// Barriers, and some messages of older builds, need no signature.
 struct MessageKeys {
   private static let reportMilliseconds: Int64 = 60_000
   private let hasher: SHA256
