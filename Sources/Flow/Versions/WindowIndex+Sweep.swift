@@ -139,7 +139,7 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// Returns the number of first versions, up to `count`, that the authors of all later versions knew; nil if none.
+  /// Returns how many versions at the start, at most `count`, the authors of all later versions knew; nil if none.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
     // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)

@@ -369,8 +369,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source no longer has the record of its last captured journal row, or if its
-  /// journal ends before the trail does.
+  /// Throws `source-went-back` if the source no longer stores the last captured journal row as capture wrote it, or if
+  /// its journal ends before the trail does.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
