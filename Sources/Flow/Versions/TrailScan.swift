@@ -46,7 +46,7 @@ struct TrailScan {
   /// - Parameter learn: Called at each schema change, with the table before and after the change.
   /// - Parameter takePart: Called for every transaction, or for each part of a large one. `isEnd` is true for the last
   ///   part.
-  /// - Returns: The number of complete transactions read, without those before ``from``.
+  /// - Returns: The number of complete transactions read, without skipped ones.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, learn: Learn = { _, _, _ in },
     _ takePart: (Part, _ isEnd: Bool) throws -> Void

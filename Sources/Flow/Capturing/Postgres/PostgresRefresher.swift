@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides.
+/// Reads rows of tables into the trail, for refreshes and for requests.
 final class PostgresRefresher {
   private static let retryMilliseconds: Int64 = 300
   /// The pause before another snapshot if the last one did not show all transactions that the refresh needs, ms.

@@ -18,7 +18,7 @@ struct PostgresRegistry: Equatable {
     var types: [ColumnType]
     /// The catalog number (`attnum`) of each column; empty if the numbers are not known.
     var numbers: [Int] = []
-    /// The definitions that decide how values print, such as the labels of enums; see ``PostgresTable/forms``.
+    /// The definitions that decide how values print, such as the labels of enums.
     @ByBytes var forms: [NameKey: String] = [:]
     var isPartitioned = false
     @ByBytes var partitions: [String] = []

@@ -31,7 +31,7 @@ package struct Journal {
 
   /// Returns the trail of the source's capture, and capture's state folder; nil if the source is not captured.
   ///
-  /// - Throws: `source-went-back` if an application dropped some of Cairn's tables, see ``lostTables()``.
+  /// - Throws: `source-went-back` if an application dropped some of Cairn's tables.
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
     if let error = try lostTables() { throw error }
