@@ -1,8 +1,8 @@
 import Changes
 import SystemKit
 
-/// Gathers bytes from the network into pieces. Another thread processes each piece in order, while the next piece is
-/// filled. Only one thread may add bytes.
+/// Gathers bytes from the network into pieces. Another thread processes each piece in order, while the calling thread
+/// fills the next one. Only one thread may add bytes.
 final class PieceHandover {
   /// Bytes that one thread fills and another thread processes, never at the same time.
   private final class Piece: @unchecked Sendable {

@@ -6,7 +6,7 @@ import Changes
 ///     RowName(table: "item", key: [.integer(7)]) == RowName(table: "item", key: [.integer(7)])   // true
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
-  /// Whether the name is for foreign keys that refer to the row, and not for its own versions.
+  /// Whether the name is for foreign keys that refer to the row, and not for the row's own versions.
   package var isReference = false
   /// Whether the name comes from a change that deletes the row; not part of the hash.
   package private(set) var isEnd = false
@@ -47,7 +47,7 @@ package struct RowName: Hashable, Sendable {
   /// The name under which the version window keeps deletes of rows that had a foreign key to this row.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
-  /// The key under which the version window keeps versions of this name.
+  /// The hash with ``isReference`` as its highest bit, by which the version window finds versions.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
   /// Creates the name of a row.

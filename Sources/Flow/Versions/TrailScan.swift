@@ -26,7 +26,7 @@ struct TrailScan {
   /// The source position of the last read transaction that has one; empty if none has one.
   private(set) var sourcePosition: [UInt8] = []
 
-  /// Opens a trail. Later calls skip the rows of transactions before `number`.
+  /// Opens a trail for reads that skip the rows of transactions before `number`.
   init(folder: String, from number: UInt64) throws {
     from = number
     reader = try TrailReader.open(

@@ -25,7 +25,7 @@ package final class VersionReader {
     var count = 0
     var changes = 0
     var seen: [String: UInt64] = [:]
-    /// The rows of the transaction; nil unless it is large and was read repeatedly.
+    /// The rows of the transaction; nil unless the transaction is large and was read repeatedly.
     var rows: TransactionRows?
     var lastUse = 0
   }

@@ -59,8 +59,8 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Returns false if a node stated falsely that it knew the unread part of this database's own trail (``skipped``).
-  /// The caller must then read that part.
+  /// Returns false if a node stated falsely that it knew the unread part of this database's own trail. The caller must
+  /// then read that part.
   /// - Parameter header: The header of the next transaction that is read from the trail.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }

@@ -71,7 +71,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Queues an updated row for a new reading if its table is being refreshed. The update lacks unchanged TOAST values.
+  /// Queues an updated row, which lacks unchanged TOAST values, to be read again if its table is being refreshed.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()

@@ -77,7 +77,7 @@ struct JournalReader: ~Copyable {
 
   var rowBytes: Int64 { Int64(row.count) }
 
-  /// Reads the values of the journal row in `statement` from column `first` on, and adds them to the checksum.
+  /// Reads the values of the journal row in `statement` from column `first` on, and adds them to ``checksum``.
   mutating func read(_ statement: Statement, seq: Int64, code: Int64, first: Int, count: Int) {
     row.removeAll()
     rowEnds.removeAll(keepingCapacity: true)

@@ -46,7 +46,7 @@ final class LookWriter {
   private var awaited: Set<Int64> = []
   /// The commit time of the next transaction whose end the journal has, µs since 1970; nil if there is none.
   private var nextCommit: Int64?
-  /// The applied note of the rows that are being read; nil if an application wrote them.
+  /// The applied note that names the origin of the rows being read; nil if an application wrote these rows.
   private var relay: AppliedNote?
   private var stop = StopSignal()
   private var mayReadTables = true
