@@ -23,7 +23,7 @@ struct BucketScan: Sendable {
     case all
     /// The rows with NULL in their key.
     case nullKeys
-    /// The rows after this key, in the sort order of each database; nil: all rows, from the first one on.
+    /// The rows after the given keys, in the sort order of each database; nil: all rows, from the first one on.
     case behind((source: [Value]?, target: [Value]?))
   }
 

@@ -33,8 +33,8 @@ struct TrailScan {
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
-  /// Skips the rows of transactions before `number` from now on. Returns false if the caller should open the trail at
-  /// `number` instead, because that reads fewer segments.
+  /// From now on, skips the rows of transactions before `number`. Returns false if the caller should open the trail
+  /// again at `number`, because that reads fewer segments.
   mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
     guard number > from else { return true }
     from = number

@@ -31,7 +31,7 @@ struct PostgresRegistry: Equatable {
     /// Whether changes of the table go into the trail before its refresh has begun. True if the refresh was requested:
     /// then targets have the rows already.
     var passesChanges: Bool { refresh == .asked && isKeyed }
-    /// The value of `copyNotBefore` for a table that must be published before its refresh can begin.
+    /// The value of ``copyNotBefore`` while the table is not published, so that its refresh cannot begin.
     static let unpublished = UInt64.max
   }
   struct ColumnType: Equatable {

@@ -238,7 +238,7 @@ final class LookWriter {
     }
   }
 
-  /// Continues a reading that an earlier run began, and finds its requested rows.
+  /// Continues a reading of the journal that an earlier run wrote in part, and finds that reading's requests for rows.
   private func goOn(_ look: SourcePosition.Look) throws {
     guard part?.requested.isPending == false else { return }
     let statement = try source.prepare(

@@ -316,7 +316,7 @@ final class TriggerSource: ChangeSource {
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// If nothing was captured for 100 ms, records the last captured journal row in the source and purges a part of the
+  /// If nothing was captured for 100 ms, stores the last captured journal row in the source and purges a part of the
   /// journal.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }

@@ -77,7 +77,7 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Resets the list of applied transactions of other trails to the list that the trail recorded.
+  /// Resets the list of applied transactions of other trails to the list that is in the trail.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
