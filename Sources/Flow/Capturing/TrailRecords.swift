@@ -16,7 +16,7 @@ struct ShapeChange: Equatable {
   var after: TableShape?
   @ByBytes var text = ""
   var isRefreshed = false
-  /// The old index of each new column, as in ``DDL/origins``; nil if not known.
+  /// The index of each new column in the old shape; nil for an added column. The array is nil if not known.
   var origins: [Int?]?
 }
 

@@ -92,7 +92,7 @@ struct WaitingRecords {
     try trail.append(kind: RecordKind.waitingRow, record.bytes)
   }
 
-  /// Returns a value of the key column in the form that ``Range`` compares.
+  /// Returns a value of the key column in the form in which it is compared with the bounds of a chunk.
   func ordered(_ value: Value, _ column: TableSchema.Column) -> Value {
     guard schema.engine == .postgres else { return value }
     switch value {

@@ -23,12 +23,12 @@ struct BucketScan: Sendable {
     case all
     /// The rows with NULL in their key.
     case nullKeys
-    /// The rows after this key, in the sort order of each database; nil: all rows, from the first one on.
+    /// The rows after the given keys, in the sort order of each database; nil: all rows, from the first one on.
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// Buckets in which rows differ. `rows` is the sum of the buckets' numbers of rows. Each bucket counts with the
-  /// larger of its two numbers.
+  /// Buckets whose differing rows are compared together. `rows` is the sum of the buckets' row counts: for each bucket,
+  /// the larger count of both ends.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0

@@ -20,7 +20,7 @@ package final class CompareDatabase {
     let refusal: String?
     /// Whether another session keeps the table locked, so that Cairn knows only the table's name.
     var isLocked = false
-    /// Returns the table as one end of a comparison, for the given indexes of the compared columns.
+    /// Returns the table as one end of a comparison. The argument has the indexes of the compared columns.
     let end: ([Int]) -> TableEnd
   }
 

@@ -28,7 +28,7 @@ package struct Difference: Sendable {
   package var key: [(name: String, value: Value)] = []
   /// The differing columns of a row that both ends have.
   package var columns: [Column] = []
-  /// The complete row of the source; nil if the source lacks the row. `target` is the same for the target.
+  /// The complete rows of the source and of the target; nil for an end that lacks the row.
   package var source: [Value]?
   package var target: [Value]?
   /// The number of equal rows with this difference; more than 1 only without a key.
@@ -43,8 +43,8 @@ package struct Difference: Sendable {
 struct Suspect {
   /// The hash of the key, or of the whole row.
   let hash: UInt64
-  /// The key as read at the source; nil if the row was not read there, has no key, or has NULL in its key. `targetKey`
-  /// is the same for the target.
+  /// The row's keys as read at the source and at the target. Nil if the row was not read there, has no key, or has NULL
+  /// in its key.
   var sourceKey: [Value]?
   var targetKey: [Value]?
   var rowBytes = 0

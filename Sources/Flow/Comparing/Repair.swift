@@ -92,9 +92,9 @@ final class Repair {
     }
   }
 
-  /// Compares the requested rows repeatedly until they are equal at both ends, for up to two minutes. The time of a
-  /// running refresh does not count. Returns the number of rows that still differ. Returns `Int.max` if the replication
-  /// or the comparison was stopped.
+  /// Compares the rows that the source was asked to send again, until they are equal at both ends, for up to two
+  /// minutes. The time of a running refresh does not count. Returns the number of rows that still differ. Returns
+  /// `Int.max` if the replication or the comparison was stopped.
   ///
   /// - Parameter recount: Compares the whole table again, and returns the number of differences.
   func finish(_ look: RowLook, _ verdict: RowVerdict, recount: () throws -> Int) throws -> Int {

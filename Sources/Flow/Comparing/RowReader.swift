@@ -17,7 +17,7 @@ protocol RowReader: AnyObject {
   /// Returns the parts of a table that together have all its rows, for calls of ``scan(_:_:naming:_:)``.
   func parts(of table: ComparedTable) throws -> PartSequence
 
-  /// Returns the present row of ``scan(_:_:naming:_:)``. Valid only inside its `body`.
+  /// Returns all values of the row that a scan is reading. Valid only while the scan calls its `body`.
   func currentRow(_ table: ComparedTable) -> [Value]
 
   /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement.

@@ -84,7 +84,7 @@ final class SQLiteRowReader: RowReader {
     let sql: String
     var parameters: [Value] = []
     var limit: Int?
-    /// The indexes of the result columns with the key or rowid, after which the next slice starts.
+    /// The indexes of the result columns that have the key or rowid. The next slice starts after their last values.
     var cursor: [Int] = []
 
     init(_ table: ComparedTable, _ end: TableEnd, _ slice: Slice) {

@@ -8,7 +8,7 @@ struct Settlement {
   var differences: [Difference] = []
   /// The number of rows that differ but may be in flight.
   var inFlight = 0
-  /// The differences of the rows that ``inFlight`` counts. A row whose difference is not known is left out.
+  /// The differences of rows that may be in flight. A row whose difference is not known is left out.
   var unproven: [Difference] = []
 
   mutating func add(_ other: Settlement) {

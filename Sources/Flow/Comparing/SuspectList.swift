@@ -4,8 +4,8 @@ import Changes
 struct SuspectList: ~Copyable {
   private struct Entry {
     let hash: UInt64
-    /// The offset in `keys` of the key that was read at the source; -1 if the source lacks the row. `target` is the
-    /// same for the target.
+    /// The offsets in `keys` of the row's keys, as read at the source and at the target; -1 for an end that lacks the
+    /// row.
     let source: Int
     let target: Int
     let rowBytes: Int

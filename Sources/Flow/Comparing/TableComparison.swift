@@ -14,7 +14,7 @@ final class TableComparison {
   /// The memory for differing rows without a key, in bytes. When the memory is full, all these rows are read again
   /// together.
   private static let wholeBytes = 16 << 20
-  /// The value of ``wholeBytes`` for a source at another node. The rows must fit into one answer.
+  /// The memory for differing rows without a key of a source at another node, in bytes. They must fit into one answer.
   private static let wholeBytesAfar = 1 << 20
 
   private let table: ComparedTable

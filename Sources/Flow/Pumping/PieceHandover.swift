@@ -1,8 +1,8 @@
 import Changes
 import SystemKit
 
-/// Gathers bytes from the network into pieces. Another thread processes each piece in order, while the next piece is
-/// filled. Only one thread may add bytes.
+/// Gathers bytes from the network into pieces. Another thread processes each piece in order, while the calling thread
+/// fills the next one. Only one thread may add bytes.
 final class PieceHandover {
   /// Bytes that one thread fills and another thread processes, never at the same time.
   private final class Piece: @unchecked Sendable {
@@ -34,7 +34,7 @@ final class PieceHandover {
 
   /// Adds bytes.
   ///
-  /// - Throws: The error of `work` for an earlier piece.
+  /// - Throws: The error that the processing of an earlier piece threw.
   func put(_ bytes: UnsafeRawBufferPointer) throws {
     if coming.bytes.count + bytes.count > Self.pieceBytes { try handOver() }
     coming.bytes.append(bytes)
@@ -59,7 +59,7 @@ final class PieceHandover {
 
   /// Processes the last pieces, after all bytes were added.
   ///
-  /// - Throws: The error of `work`.
+  /// - Throws: The error that the processing of a piece threw.
   func finish() throws {
     try settle()
     if coming.bytes.count > 0 { try coming.run() }
@@ -67,7 +67,7 @@ final class PieceHandover {
 
   /// Waits until the other thread has processed the last piece that was passed to it.
   ///
-  /// - Throws: The error of `work`.
+  /// - Throws: The error that the processing of this piece threw.
   func settle() throws {
     guard let thread = running else { return }
     running = nil

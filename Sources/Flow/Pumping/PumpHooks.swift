@@ -26,7 +26,7 @@ package struct PumpHooks: Sendable {
   /// Answers a question about the rows of a trail's source, or forwards it towards the trail's node. The call blocks
   /// until the answer arrives.
   ///
-  /// - Parameter asker: The peer, named as in ``asked``.
+  /// - Parameter asker: The name in the peer's certificate, or the address at which this node dials it.
   package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
   package typealias Answer =
     @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]

@@ -14,9 +14,9 @@ final class PumpLink {
   private var address: String { client.base.address }
   private let heard: () -> Void
 
-  /// Creates a link to the peer of a plan.
+  /// Creates a link to the peer that `plan` names.
   ///
-  /// - Parameter heard: Is called with each answer.
+  /// - Parameter heard: Is called after each answer of the peer.
   init(
     _ plan: PumpPlan, stop: StopSignal, silenceSeconds: Int = waitSeconds + answerSeconds,
     heard: @escaping () -> Void = {}

@@ -90,7 +90,7 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// The time, in milliseconds, during which only the trail's own node may fetch a question.
+  /// The time, in milliseconds, during which only the node that writes a trail may fetch a new question about its rows.
   private static let originFirstMilliseconds: Int64 = 3_000
 
   /// Stores the name of the node at the dialled address `asker`.

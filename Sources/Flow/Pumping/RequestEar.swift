@@ -21,7 +21,7 @@ final class RequestEar {
   /// pauses for 20 ms instead of 500 ms.
   private var questionedAt: Int64 = 0
 
-  /// Creates the loop for the peer of a pump.
+  /// Creates an object that exchanges requests and questions with the peer of a pump.
   ///
   /// - Parameter trails: Returns the trails whose transfers have reached the peer.
   init(_ plan: PumpPlan, _ hooks: PumpHooks, trails: @escaping () -> [TrailName]) {

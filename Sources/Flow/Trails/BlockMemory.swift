@@ -16,7 +16,7 @@ package final class BlockMemory: Sendable {
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
 
-  /// The memory of one reader's block, from ``begin(_:)`` to ``end(_:)``.
+  /// Memory that a reader has reserved for one block.
   struct Turn {
     fileprivate let bytes: Int
     /// The number of blocks for which the thread already had memory. It is 1 if the thread reads a second block while
@@ -30,11 +30,11 @@ package final class BlockMemory: Sendable {
     var peak = 0
     var limit = 256 << 20
     var blockBytesMax = 64 << 20
-    /// The bytes that readers have reserved, by ``Turn/depth``.
+    /// The bytes that readers have reserved, by the number of blocks that their thread already held.
     var read: [Int: Int] = [:]
-    /// The number of open turns of each thread that has any.
+    /// The number of blocks for which each thread has reserved memory; threads without such a block are left out.
     var turns: [pthread_t: Int] = [:]
-    /// The tickets of the readers that wait for memory, by ``Turn/depth``, in the order of their requests.
+    /// The tickets of the waiting readers in order, by the number of blocks that their thread already holds.
     var waiting: [Int: [UInt64]] = [:]
     var lastTicket: UInt64 = 0
   }
@@ -94,8 +94,8 @@ package final class BlockMemory: Sendable {
   /// Reserves memory for the block of a reader. Waits until earlier readers have their memory and large blocks leave
   /// room.
   ///
-  /// At each ``Turn/depth``, one reader may exceed the limit. So two readers that each hold a block and need a second
-  /// one do not wait for each other for ever.
+  /// Among readers whose threads hold the same number of blocks, one may exceed the limit. So two readers that each
+  /// hold a block and need a second one do not wait for ever.
   /// - Throws: `busy` if there is no room in time: 60 seconds by default.
   func begin(_ bytes: Int) throws -> Turn {
     let thread = pthread_self()

@@ -80,7 +80,7 @@ package final class CopyFeed {
     return taken
   }
 
-  /// Returns how many bytes `rest` lacks for a whole header or block, or for the part of it that shows its size.
+  /// Returns how many more bytes complete the header or block in `rest`, or the part of it that shows its size.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count

@@ -105,7 +105,7 @@ final class LiveSegment {
     self.place = place
   }
 
-  /// Adds the seal, which is the last block, and calls ``finish()``.
+  /// Adds the seal, which is the last block, frees the space after it, and syncs the file.
   func seal(_ encoder: BlockEncoder) throws {
     try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal], encoder)
     try finish()

@@ -4,8 +4,7 @@ import Changes
 struct RecordScan {
   private(set) var transactions: TransactionTracker
   private(set) var lastSchemaID: UInt64
-  /// The memory for the schemas of the segment, up to the last checked record, in bytes; see
-  /// ``TableSchema/memoryBytes``.
+  /// The memory for the schemas of the segment, up to the last checked record, in bytes.
   private(set) var schemaBytes: Int
 
   init(_ transactions: TransactionTracker, lastSchemaID: UInt64 = 0, schemaBytes: Int = 0) {

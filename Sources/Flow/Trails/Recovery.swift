@@ -20,7 +20,7 @@ struct Recovery {
     var transactions: TransactionTracker
     var lastHeader: TransactionHeader?
     var lastSchemaID: UInt64
-    /// The memory for the schemas of the segment, in bytes; see ``TableSchema/memoryBytes``.
+    /// The memory for the schemas of the segment, in bytes.
     var schemaBytes: Int
     var isSealed: Bool
     var lastNumber: UInt64 { transactions.lastNumber }

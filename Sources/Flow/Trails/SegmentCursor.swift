@@ -14,7 +14,7 @@ final class SegmentCursor {
   /// The number of columns in each schema of the segment; the index is the id of the schema minus one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
-  /// The memory for `schemas`, in bytes; see ``TableSchema/memoryBytes``.
+  /// The memory for `schemas`, in bytes.
   private(set) var schemaBytes = 0
   /// The offset of the last returned record in the segment's unpacked content.
   private(set) var recordOffset: UInt64 = 0

@@ -107,7 +107,7 @@ package final class SegmentSource {
   /// Returns the next blocks after a place: at most `max` bytes, but at least one block. Nil at the durable end, and if
   /// the segment does not exist.
   ///
-  /// - Parameter place: A place for which ``judge(_:)`` returned `follows`.
+  /// - Parameter place: A place between two blocks of the trail, as ``judge(_:)`` has found.
   package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
     try guarded {
       guard let segment = try segment(place.segment) else { return nil }

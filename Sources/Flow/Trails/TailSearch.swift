@@ -35,7 +35,7 @@ struct TailSearch {
     return nil
   }
 
-  /// Returns the number of bytes after ``breakOffset``, without zeros at the end of the file.
+  /// Returns the number of bytes after the last whole block, without zeros at the end of the file.
   func usedBytes() throws -> UInt64 {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset

@@ -73,7 +73,7 @@ package final class TrailCopy {
     return TrailPlace(segment: (check?.segment ?? mark.segment) + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
-  /// Throws the error of ``append(_:at:of:)`` if bytes of this trail cannot be added at `place`.
+  /// Throws `trail-elsewhere` or `trail-forked` if bytes of trail `id` cannot be added at `place`.
   package func expect(_ place: TrailPlace, of id: TrailID) throws {
     try guarded { try expect(place, id) }
   }

@@ -6,8 +6,7 @@ package struct TrailOptions: Sendable {
   package var segmentBytes = 16 << 20
   /// The uncompressed content at which a sync begins another segment, in bytes.
   package var contentBytes = 32 << 20
-  /// The memory for table schemas, in bytes, at which the next transaction begins another segment; see
-  /// ``TableSchema/memoryBytes``.
+  /// The memory for table schemas, in bytes, at which the next transaction begins another segment.
   package var schemaBytes = 64 << 20
   /// The highest memory for the table schemas of one segment, in bytes. A transaction that needs more fails.
   package var schemaBytesMax = TableSchema.memoryMax

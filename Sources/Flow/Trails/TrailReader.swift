@@ -114,7 +114,7 @@ package final class TrailReader {
 extension TrailReader {
   var segmentBytesRead: UInt64 { cursor.fileOffset }
   var segmentNumber: UInt64 { cursor.number }
-  /// The position after the last returned commit record, without the cost of ``checkpoint``.
+  /// The position after the last returned commit record, without a chain hash.
   package var commitPosition: Position { Position(segment: cursor.number, offset: cursor.commitOffset) }
 
   private static func openCursor(_ folder: TrailFolder, _ number: UInt64, trail: TrailID) throws -> SegmentCursor {

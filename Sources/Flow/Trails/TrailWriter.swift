@@ -32,9 +32,9 @@ package final class TrailWriter {
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
-  /// The memory for the schemas of the segment, in bytes; see ``TableSchema/memoryBytes``.
+  /// The memory for the schemas of the segment, in bytes.
   private var schemaBytes: Int
-  /// The part of `schemaBytes` for schemas that the open transaction added.
+  /// The memory for the schemas that the open transaction added, in bytes.
   private var newSchemaBytes = 0
   /// The caller's numbers (tokens) of the schemas that the open transaction added.
   private var newTokens: [UInt64] = []
@@ -253,7 +253,7 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
-  /// The memory left for further schemas in the segment, in bytes; see ``TableSchema/memoryMax``.
+  /// The memory left for further schemas in the segment, in bytes.
   package var schemaRoom: Int { options.schemaBytesMax - schemaBytes }
   /// A quarter of the memory for the schemas of a segment, in bytes. A caller may keep this memory in reserve.
   package var schemaSpare: Int { options.schemaBytesMax / 4 }

@@ -11,7 +11,7 @@ package final class TransactionLookup {
   private struct Segment {
     var blocks: [(content: UInt64, file: UInt64)] = []
     var schemas: [UInt64: TableSchema] = [:]
-    /// The memory for `schemas`, in bytes; see ``TableSchema/memoryBytes``.
+    /// The memory for `schemas`, in bytes.
     var schemaBytes = 0
     /// The offset after the last block in the segment's unpacked content.
     var end: UInt64 = 0

@@ -14,7 +14,7 @@ package struct ColumnStep: Equatable, Sendable {
 
     init(_ schema: TableSchema) { (namespace, name) = (schema.namespace, schema.name) }
 
-    /// The name of the table, as in ``TableSchema/fullName``.
+    /// The name of the table, `SCHEMA.TABLE`; without the schema if that is empty.
     package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
   }
 

@@ -6,7 +6,7 @@ struct KnowledgeSteps {
   private var clocks: [UInt64] = []
   private var known: [UInt64] = []
 
-  /// Adds an entry: the author of transaction `number` knew the other origin's transactions up to `knows`. Ignores an
+  /// Adds an entry: the author of transaction `number` knew another origin's transactions up to `knows`. Ignores an
   /// entry in which `number` or `knows` is not higher than in the last one.
   ///
   /// - Parameter clock: The clock of transaction `number`.
@@ -20,11 +20,11 @@ struct KnowledgeSteps {
     known.append(knows)
   }
 
-  /// Returns the other origin's last transaction that the author of transaction `number` knew; 0 for none.
+  /// Returns up to which transaction of another origin the author of transaction `number` knew; 0 for none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the last entry at or before transaction `number`: the clock of its transaction, and the other origin's
-  /// last transaction that the author knew. Zeros if there is none.
+  /// Returns the last entry at or before transaction `number`: the clock of its transaction, and another origin's last
+  /// transaction that its author knew. Zeros if there is none.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])

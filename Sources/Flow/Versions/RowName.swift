@@ -6,9 +6,9 @@ import Changes
 ///     RowName(table: "item", key: [.integer(7)]) == RowName(table: "item", key: [.integer(7)])   // true
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
-  /// Whether the name is for foreign keys that refer to the row, and not for its own versions.
+  /// Whether the name is for foreign keys that refer to the row, and not for the row's own versions.
   package var isReference = false
-  /// Whether the change that gave this name deletes the row; not part of the hash.
+  /// Whether the name comes from a change that deletes the row; not part of the hash.
   package private(set) var isEnd = false
   /// Whether other key values may have the same name, such as `'7'` and `'07'`; not part of the hash. Set only for
   /// foreign keys.
@@ -16,21 +16,21 @@ package struct RowName: Hashable, Sendable {
 
   package init(hash: UInt64) { self.hash = hash }
 
-  /// The name in the version window for foreign keys that refer to this row.
+  /// The name under which the version window keeps foreign keys that refer to this row.
   package var reference: RowName {
     var name = self
     name.isReference = true
     return name
   }
 
-  /// Returns the name for references to this row: ``reference`` with this value of ``isLoose``.
+  /// Returns the name for foreign keys to this row. `isLoose` states whether other key values may have the same name.
   package func reference(isLoose: Bool) -> RowName {
     var name = reference
     name.isLoose = isLoose
     return name
   }
 
-  /// Returns this name with ``isEnd`` set to whether the change deletes the row.
+  /// Returns this name for a change that deletes the row, or that does not if `isEnd` is false.
   package func ended(_ isEnd: Bool = true) -> RowName {
     var name = self
     name.isEnd = isEnd
@@ -44,10 +44,10 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// The name in the version window for deletes of rows that had a foreign key to this row.
+  /// The name under which the version window keeps deletes of rows that had a foreign key to this row.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
-  /// The key under which the version window keeps versions of this name.
+  /// The hash with ``isReference`` as its highest bit, by which the version window finds versions.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
   /// Creates the name of a row.

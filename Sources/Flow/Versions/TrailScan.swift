@@ -26,15 +26,15 @@ struct TrailScan {
   /// The source position of the last read transaction that has one; empty if none has one.
   private(set) var sourcePosition: [UInt8] = []
 
-  /// Opens a trail. Later calls skip the rows of transactions before `number`.
+  /// Opens a trail for reads that skip the rows of transactions before `number`.
   init(folder: String, from number: UInt64) throws {
     from = number
     reader = try TrailReader.open(
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
-  /// Skips the rows of transactions before `number` from now on. Returns false if the caller should open the trail at
-  /// `number` instead, because that reads fewer segments.
+  /// From now on, skips the rows of transactions before `number`. Returns false if the caller should open the trail
+  /// again at `number`, because that reads fewer segments.
   mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
     guard number > from else { return true }
     from = number
@@ -46,7 +46,7 @@ struct TrailScan {
   /// - Parameter learn: Called at each schema change, with the table before and after the change.
   /// - Parameter takePart: Called for every transaction, or for each part of a large one. `isEnd` is true for the last
   ///   part.
-  /// - Returns: The number of complete transactions read, without those before ``from``.
+  /// - Returns: The number of complete transactions read, without skipped ones.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, learn: Learn = { _, _, _ in },
     _ takePart: (Part, _ isEnd: Bool) throws -> Void

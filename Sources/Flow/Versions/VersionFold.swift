@@ -34,7 +34,7 @@ package struct VersionFold {
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
-  /// The old row of an update that came before the insert of that row; nil if there was none. `isFirst` is true if no
+  /// The old row of an update, if its insert has not been seen and may follow; nil otherwise. `isFirst` is true if no
   /// other change of the row preceded the update.
   private var early: (row: [Value?], isFirst: Bool)?
 

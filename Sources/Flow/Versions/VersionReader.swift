@@ -15,8 +15,8 @@ package final class VersionReader {
   /// Creates a reader.
   /// - Parameter indexedChangesMin: A transaction with at least this many changes is copied to a temporary file if it
   ///   is read repeatedly.
-  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. The result must leave out trails that were
-  ///   replaced by a new trail of the same name.
+  /// - Parameter seen: Returns, for each trail, the last transaction that the author of a transaction knew. The result
+  ///   must leave out trails that were replaced by a new trail of the same name.
   package init(indexedChangesMin: Int = 200, seen: @escaping (TransactionHeader) -> [String: UInt64]) {
     (self.indexedChangesMin, self.seen) = (indexedChangesMin, seen)
   }
@@ -25,7 +25,7 @@ package final class VersionReader {
     var count = 0
     var changes = 0
     var seen: [String: UInt64] = [:]
-    /// The rows of the transaction; nil unless it is large and was read repeatedly.
+    /// The rows of the transaction; nil unless the transaction is large and was read repeatedly.
     var rows: TransactionRows?
     var lastUse = 0
   }
@@ -42,8 +42,7 @@ package final class VersionReader {
   private static let filesMax = 4
   private static let readsMax = 1000
 
-  /// Forgets all cached transactions. Call this if the function `rowNames` is about to return other row names than in
-  /// earlier calls of ``read``.
+  /// Forgets all cached transactions. Call this before the row names of changes are computed in another way.
   package func forgetTransactions() { reads.removeAll() }
 
   /// Returns the versions that one transaction gave to the rows with one row name. Several rows may share a row name (a

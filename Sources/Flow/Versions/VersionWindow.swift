@@ -153,7 +153,7 @@ extension VersionWindow {
     try withState { try $0.index.endReading(name, through: number) }
   }
 
-  /// Postpones the first ``catchUp(rowNames:)`` until another trail has versions in the window.
+  /// Postpones the first reading of this database's own trail until another trail has versions in the window.
   package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
 
   /// Whether all versions in the window come from this database's own trail.
@@ -171,7 +171,7 @@ extension VersionWindow {
   /// Whether the versions are in a temporary file instead of in memory.
   package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
 
-  /// Returns whether the window has a version that the node of this trail may not know.
+  /// Returns whether the window has a version that the node of `trail` may not know.
   package func isKept(for trail: TrailName) throws -> Bool {
     try withState { try $0.index.isKept(for: trail.description) }
   }
@@ -277,7 +277,7 @@ extension VersionWindow {
 
   /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps. An empty result
   /// means no conflict.
-  /// - Parameter seen: The result of ``seen(_:)`` for the transaction of `incoming`.
+  /// - Parameter seen: For each trail, the last transaction that the author of `incoming` knew.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
@@ -302,8 +302,7 @@ extension VersionWindow {
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }
   package var keepsLasts: Bool { state.withLock { $0.index.lasts.areKept } }
 
-  /// Returns the stamp of the last write of a row whose versions the window has removed; nil if it was not kept. See
-  /// ``keepLasts()``.
+  /// Returns the stamp of the last write of a row whose versions the window has removed; nil if it was not kept.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
   /// Returns false if the author of a delete knew every foreign key value in the window. True does not prove that a
@@ -319,7 +318,7 @@ extension VersionWindow {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
-  /// Returns the places of the versions with the foreign key values that ``isReferred(_:beside:seen:)`` finds.
+  /// Returns the places of the versions with a foreign key to a row that were written concurrently with its delete.
   package func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
     try withState { try $0.index.references(to: row, beside: delete, seen: seen) }
   }
@@ -344,8 +343,8 @@ extension VersionWindow {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets the last transaction of a peer's trail that the window uses to see which versions the peer knows; nil: no
-  /// limit. Call this before a commit that suspends a table of the trail.
+  /// Makes the window ignore what a peer's transactions after `number` state about the versions that the peer knows;
+  /// nil ends this. Call this before a commit that suspends a table of the trail.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

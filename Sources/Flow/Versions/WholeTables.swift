@@ -4,7 +4,7 @@ import Changes
 struct WholeTables {
   private var names: Set<NameKey> = []
   private var last: UInt64 = 0
-  /// Whether the window has not read the beginning of the trail. If so, ``contains(_:)`` returns true for every table.
+  /// Whether the window has not read the beginning of the trail. If so, each table counts as having all its rows there.
   private var isPassedOver = false
 
   mutating func take(_ part: TrailScan.Part) {

@@ -33,7 +33,7 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Returns the places of the versions with the foreign key values that ``isReferred(_:beside:seen:)`` finds.
+  /// Returns the places of the versions with a foreign key to a row that were written concurrently with its delete.
   func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
     var found: [VersionPlace] = []
     try forEachReference(to: row, beside: delete, seen) { found.append(place($0)) }

@@ -59,8 +59,8 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Returns false if a node stated falsely that it knew the unread part of this database's own trail (``skipped``).
-  /// The caller must then read that part.
+  /// Returns false if a node stated falsely that it knew the unread part of this database's own trail. The caller must
+  /// then read that part.
   /// - Parameter header: The header of the next transaction that is read from the trail.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
@@ -139,7 +139,7 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// Returns the number of first versions, up to `count`, that the authors of all later versions knew; nil if none.
+  /// Returns how many versions at the start, at most `count`, the authors of all later versions knew; nil if none.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
     // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)

@@ -18,11 +18,11 @@ struct WindowIndex {
     var reached: UInt64 = 0
     /// The last transaction of this trail that apply has begun to process, committed or not.
     var met: UInt64 = 0
-    /// The clock of transaction `reached`. `metClock` is the clock of transaction `met`.
+    /// The clocks of transactions `reached` and `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// The last transaction that shows which versions the trail's node knows, while a table of this trail is suspended;
-    /// nil at other times.
+    /// While a table of this trail is suspended: the last transaction whose statements about known versions count. Nil
+    /// at other times.
     var held: UInt64?
     var floor = KnownFloor()
     /// The last transaction of this trail that wrote a foreign key value.
@@ -41,7 +41,7 @@ struct WindowIndex {
   var store: VersionStore
   /// The rows with a new version that every node already knew. The next ``sweep()`` may remove that version.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node falsely claimed to know before that version existed.
+  /// The rows with a version that did not exist yet when every node claimed to know it.
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
@@ -289,7 +289,7 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window has a version that the node of this trail may not know.
+  /// Returns whether the window has a version that the node of trail `origin` may not know.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {

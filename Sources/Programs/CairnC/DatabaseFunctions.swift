@@ -4,7 +4,7 @@ import Glibc
 
 // The functions of cairn.h for databases. The compiler checks each signature against the header.
 
-/// The address of a C string that is never freed.
+/// The address of the version text, a C string that is never freed.
 private let versionText = UInt(bitPattern: strdup(Cairn.version))
 
 @c @implementation

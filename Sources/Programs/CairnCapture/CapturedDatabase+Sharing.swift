@@ -31,7 +31,7 @@ extension CapturedDatabase {
   /// lock.
   func beginSynchronization() throws { try connection.alone { $0.synchronizations += 1 } }
 
-  /// Ends the pauses after commits that ``beginSynchronization()`` began.
+  /// Ends the pauses that the program's threads make after each commit during a synchronisation.
   func endSynchronization() { try? connection.alone { $0.synchronizations -= 1 } }
 
   /// Runs `body` while no other thread uses the database.

@@ -10,7 +10,7 @@ extension PostgresCapture {
 
   /// Returns the reason why capture of a server cannot continue the trail in `folder`; nil if there is none.
   ///
-  /// The server decodes at most 64 MiB of its log, and the slot stays where it is.
+  /// The server decodes at most 64 MiB of its log, and the slot does not advance.
   package static func fault(of uri: String, folder: String) throws -> String? {
     let last = try Trail.lastSourcePosition(folder: folder)
     guard !last.isEmpty else { return nil }

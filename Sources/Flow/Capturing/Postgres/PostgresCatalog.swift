@@ -17,7 +17,7 @@ struct PostgresCatalog {
     try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }
 
-  /// Returns those of the `meant` tables that capture can follow.
+  /// Returns the given tables without those that capture cannot follow.
   ///
   /// - Throws: `table-refused` for a table whose capture would harm the application or lose rows.
   func capturable(_ meant: [PostgresTable]) throws -> [PostgresTable] {

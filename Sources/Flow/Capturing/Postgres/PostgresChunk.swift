@@ -9,7 +9,7 @@ import Trails
 struct PostgresChunk {
   enum Part {
     case next
-    /// The row with this key. The update of the row in the stream lacks some values.
+    /// The row with this key, because an update of the row in the stream lacks some values.
     case row([String])
     case asked([[String]])
 

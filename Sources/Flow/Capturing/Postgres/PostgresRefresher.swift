@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides.
+/// Reads rows of tables into the trail, for refreshes and for requests.
 final class PostgresRefresher {
   private static let retryMilliseconds: Int64 = 300
   /// The pause before another snapshot if the last one did not show all transactions that the refresh needs, ms.
@@ -71,7 +71,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Queues an updated row for a new reading if its table is being refreshed. The update lacks unchanged TOAST values.
+  /// Queues an updated row, which lacks unchanged TOAST values, to be read again if its table is being refreshed.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()

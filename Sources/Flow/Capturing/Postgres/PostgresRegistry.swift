@@ -18,7 +18,7 @@ struct PostgresRegistry: Equatable {
     var types: [ColumnType]
     /// The catalog number (`attnum`) of each column; empty if the numbers are not known.
     var numbers: [Int] = []
-    /// The definitions that decide how values print, such as the labels of enums; see ``PostgresTable/forms``.
+    /// The definitions that decide how values print, such as the labels of enums.
     @ByBytes var forms: [NameKey: String] = [:]
     var isPartitioned = false
     @ByBytes var partitions: [String] = []
@@ -31,7 +31,7 @@ struct PostgresRegistry: Equatable {
     /// Whether changes of the table go into the trail before its refresh has begun. True if the refresh was requested:
     /// then targets have the rows already.
     var passesChanges: Bool { refresh == .asked && isKeyed }
-    /// The value of `copyNotBefore` for a table that must be published before its refresh can begin.
+    /// The value of ``copyNotBefore`` while the table is not published, so that its refresh cannot begin.
     static let unpublished = UInt64.max
   }
   struct ColumnType: Equatable {

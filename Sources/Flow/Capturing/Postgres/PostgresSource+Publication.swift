@@ -40,8 +40,8 @@ extension PostgresSource {
   /// The time to wait for an autovacuum that holds a lock, ms. An autovacuum gives up after `deadlock_timeout`, 1 s by
   /// default.
   private static let vacuumMilliseconds = 2500
-  /// The highest number of locked tables for which publishing waits ``lockMilliseconds``. Publishing waits 1 ms for
-  /// each further table.
+  /// The highest number of locked tables for which publishing waits the full time. For each further table, it waits 1
+  /// ms.
   private static let lockedTablesWaited = 10
 
   private func publish(
@@ -93,7 +93,7 @@ extension PostgresSource {
     }
   }
 
-  /// Calls `attempt` until it returns no table; throws `database-busy` after a minute.
+  /// Calls `attempt` until no table is locked; throws `database-busy` after a minute.
   ///
   /// - Parameter attempt: Returns the tables that were locked.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {

@@ -92,9 +92,9 @@ struct SchemaTriggers {
     if isEmpty != nil { try connection.execute("DROP SCHEMA cairn") }
   }
 
-  /// Returns the notice to the operator that the database lacks the triggers.
+  /// Returns the notice to the operator that the database has no event triggers for schema changes.
   ///
-  /// - Parameter why: The reason.
+  /// - Parameter why: The reason why there are none.
   static func absence(_ place: String, _ why: String) -> String {
     """
     \(place): there are no event triggers (\(why)). Capture reads the catalog every few seconds to find schema changes, \

@@ -272,8 +272,8 @@ final class TableTracker {
 
   // MARK: The catalog
 
-  /// Reads the catalog, compares it with the last reading, or writes its changes to the trail, as ``CatalogWatch``
-  /// decides. Returns true if the catalog was read or its changes were written.
+  /// Does what is due for the catalog: reads it, compares it with the last reading, or writes its changes to the trail.
+  /// Returns true if the catalog was read or its changes were written.
   func readCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try readCatalog(now) } catch let error as PostgresError where error.isLockTimeout {

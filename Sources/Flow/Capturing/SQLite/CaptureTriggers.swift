@@ -16,7 +16,7 @@ enum JournalKind: Int64 {
   /// written.
   case replaceCandidate = 5
   case vanished = 6
-  /// A request for the row with this key (``RequestedRows``).
+  /// A request to send the row with this key again.
   case asked = 7
 }
 
@@ -79,8 +79,7 @@ struct CaptureTriggers {
 
   // MARK: OLD before the write
 
-  /// The value of column `layout` in `cairn_stage` for a saved OLD row that is not logged yet; see
-  /// ``SQLiteTable/givesWrongOld``.
+  /// The value of column `layout` in `cairn_stage` for a saved OLD row that is not logged yet.
   private var keptLayout: Int64 { -layout }
 
   /// Returns the SQL condition that finds the saved OLD row of the current write in `cairn_stage`.

@@ -41,13 +41,13 @@ protocol ChangeSource: AnyObject {
   func release()
   /// Throws an error if an application has dropped Cairn's tables. Called after an SQL error.
   func checkParts() throws
-  /// Ends the run: records in the source which change is the last one in the trail.
+  /// Ends the run: stores in the source the place of the last change in the trail.
   func end() throws
 }
 
 /// The changes that one reading of a source found.
 protocol ChangeLook {
-  /// The time at which the reading began, µs since 1970; `begun` is the same time in monotonic µs.
+  /// The time at which the reading began, in µs since 1970 and in monotonic µs.
   var readAt: Int64 { get }
   var begun: Int64 { get }
 }

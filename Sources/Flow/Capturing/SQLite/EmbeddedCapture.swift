@@ -52,8 +52,8 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Adapts the triggers to schema changes that other applications made, in the open transaction of a statement that
-  /// will change the schema.
+  /// Before a statement that changes the schema: adapts the triggers to earlier schema changes of other applications.
+  /// Uses the statement's open transaction.
   ///
   /// - Returns: The schema version after the adaptation.
   package func prepareSchemaChange() throws -> Int64 {

@@ -38,7 +38,7 @@ extension Journal {
 
   /// Asks the capture of this source for a refresh of a whole table.
   ///
-  /// - Throws: The errors of ``ask(_:)``.
+  /// - Throws: `table-missing` if the table is not captured, `trail-version` if an older cairn captures the source.
   package func askForCopy(of table: String) throws {
     try database.transaction { try askForCopy(try requestable(table)) }
   }

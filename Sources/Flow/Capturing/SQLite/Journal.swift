@@ -31,7 +31,7 @@ package struct Journal {
 
   /// Returns the trail of the source's capture, and capture's state folder; nil if the source is not captured.
   ///
-  /// - Throws: `source-went-back` if an application dropped some of Cairn's tables, see ``lostTables()``.
+  /// - Throws: `source-went-back` if an application dropped some of Cairn's tables.
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
     if let error = try lostTables() { throw error }
@@ -179,7 +179,7 @@ package struct Journal {
   /// Returns the number of journal rows that the trail lacks, the limit of that number, and whether rows were dropped.
   /// Nil if the source is not captured.
   ///
-  /// - Parameter taken: The last journal row in the trail, if it is later than the one that the source has recorded.
+  /// - Parameter taken: The last journal row in the trail, if known. The source may store an earlier one.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {

@@ -13,14 +13,14 @@ struct JournalReader: ~Copyable {
     let rowid: Int64
   }
 
-  /// The CRC-32C of all journal rows after the last row that the source has recorded as captured.
+  /// The CRC-32C of all journal rows after the row that the source stores as the last captured one.
   var checksum: UInt32 = 0
 
   /// Whether a VACUUM may have renumbered rows of tables without a key since the first journal row of this reading.
   var mayHaveVacuumed = false
   /// The layouts of tables that must be refreshed: a VACUUM may have renumbered rows, or definitions had no room.
   private(set) var doubtful: Set<Int64> = []
-  /// Whether a table may be refreshed later if the transaction has no room for its definition.
+  /// Whether changes may be left out for a later refresh if the segment has no room for the table's definition.
   var mayLeaveOut = true
 
   /// The digest of the statement that is being read; nil if the journal does not name the statement.
@@ -38,7 +38,7 @@ struct JournalReader: ~Copyable {
   private var oldEnds: [Int] = []
   /// The layout id of an update whose new row comes next in the journal; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the old values of the present update come from ``latest`` and not from its journal row.
+  /// Whether the old values of the present update were replaced by those that an earlier update gave to the row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
@@ -77,7 +77,7 @@ struct JournalReader: ~Copyable {
 
   var rowBytes: Int64 { Int64(row.count) }
 
-  /// Reads the values of the journal row in `statement` from column `first` on, and adds them to the checksum.
+  /// Reads the values of the journal row in `statement` from column `first` on, and adds them to ``checksum``.
   mutating func read(_ statement: Statement, seq: Int64, code: Int64, first: Int, count: Int) {
     row.removeAll()
     rowEnds.removeAll(keepingCapacity: true)
@@ -388,7 +388,7 @@ struct JournalReader: ~Copyable {
     return image
   }
 
-  /// Replaces the kept values of a row that a REPLACE might have deleted by those of the present update.
+  /// If the updated row is kept as one that a REPLACE may delete, replaces the kept values by the new ones.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)

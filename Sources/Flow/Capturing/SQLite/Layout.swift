@@ -66,11 +66,11 @@ struct Layout {
     return schema
   }
 
-  /// Returns the value of column `action` of `cairn_layout`: the schema change, with `isSame` and `isExact`.
+  /// Encodes the schema change, `isSame` and `isExact` as the value of column `action` of `cairn_layout`.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }
-  /// Returns the value of column `refresh` of `cairn_layout`: the reason for a refresh, with `firstNew`.
+  /// Encodes the reason for a refresh and `firstNew` as the value of column `refresh` of `cairn_layout`.
   static func code(_ reason: Refresh.Reason?, firstNew: Int? = nil) -> Value {
     reason.map { .integer(Int64($0.rawValue) | Int64(firstNew ?? 0) << 4) } ?? .null
   }

@@ -12,8 +12,8 @@ struct LayoutHistory {
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// The shapes of tables whose indexes the trail drops before other schema changes, by the id of the table's next
-  /// layout.
+  /// The shapes of tables after the trail has dropped indexes, before the tables' other schema changes. The key is the
+  /// id of the table's next layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
@@ -25,8 +25,8 @@ struct LayoutHistory {
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
-  /// Returns schema changes that drop the indexes which tables lose after journal row `from`. Journal rows after `from`
-  /// may violate these indexes.
+  /// Returns schema changes that drop each index which a table loses after journal row `from`. Later journal rows may
+  /// violate these indexes.
   ///
   /// - Parameter told: The journal row up to which an earlier run wrote such changes to the trail; nil if none did.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {

@@ -12,13 +12,13 @@ final class LookWriter {
 
   private struct Part {
     let readAt: Int64
-    /// The checksum of the journal rows in the trail after the last one that the source has recorded as captured.
+    /// The checksum of all journal rows in the trail after the row that the source stores as the last captured one.
     var checksum: UInt32
     let look: SourcePosition.Look
     var next: SourcePosition
     var isOpen = false
     var requested = RequestedRows()
-    /// Whether the reading may include ``EarlyRows``, which go into the trail last.
+    /// Whether the reading may include rows that were written before Cairn's new triggers existed.
     var hasEarlyRows = false
     /// The room for definitions of tables at the begin of the open transaction, in bytes.
     var schemaRoom = 0
@@ -34,7 +34,7 @@ final class LookWriter {
 
   private var history = LayoutHistory()
   var position: SourcePosition
-  /// The last journal row that the source has recorded as captured, with the random number stored for it.
+  /// The journal row that the source stores as the last captured one, with the random number stored for it.
   private(set) var marked: SourcePosition.Mark
   /// The layout ids of tables whose rows a VACUUM may have renumbered.
   private(set) var doubtful: Set<Int64> = []
@@ -46,7 +46,7 @@ final class LookWriter {
   private var awaited: Set<Int64> = []
   /// The commit time of the next transaction whose end the journal has, µs since 1970; nil if there is none.
   private var nextCommit: Int64?
-  /// The applied note of the rows that are being read; nil if an application wrote them.
+  /// The applied note that names the origin of the rows being read; nil if an application wrote these rows.
   private var relay: AppliedNote?
   private var stop = StopSignal()
   private var mayReadTables = true
@@ -66,13 +66,13 @@ final class LookWriter {
 
   // MARK: Standing
 
-  /// Sets the position to the last journal row that the source has recorded as captured, because the trail is empty.
+  /// Sets the position to `mark`, the journal row that the source stores as the last captured one: the trail is empty.
   func begin(at mark: SourcePosition.Mark) {
     marked = mark
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Sets, after a restart, the last journal row that the source has recorded as captured.
+  /// Sets, after a restart, the journal row that the source stores as the last captured one.
   /// - Parameter checksum: The checksum of the later journal rows in the trail.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
     self.marked = marked
@@ -81,13 +81,13 @@ final class LookWriter {
 
   var isMarked: Bool { marked == position.mark }
 
-  /// Registers that the source has recorded the trail's last journal row as captured.
+  /// Registers that the source now stores the trail's last journal row as the last captured one.
   func noteMarked() {
     marked = position.mark
     reader.checksum = 0
   }
 
-  /// The last journal row that the source has recorded as captured, and the checksum of later journal rows in the
+  /// The journal row that the source stores as the last captured one, and the checksum of later journal rows in the
   /// trail.
   var standing: (SourcePosition.Mark, UInt32) {
     get { (marked, reader.checksum) }
@@ -96,7 +96,7 @@ final class LookWriter {
 
   /// Begins the running refresh of a table again if the table's layout is in `layouts`.
   ///
-  /// - Parameter orWhole: Whether to do the same for a table without a key, whose rows a VACUUM may have renumbered.
+  /// - Parameter orWhole: Whether a refresh of a table without a key begins again too, as a VACUUM may renumber rows.
   func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
     guard let refresh = position.refresh else { return }
     if orWhole && self.layouts[refresh.layout]?.refreshMethod == .whole || layouts.contains(refresh.layout) {
@@ -205,7 +205,7 @@ final class LookWriter {
 
   /// Begins a transaction of the trail if none is open.
   ///
-  /// - Parameter time: The commit time, µs since 1970; nil if it may combine several source transactions.
+  /// - Parameter time: The commit time, µs since 1970; nil for a transaction that may combine several of the source.
   private func openPart(committedAt time: Int64? = nil) throws {
     guard let part, !part.isOpen else { return }
     let latest = min(part.readAt, nextCommit ?? .max)
@@ -238,7 +238,7 @@ final class LookWriter {
     }
   }
 
-  /// Continues a reading that an earlier run began, and finds its requested rows.
+  /// Continues a reading of the journal that an earlier run wrote in part, and finds that reading's requests for rows.
   private func goOn(_ look: SourcePosition.Look) throws {
     guard part?.requested.isPending == false else { return }
     let statement = try source.prepare(
@@ -416,8 +416,8 @@ final class LookWriter {
     return true
   }
 
-  /// Ends the open transaction before a schema change if few table definitions still fit, unless it is a relayed
-  /// transaction. Returns false if a VACUUM may have renumbered rows.
+  /// Ends the open transaction before a schema change if its segment has room for few further table definitions. A
+  /// relayed transaction stays open. Returns false if a VACUUM may have renumbered rows.
   private func leaveRoom(through seq: Int64) throws -> Bool {
     guard part?.isOpen == true, relay == nil, trail.schemaRoom < 3 * trail.schemaSpare else { return true }
     try reader.fold?.write(to: trail)

@@ -13,7 +13,7 @@ struct RowBytes {
 
   mutating func add(rows: Int64, bytes: Int64) { look = (look.rows + rows, look.bytes + bytes) }
 
-  /// Updates the estimate at the end of one reading of the journal.
+  /// Updates the estimated bytes of a journal row at the end of one reading of the journal.
   ///
   /// - Parameter sent: The number of rows that a refresh sent, and their bytes.
   mutating func endLook(_ sent: (rows: Int64, bytes: Int64) = (0, 0)) {
@@ -24,7 +24,7 @@ struct RowBytes {
     average = now > average ? now : average - (average - now) / 16
   }
 
-  /// Returns the estimate in bytes if it differs from the stored one by more than a tenth, else nil.
+  /// Returns the estimated bytes of a journal row if the stored estimate differs by more than a tenth, else nil.
   mutating func news() -> Int64? {
     guard average > 0, abs(average - noted) > noted / 10 else { return nil }
     noted = average

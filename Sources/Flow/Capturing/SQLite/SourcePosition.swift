@@ -10,14 +10,14 @@ struct SourcePosition: Equatable {
   struct RefreshState: Equatable {
     var layout: Int64
     var rows: UInt64
-    /// The key of the last row sent, or its rowid for method *whole*; nil if no row was sent.
+    /// The key of the last row sent, or its rowid if the table has no key; nil if no row was sent.
     var cursor: [Value]?
     var isDone: Bool
     var isPartial = false
   }
   /// The last journal row in the trail, with a random number that the source will store for it.
   var mark: Mark
-  /// The last journal row that the source had recorded as captured when this position was written.
+  /// The journal row that the source stored as the last captured one when this position was written.
   var previous: Mark
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32

@@ -4,10 +4,10 @@ import Trails
 
 /// The result of comparing an SQLite file with the end of its trail.
 enum SourceStanding {
-  /// The source has recorded the last journal row of the trail as captured.
+  /// The source stores the trail's last journal row as the last captured one.
   case atMark
-  /// The source has recorded an earlier journal row as captured, but its journal has the later rows of the trail. The
-  /// value is the CRC-32C of these rows.
+  /// The source stores an earlier journal row as the last captured one, but its journal has the later rows of the
+  /// trail. The value is the CRC-32C of these rows.
   case behind(UInt32)
   /// The journal dropped rows at its size limit, so the trail cannot be compared with the journal.
   case lostRows
@@ -17,7 +17,7 @@ enum SourceStanding {
   /// Compares a file with the end of its trail.
   ///
   /// - Parameters:
-  ///   - marked: The last journal row that the file has recorded as captured, with the random number stored for it.
+  ///   - marked: The journal row that the file stores as the last captured one, with the random number stored for it.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {
@@ -53,8 +53,8 @@ enum SourceStanding {
 }
 
 extension SourcePosition.Mark {
-  /// Reads the last journal row that the source has recorded as captured, with its random number; nil if Cairn did not
-  /// write it.
+  /// Reads the journal row that the source stores as the last captured one, with its random number; nil if Cairn did
+  /// not write it.
   init?(of source: Database) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],

@@ -107,7 +107,7 @@ final class StatementFeed {
     try trail.append(kind: RecordKind.statementEnd, record.bytes)
   }
 
-  /// Returns whether the statement wrote to a table that was not captured when the statement ran.
+  /// Returns whether an executed statement wrote to a table that was not captured when the statement ran.
   private func isPartial(
     _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: Layout]
   ) -> Bool {

@@ -9,7 +9,7 @@ struct TableRefresher {
   private static let sortedRowsMin = 100_000
   private var chunkRows = 1000
   private var sent: (rows: Int64, bytes: Int64) = (0, 0)
-  /// Is called with each column whose text cannot be sent unchanged; see ``Database/watchText()``.
+  /// Is called with each column whose text cannot be sent unchanged.
   var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }
 
   /// Appends one chunk of a table's refresh.

@@ -188,7 +188,7 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Drops the running refresh of a table after a restart, if it was requested or the table has no key.
+  /// Drops a refresh after a restart if it is done or was requested, or if its layout has ended or has no key.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
     // A finished copy that is still wanted was requested again, or its end was not stored before a crash.
@@ -316,7 +316,7 @@ final class TriggerSource: ChangeSource {
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// If nothing was captured for 100 ms, records the last captured journal row in the source and purges a part of the
+  /// If nothing was captured for 100 ms, stores the last captured journal row in the source and purges a part of the
   /// journal.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
@@ -369,8 +369,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source no longer has the record of its last captured journal row, or if its
-  /// journal ends before the trail does.
+  /// Throws `source-went-back` if the source no longer stores the last captured journal row as capture wrote it. Also
+  /// throws if its journal ends before the trail does.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,

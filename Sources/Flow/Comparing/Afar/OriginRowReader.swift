@@ -19,7 +19,7 @@ final class OriginRowReader: RowReader {
   let origin: OriginSource
   let engine: Engine
   private let seed: UInt64
-  /// The source's positions at the reads since the last call of ``atOneMoment(_:)``.
+  /// The source's positions at the reads of the last call of ``atOneMoment(_:)``.
   private var moments: [SourceMoment] = []
 
   init(_ origin: OriginSource, _ engine: Engine, seed: UInt64) {

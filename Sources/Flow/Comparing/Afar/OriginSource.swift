@@ -105,7 +105,7 @@ package struct OriginSource: Sendable {
   }
 }
 
-/// The first byte of an answer. 0: the result follows. 1: the result would be too large.
+/// The values of the first byte of an answer. 0: the result follows. 1: the result would be too large.
 enum OriginAnswer {
   static let whole: UInt8 = 0
   static let tooLarge: UInt8 = 1

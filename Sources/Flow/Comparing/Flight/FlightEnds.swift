@@ -6,7 +6,7 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// The source and the target of a comparison. Rows are read together with the position of the database, in one
+/// The source and the target of a comparison. Each read of rows also gets the database's position, in the same
 /// snapshot.
 struct FlightEnds {
   let source: any RowReader

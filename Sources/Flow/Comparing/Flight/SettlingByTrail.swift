@@ -165,7 +165,7 @@ struct SettlingByTrail: Settling {
   // MARK: Before rows are read
 
   /// Waits until the target has applied everything that is committed at the source now. Returns false if the trail
-  /// takes longer than 20 seconds, or if the target's checkpoint does not move for 20 seconds.
+  /// lacks these commits after 20 seconds, or if the target's checkpoint does not move for 20 seconds.
   func waitUntilNow() throws -> Bool {
     guard try follower.goToEnd(ends.checkpoint) else { return false }
     let (moment, _) = try ends.atSource {}

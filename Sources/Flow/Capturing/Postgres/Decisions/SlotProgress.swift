@@ -19,7 +19,7 @@ struct SlotProgress {
   /// The longest time between two syncs of the trail under steady load, ms.
   private static let syncMilliseconds: Int64 = 50
   private static let reportMilliseconds: Int64 = 5000
-  /// Above this number of unsynced transactions, a sync waits 2 ms for further messages; above ``unsyncedMany``, 10 ms.
+  /// The numbers of unsynced transactions above which a sync waits for further messages: first 2 ms, then 10 ms.
   private static let unsyncedFew = 16
   private static let unsyncedMany = 128
 
@@ -77,7 +77,7 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Resets the list of applied transactions of other trails to the list that the trail recorded.
+  /// Resets the list of applied transactions of other trails to the list that is in the trail.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
@@ -120,7 +120,7 @@ struct SlotProgress {
 
   // MARK: Trail
 
-  /// Returns the position of capture for the end of a transaction of the trail.
+  /// Returns the position of capture to store at the end of a transaction of the trail.
   ///
   /// - Parameter refresh: The state of the running refresh; nil if there is none.
   /// - Parameter isQuiet: Whether no transaction of the stream is open.
@@ -154,8 +154,7 @@ struct SlotProgress {
 
   func isSyncDue(now: Int64) -> Bool { hasUnsynced && now - syncedAt > Self.syncMilliseconds }
 
-  /// The time to wait for another message before a sync of the trail, ms; 0 if at most ``unsyncedFew`` transactions are
-  /// not synced.
+  /// The time to wait for another message before a sync of the trail, ms; 0 if only few transactions are not synced.
   var syncDelayMilliseconds: Int32 {
     unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }
