@@ -20,7 +20,7 @@ extension SynchronizedEnds {
   func isRefused(_ token: CommitToken) throws -> Bool { try refused().contains { $0.contains(token) } }
 
   /// Writes to the file `refused` which transactions are in quarantine at the peer.
-  /// - Parameter count: The number of transactions in quarantine, as far as the run has counted.
+  /// - Parameter count: The number of transactions in quarantine that apply has counted so far.
   /// - Parameter isWhole: Whether the run ended without an error, so that `count` is complete.
   func noteRefused(_ count: Int, isWhole: Bool) throws {
     let known = try refused()

@@ -153,8 +153,8 @@ package struct TwoWayCheck {
       remedy: .badInput)
   }
 
-  /// Returns a warning for referenced tables if PostgreSQL logs only the key of their deleted rows. Such a deleted row
-  /// cannot be restored after a conflict. Nil if there are none.
+  /// Returns a warning about tables that foreign keys reference, if PostgreSQL logs only the key of a deleted row. Such
+  /// a row cannot be restored after a conflict. Nil if there are no such tables.
   /// - Parameter tables: The two-way tables.
   package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }

@@ -34,7 +34,7 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   }
 }
 
-/// A row that waits to be written to its table, because another row has, or had, one of its unique values.
+/// A row that may be written to its table only when no row of higher rank has one of its unique values.
 ///
 ///     UniqueClaim(row, UniqueRank(stamp, tie: row.hash), isNew: true)
 package struct UniqueClaim<Row: Hashable> {

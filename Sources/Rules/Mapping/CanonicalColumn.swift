@@ -101,7 +101,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends the compared form of a text that PostgreSQL has printed, or can read.
+  /// Appends the form in which a text of this PostgreSQL type is compared.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
     case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:

@@ -99,7 +99,7 @@ package struct PostgresAlteration {
 
   package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
 
-  /// Whether a key is dropped that other tables may reference.
+  /// Whether the statements drop a key or an index; foreign keys of other tables may reference it.
   package var changesKeys: Bool {
     goneConstraints.contains { $0.kind == .primary || $0.kind == .unique }
       || difference.changes.contains { change in

@@ -11,7 +11,7 @@ struct PostgresDraft {
   private let restores: Bool
   /// The columns of the original PostgreSQL table, by name, except those whose declared type was changed in SQLite.
   private let originals: [NameKey: TableSchema.Column]
-  /// The indexes of columns in keys, foreign keys and unique indexes.
+  /// The positions of the columns that are in keys, foreign keys and unique indexes.
   private let keyed: Set<Int>
   private(set) var notices: [String] = []
 

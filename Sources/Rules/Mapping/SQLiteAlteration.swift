@@ -72,8 +72,8 @@ package struct SQLiteAlteration: Sendable {
 
   // MARK: ALTER TABLE
 
-  /// The ALTER TABLE statements to run after ``rename``; nil if ALTER TABLE cannot make the change. If ``keepsText`` is
-  /// true, check afterwards that the stored CREATE statement equals the source's.
+  /// The ALTER TABLE statements for columns, to run after the statements of ``rename``; nil if ALTER TABLE cannot make
+  /// the change. If ``keepsText`` is true, check afterwards that the stored CREATE statement equals the source's.
   package var alters: [String]? {
     if keepsText, !isInOrder { return nil }
     if keepsText, difference.isEmpty, !there.createText.hasSameBytes(as: after.createText) { return nil }

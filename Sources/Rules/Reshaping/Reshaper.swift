@@ -55,7 +55,7 @@ package final class Reshaper {
   }
 
   /// Returns the converted record; nil if the rules leave out the record.
-  /// - Parameter given: Returns the trail's schema with an id.
+  /// - Parameter given: A function that returns the trail's schema for an id.
   package func reshape(_ record: Record, at position: Position, _ given: (UInt64) -> TableSchema?) throws -> Record? {
     refusal = nil
     if position.segment != segment {
@@ -87,7 +87,7 @@ package final class Reshaper {
     return record
   }
 
-  /// Returns the second record that the last call of `reshape` gave, but only once; otherwise nil.
+  /// Returns the second record that the last call of `reshape` made, and forgets it. Nil if there is none.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following

@@ -260,8 +260,8 @@ struct PostgresTranslator {
 
   // MARK: Choices
 
-  /// Returns the alternative results of an expression, such as the branches of a CASE, as SQL of one type. Throws if
-  /// their types differ.
+  /// Translates alternative results, such as the branches of a CASE, and returns their common type. Throws if their
+  /// types differ.
   mutating func alike(_ all: [Expression]) throws(Unreplayable) -> (sql: [String], value: PostgresValue) {
     var pieces: [PostgresPiece] = []
     for part in all { pieces.append(number(try piece(part))) }

@@ -65,12 +65,12 @@ enum StatementBounds {
     guard !expression.isDeeper(than: depthMax) else { throw tooDeep }
   }
 
-  /// Throws for a pattern that is not constant (nil), or is longer than `patternBytesMax`.
+  /// Throws if the pattern is nil (not constant) or longer than `patternBytesMax`.
   static func check(pattern: Value?) throws(Unreplayable) {
     guard length(pattern) <= patternBytesMax else { throw Unreplayable("a pattern comes from a column, or is long") }
   }
 
-  /// Throws for characters to trim that are not constant (nil), or are longer than `trimmedBytesMax`.
+  /// Throws if `trimmed`, the characters to trim, is nil (not constant) or longer than `trimmedBytesMax`.
   static func check(trimmed: Value?) throws(Unreplayable) {
     guard length(trimmed) <= trimmedBytesMax else {
       throw Unreplayable("the characters to trim come from a column, or are many")

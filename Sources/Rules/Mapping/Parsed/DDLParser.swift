@@ -22,19 +22,19 @@ struct DDLParser {
   /// The value of ``weight`` at the first operator such as `@>`, which compares every part of two values; nil if there
   /// is none.
   private var pairWeight: Int?
-  /// The ``weight`` of each generated column's expression, by column name.
+  /// The maximum size of each generated column's value, counted in values of other columns, by name.
   var weights: [NameKey: Int] = [:]
 
-  /// The sum of the ``weight`` of all CHECKs parsed so far.
+  /// The total size of all CHECKs parsed so far, counted in column values as in ``weight``.
   var checkWeight = 0
 
   /// The objects of the target that the DDL may name.
   var reach = TargetReach()
 
   static let depthMax = 200
-  /// The maximum ``weight`` of an expression.
+  /// The largest allowed size of an expression's value, counted in column values.
   static let weightMax = 64
-  /// The maximum sum of the ``weight`` of all CHECKs of a table.
+  /// The largest allowed total size of a table's CHECKs, counted in column values.
   static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
