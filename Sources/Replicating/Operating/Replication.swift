@@ -254,8 +254,8 @@ package final class Replication: Sendable {
         : "rows that other replications write to \(source.place) are sent to \(target.place) too")
   }
 
-  /// Reports other replications that write to the source or the target. Rows that they write are not sent to the other
-  /// database.
+  /// Writes a notice about other replications that write to the source or the target, because their rows are not sent
+  /// to the other database.
   private func nameOtherApplies(_ from: SourceEnd, _ to: TargetEnd) throws {
     try nameOtherApplies(at: from, source, beside: to, target)
     guard !to.isMissing else { return }

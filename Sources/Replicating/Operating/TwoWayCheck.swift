@@ -228,8 +228,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the key as the other database would generate it, if apply created the table there. Nil if the other
-  /// database would not generate the key.
+  /// Returns how the other database would generate the column's values, in a table that apply creates there. Nil if it
+  /// would not generate them.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {

@@ -167,7 +167,7 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Returns whether the statement creates or alters a user-defined type. ``typeChanges()`` returns its changes.
+  /// Returns whether the statement alters a user-defined type, or creates one that the target already has.
   private func isOfType(_ text: String) -> Bool {
     let script = PostgresScript.bare(text)
     let words = script.tokens.prefix(2).map(\.word)

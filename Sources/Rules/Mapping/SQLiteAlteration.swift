@@ -211,7 +211,7 @@ package struct SQLiteAlteration: Sendable {
     return there.columns.filter { !theirs.contains($0.name.sqliteKey) }
   }
 
-  /// The columns whose values are kept, each with its new name and its present name.
+  /// The columns whose values the new table keeps, each with its new name and its old name.
   package var kept: [(new: String, old: String)] {
     var pairs: [(new: String, old: String)] = []
     for (index, column) in after.columns.enumerated() {

@@ -168,8 +168,8 @@ package final class Reshaper {
       treatment: table.removal == .applied ? [] : .tolerant)
   }
 
-  /// Returns the change for a row that was deleted at the source or left the filter: a delete or a mark. Nil if the
-  /// target keeps the row.
+  /// Returns the change for a row that was deleted at the source or left the filter. It deletes the target's row or
+  /// sets its delete mark; nil to change nothing.
   private func removed(_ change: ChangeView, _ table: ShapedTable, isTolerant: Bool) throws -> ChangeView? {
     let isImplied = change.flags.contains(.implied)
     switch table.removal {

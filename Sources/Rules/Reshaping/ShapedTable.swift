@@ -5,7 +5,7 @@ final class ShapedTable {
   /// Whether a row passes the rule's filter.
   enum Side {
     case inside, outside
-    /// The source did not provide enough values to decide.
+    /// The source did not provide all values that the filter needs.
     case unknown
   }
 

@@ -253,7 +253,7 @@ struct PostgresTranslator {
     return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(try bound.sql(mark)))", .logic)
   }
 
-  /// Returns SQL for lower() of ASCII letters only, as in SQLite.
+  /// Returns SQL that converts only ASCII letters to lower case, as SQLite's lower() does.
   static func lower(_ sql: String) -> String {
     "translate(\(sql), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
   }

@@ -19,8 +19,8 @@ struct DDLParser {
   private(set) var weight = 0
   private var operandWeight = 0
   private(set) var expressionWeight = 0
-  /// The value of ``weight`` at the first operator such as `@>`, which compares every part of two values; nil if there
-  /// is none.
+  /// The size of the operands before the first operator such as `@>`, which compares every part of two values; nil if
+  /// there is none.
   private var pairWeight: Int?
   /// The maximum size of each generated column's value, counted in values of other columns, by name.
   var weights: [NameKey: Int] = [:]
@@ -215,7 +215,7 @@ struct DDLParser {
 
   static let comparesAll = Unparsed("it compares every part of one value with every part of another")
 
-  /// Stores that the current expression compares every part of one operand with every part of the other.
+  /// Marks the current expression as one that compares every part of one operand with every part of another.
   mutating func notePairs() { if weight > expressionWeight, pairWeight == nil { pairWeight = weight } }
 
   mutating func expressions() throws(Unparsed) {
