@@ -8,7 +8,7 @@ import Trails
 // Transactions of this database that the peer has put into quarantine. The file `refused` lists them, so the state of a
 // commit is known without a connection.
 extension SynchronizedEnds {
-  /// A transaction in quarantine at the peer, with the journal rows after `behind`, up to and including `through`.
+  /// A transaction in quarantine at the peer. Its journal rows come after `behind`, up to and including `through`.
   struct Refused: Equatable {
     var number: UInt64
     var behind: Int64

@@ -24,7 +24,7 @@ package struct TwoWayCheck {
   }
 
   /// Returns an error for tables without a key, because two nodes cannot identify the same row; nil if there are none.
-  /// - Parameter leaveOut: Returns the part of the error's hint that says how to exclude a table.
+  /// - Parameter leaveOut: A function that returns the part of the error's hint that says how to exclude a table.
   package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
   {
@@ -199,7 +199,7 @@ package struct TwoWayCheck {
   ///
   ///     CREATE TABLE part(id INTEGER PRIMARY KEY, whole INTEGER REFERENCES part(id) ON UPDATE CASCADE)
   ///
-  /// - Parameter hint: Returns the hint for a table: how to exclude or accept it.
+  /// - Parameter hint: A function that returns the hint for a table: how to exclude or accept it.
   package static func checkMovedKeys(_ end: SourceEnd, _ tables: [SourceEnd.Table], hint: (String) -> String) throws {
     guard end.server == nil else { return }
     let found = tables.first { table in
@@ -263,7 +263,7 @@ package struct TwoWayCheck {
 }
 
 extension CairnError {
-  /// Returns the error about colliding keys with a hint that also names the setting `keys = "shared"`.
+  /// Returns this error about keys that two nodes may generate, with a hint that also names `keys = "shared"`.
   /// - Parameter chain: The capture of the database, and the node whose trail is applied to the database. If not nil,
   ///   the hint also names `applied = "include"`.
   package func sayingShared(

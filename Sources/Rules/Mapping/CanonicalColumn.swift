@@ -58,7 +58,7 @@ package struct CanonicalColumn: Sendable {
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
 
-  /// Whether the compared form of a value is the stored value, without a conversion.
+  /// Whether stored values are compared as they are, without a conversion.
   package var isSame: Bool { way == .same }
 
   /// Whether only a server can convert a text to the type, so that different bytes may be equal values.

@@ -271,7 +271,7 @@ package struct PostgresAlteration {
 
   /// Returns the statements that add missing labels to the enums of a table (`ALTER TYPE … ADD VALUE`).
   ///
-  /// - Parameter there: Returns the target's labels of a type; nil if the type does not exist.
+  /// - Parameter there: A function that returns the target's labels of a type; nil if the type does not exist.
   package static func missingLabels(of schema: TableSchema, there: (String) throws -> [NameKey]?) rethrows -> [String] {
     try PostgresScript(schema).types.flatMap { type -> [String] in
       guard case .enumeration(let wanted) = type.kind, let labels = try there(type.name) else { return [] }

@@ -87,8 +87,7 @@ package struct PostgresUserType: Equatable {
     return lines.map { "ALTER TYPE \(name) \($0)" }
   }
 
-  /// Returns, for each attribute of `new` that already existed, its index in `old`. The last attributes of `new`, which
-  /// have no index here, are new.
+  /// Returns the index in `old` of each attribute of `new` that already existed. All new attributes come after these.
   private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
     let (before, after) = (Set(old.map(\.name.nameKey)), Set(new.map(\.name.nameKey)))
     var survivors: [Int] = []

@@ -9,7 +9,7 @@ package enum ExpressionFault {
 
   /// Returns the error of an expression; nil if the expression may be valid for some table.
   /// - Parameter isColumn: Whether the expression is the value of a column. A column name is then not evaluated.
-  /// - Parameter isName: Returns whether a column may have a given name.
+  /// - Parameter isName: A function that returns whether a column may have a given name.
   package static func reason(
     of text: String, isColumn: Bool, isName: (String) -> Bool = { _ in true }
   ) -> String? {

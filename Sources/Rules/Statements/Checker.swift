@@ -171,8 +171,8 @@ struct Checker {
     return .init(name: "", storage: .integer)
   }
 
-  /// Checks expressions, and returns the storage class of all their values; none if the classes differ. NULL literals
-  /// do not count.
+  /// Checks expressions, and returns the storage class that all their values have; none if the classes differ. NULL
+  /// literals do not count.
   mutating func same(_ all: [Expression]) throws(Unreplayable) -> NamedColumn {
     var common: NamedColumn?
     for part in all where part != .literal(.null) {

@@ -25,7 +25,7 @@ struct DDLParser {
   /// The maximum size of each generated column's value, counted in values of other columns, by name.
   var weights: [NameKey: Int] = [:]
 
-  /// The total size of all CHECKs parsed so far, counted in column values as in ``weight``.
+  /// The total size of all CHECKs parsed so far, counted in column values.
   var checkWeight = 0
 
   /// The objects of the target that the DDL may name.
@@ -49,10 +49,10 @@ struct DDLParser {
     }
   }
 
-  /// Doubles the part of ``weight`` above `start`, for a function that can double the size of a value.
+  /// Adds the growth of ``weight`` since `start` once more, for a function that can double the size of a value.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Doubles the part of ``weight`` that the last operand added.
+  /// Counts the last operand twice in the size of the expression.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
