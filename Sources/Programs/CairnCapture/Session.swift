@@ -219,7 +219,7 @@ final class Session {
     return affected
   }
 
-  /// Corrects the range of journal rows after a failed statement, whose journal rows SQLite has rolled back.
+  /// Corrects the stored range of the transaction's journal rows after SQLite has rolled back a failed statement.
   private func settle() throws {
     guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }

@@ -29,8 +29,8 @@ final class SynchronizationRun: Sendable {
 
   init(until limit: Int64 = .max) { self.limit = limit }
 
-  /// The last journal row that the peer is known to have, with all earlier rows; 0 while transactions are in quarantine
-  /// at the peer.
+  /// The number of the journal row up to which the peer is known to have all rows; 0 while transactions are in
+  /// quarantine at the peer.
   var applied: Int64 { state.withLock { $0.putsAside ? 0 : $0.applied } }
 
   func cancel() {

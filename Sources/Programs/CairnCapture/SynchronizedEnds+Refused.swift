@@ -8,7 +8,7 @@ import Trails
 // Transactions of this database that the peer has put into quarantine. The file `refused` lists them, so the state of a
 // commit is known without a connection.
 extension SynchronizedEnds {
-  /// A transaction in quarantine at the peer, with the journal rows after `behind`, up to and including `through`.
+  /// A transaction in quarantine at the peer. Its journal rows come after `behind`, up to and including `through`.
   struct Refused: Equatable {
     var number: UInt64
     var behind: Int64
@@ -20,7 +20,7 @@ extension SynchronizedEnds {
   func isRefused(_ token: CommitToken) throws -> Bool { try refused().contains { $0.contains(token) } }
 
   /// Writes to the file `refused` which transactions are in quarantine at the peer.
-  /// - Parameter count: The number of transactions in quarantine, as far as the run has counted.
+  /// - Parameter count: The number of transactions in quarantine that apply has counted so far.
   /// - Parameter isWhole: Whether the run ended without an error, so that `count` is complete.
   func noteRefused(_ count: Int, isWhole: Bool) throws {
     let known = try refused()

@@ -70,7 +70,7 @@ struct Cairn {
     return notices
   }
 
-  /// Returns the command with a name.
+  /// Returns the command with this name.
   /// - Throws: `usage`, with the most similar name, if there is no such command.
   static func command(_ name: String) throws -> any Command.Type {
     let all = commands + [HelpCommand.self]

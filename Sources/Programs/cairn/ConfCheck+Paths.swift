@@ -129,7 +129,7 @@ extension ConfCheck {
   }
 
   /// Checks that a trail still belongs to its source, and not to a replaced or restored database.
-  /// - Parameter fault: Returns the problem of the source, if there is one.
+  /// - Parameter fault: A function that returns the problem of the source, if there is one.
   private func checkIsSource(
     of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
   ) throws {

@@ -18,7 +18,7 @@ final class ConfCheck {
   let isJSON: Bool
   /// The sources of the captures that can be read, by the name of the capture.
   var sources: [String: Source] = [:]
-  /// The worker of the conf for each exclusive task, such as to capture a database or to apply a trail.
+  /// For each task that only one worker may have, such as to capture a database: the worker that has it in the conf.
   var works: [DatabaseWork: WorkerName] = [:]
   /// For each target table, the trails that write to it, from the apply workers checked so far.
   var feeders: [NameKey: [TableClaim.Feeder]] = [:]

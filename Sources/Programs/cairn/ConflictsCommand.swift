@@ -122,7 +122,7 @@ struct ConflictsCommand: Command {
     return 0
   }
 
-  /// Returns the conflict with a number, and the database that logged it.
+  /// Returns the conflict with this number, and the database that logged it.
   /// - Throws: `conflict-missing` if no database has such a conflict; `usage` if several have.
   private static func find(_ id: Int64, _ arguments: Arguments) throws -> (DatabaseURL, ConflictLog, ConflictRecord) {
     var found: [(DatabaseURL, ConflictLog, ConflictRecord)] = []

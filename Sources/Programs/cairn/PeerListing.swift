@@ -63,7 +63,7 @@ struct PeerListing {
     return rows + own(now: now)
   }
 
-  /// Returns rows about this node's own certificates. The first authority signs new certificates.
+  /// Returns rows about this node's own certificates.
   private func own(now: Int64) -> [Row] {
     func row(_ own: String, _ facts: PeerCertificate, _ state: String) -> Row {
       Row(

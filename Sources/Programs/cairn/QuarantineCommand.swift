@@ -116,7 +116,7 @@ struct QuarantineCommand: Command {
     return 0
   }
 
-  /// Returns the transaction with a number, and the database in whose quarantine it is.
+  /// Returns the transaction with this number, and the database in whose quarantine it is.
   /// - Throws: `quarantine-missing` if no database has such a transaction; `usage` if several have.
   private static func find(_ id: Int64, _ arguments: Arguments) throws -> Found {
     var found: [Found] = []

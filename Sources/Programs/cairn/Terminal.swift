@@ -8,20 +8,20 @@ enum Terminal {
   static let isOutputShown = isatty(1) == 1
   static let isErrorInteractive = isatty(2) == 1 && getenv("NO_COLOR") == nil
 
-  /// Writes a line to standard output. Control characters are removed.
+  /// Writes a line to standard output. Control characters become spaces or their codes.
   static func print(_ line: String) { write(line.oneLine + "\n", to: 1) }
 
   /// Writes several lines to standard output. Convert external names and values with ``Swift/String/oneLine`` before
   /// inserting them.
   static func page(_ text: String) { write(text.severalLines + "\n", to: 1) }
 
-  /// Writes a line to standard error. Control characters are removed.
+  /// Writes a line to standard error. Control characters become spaces or their codes.
   static func note(_ line: String) { write(line.oneLine + "\n", to: 2) }
 
-  /// Writes text of several lines to standard error, like ``page(_:)``.
+  /// Writes several lines to standard error. Other control characters than line breaks become their codes.
   static func notes(_ text: String) { write(text.severalLines + "\n", to: 2) }
 
-  /// Writes SQL to standard output: unchanged to a file or pipe, like ``page(_:)`` to a terminal.
+  /// Writes SQL to standard output. On a terminal, control characters except line breaks become their codes.
   static func script(_ text: String) { write((isOutputShown ? text.severalLines : text) + "\n", to: 1) }
 
   /// Writes the whole text unchanged. Ends the program if that fails.

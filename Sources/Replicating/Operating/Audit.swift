@@ -72,7 +72,7 @@ package final class Audit: Sendable {
   package var snapshot: Snapshot { state.withLock { $0 } }
 
   /// Compares source and target in rounds, until the audit is stopped.
-  /// - Parameter isReady: Returns whether the target follows the source. No round starts while it returns false.
+  /// - Parameter isReady: A function that returns whether the target follows the source. Until then, no round starts.
   package func run(isReady: () -> Bool) {
     // The priority of this thread and of the threads that it starts.
     _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)

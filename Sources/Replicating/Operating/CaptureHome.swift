@@ -17,8 +17,8 @@ package struct CaptureHome: Equatable, Sendable {
 extension CaptureHome {
   /// Checks that this replication may read the trail of another replication that captures the same SQLite file.
   ///
-  /// The file names the state folder and the trail's id, but any program can change both values. So all of these
-  /// conditions must be true:
+  /// The SQLite file contains the path of the state folder and the trail's id, but any program can change both values.
+  /// So all of these conditions must be true:
   ///
   /// - The folder belongs to the user of this process, and no other user can write into it.
   /// - The folder is the state folder of a replication from this file.

@@ -23,8 +23,8 @@ package struct ContractProof {
     memory = try Database(path: ":memory:", mode: .create)
   }
 
-  /// Tests the values of a column with edge values, such as the largest integer. Returns the outcome; nil if there is
-  /// nothing to test.
+  /// Tests the conversion of a column with edge values, such as the largest integer. Returns the outcome; nil if there
+  /// is nothing to test.
   /// - Parameter index: The index of the column in the mapping.
   package func prove(_ mapping: TableMapping, _ index: Int) throws -> Outcome? {
     let (source, target) = (mapping.source.columns[index], mapping.target.columns[index])

@@ -19,8 +19,8 @@ package struct CopyRequest {
     /// The end of the trail when the request was made. Apply starts here if the target has no checkpoint; nil for the
     /// beginning of the trail.
     package var at: Checkpoint?
-    /// Whether apply has found a checkpoint in the target since the request. If apply finds no checkpoint after that,
-    /// the target was replaced.
+    /// Whether apply has found a checkpoint in the target since the request. If apply later finds none, the target was
+    /// replaced.
     package var isBegun = false
 
     package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }

@@ -147,8 +147,7 @@ extension Replication {
     }
   }
 
-  /// Returns whether the trail has all journal rows up to `last`, and no refresh of this replication's tables is still
-  /// to begin.
+  /// Returns whether the trail has all journal rows up to `last`, and no table of this replication waits for a refresh.
   private func isReached(_ journal: Journal, _ last: Int64) throws -> Bool {
     do {
       let standing = try journal.standing(of: options.tables, through: last)

@@ -2,8 +2,8 @@ import Changes
 
 // The check of both databases before a two-way replication starts.
 extension Replication {
-  /// Reports keys that both databases would generate for different rows.
-  /// - Throws: `table-refused` for a table without a key.
+  /// Writes warnings about the tables of both databases, such as keys that both would generate for different rows.
+  /// - Throws: `table-refused` for a table that cannot be replicated two-way, such as a table without a key.
   func checkTwoWay(_ from: SourceEnd, _ to: TargetEnd) throws {
     let other = try to.isMissing ? nil : SourceEnd(target)
     let tables = try from.tables(options.tables)

@@ -64,10 +64,10 @@ package final class Replication: Sendable {
   /// The direction from the target to the source; nil in one-way replication.
   package let back: Way?
   private let twoWay: (source: TwoWay, target: TwoWay)?
-  /// The links between capture and apply at each database of a two-way replication; nil in one-way replication.
+  /// The objects that capture and apply share at each database of a two-way replication; nil in one-way replication.
   private let links: (source: CaptureLink, target: CaptureLink)?
   let options: Options
-  /// The state folder with the trail from the source, possibly that of another replication of the same file.
+  /// The state folder with the trail from the source. It may belong to another replication of the same file.
   let home: Mutex<CaptureHome>
   /// The signal that stops the capture in this process; nil while another process captures.
   let turn = Mutex<StopSignal?>(nil)
@@ -254,8 +254,8 @@ package final class Replication: Sendable {
         : "rows that other replications write to \(source.place) are sent to \(target.place) too")
   }
 
-  /// Reports other replications that write to the source or the target. Rows that they write are not sent to the other
-  /// database.
+  /// Writes a notice about other replications that write to the source or the target, because their rows are not sent
+  /// to the other database.
   private func nameOtherApplies(_ from: SourceEnd, _ to: TargetEnd) throws {
     try nameOtherApplies(at: from, source, beside: to, target)
     guard !to.isMissing else { return }

@@ -43,7 +43,7 @@ package struct RuledTables {
       hint: "create the table, add it to 'tables' of the capture, or remove the rule")
   }
 
-  /// Returns the rules that name a table which a trail of another node has not brought so far, each with its error.
+  /// Returns the rules for tables that a trail of another node has not brought so far, each with its error.
   ///
   /// - Parameter known: The tables of the trail that the target has; if empty, no rule is judged.
   package static func unused(_ rules: [TableRule], known: [TableSchema], of trail: TrailName)

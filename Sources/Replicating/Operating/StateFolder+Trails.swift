@@ -20,8 +20,8 @@ package enum StateFolders {
     return (environment("HOME") ?? accountHome ?? "") + "/.local/state/cairn"
   }
 
-  /// Returns the trails in the given state folder, or in all state folders if nil, sorted by folder and name. Includes
-  /// the trail of another replication that the replication of the given folder reads.
+  /// Returns the trails in the given state folder, or in all state folders if nil, sorted by folder and name. If the
+  /// given folder's replication reads a trail in another state folder, the trails of that folder are included.
   package static func entries(in state: String?) throws -> [Entry] {
     var folders = try folders(state)
     if let state {

@@ -16,7 +16,7 @@ package final class StateFolder {
     return "\(StateFolders.base())/\(from.stem)-to-\(to.stem)-\(UInt64(digest).hex(8))"
   }
 
-  /// Returns the name of a file without extension, with other characters than those of trail names replaced by `-`.
+  /// Returns the name of a file without extension. Characters that a trail's name may not have become `-`.
   package static func sanitized(_ file: String) -> String {
     let stem = file.lastIndex(of: ".").map { $0 > file.startIndex ? String(file[..<$0]) : file } ?? file
     let text = String(
@@ -115,13 +115,13 @@ package final class StateFolder {
   /// Returns whether the replication of a state folder is two-way.
   static func isTwoWay(_ path: String) throws -> Bool { try kept("ways", path) == "two" }
 
-  /// Stores the state folder that holds the trail: this one, or that of another replication of the same source.
+  /// Stores the path of the state folder that holds the trail: this folder, or another replication's folder.
   func remember(home: String) throws {
     if home.hasSameBytes(as: path), try Self.kept("home", path) == nil { return }
     try keep(home, in: "home")
   }
 
-  /// Returns the state folder that holds the trail of a replication, which may belong to another replication.
+  /// Returns the state folder with the trail that a replication reads. The folder may belong to another replication.
   package static func home(of path: String) throws -> String { try kept("home", path) ?? path }
 
   /// Returns the tables of a replication, by its state folder; nil if unknown.

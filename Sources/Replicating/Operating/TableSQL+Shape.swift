@@ -41,7 +41,7 @@ extension TableSQL {
   /// Returns the statements that give the table the shape of `new` and keep its rows.
   /// - Parameter isRefreshed: Whether a refresh follows. Rows that do not fit the new shape may then be deleted.
   /// - Parameter indexes: The names of the indexes that still belong to the table.
-  /// - Parameter origins: The previous index of each column; nil for a new column. Nil if unknown.
+  /// - Parameter origins: For each column of `new`, its index in this table, nil for a new column; nil if unknown.
   func reshape(sqlite new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
     var there = schema
     there.objects = there.objects.filter { indexes.contains($0.name) }

@@ -91,7 +91,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the source names of the tables of a trail that have rows at the target.
+  /// Returns the source names of the tables of a trail for which the target stores apply's state.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []

@@ -56,7 +56,7 @@ package struct TrailSQL {
   }
 
   /// Returns the statements and comments for one record; none for a transaction that changes nothing.
-  /// - Parameter schema: Returns the schema with an id in the record's segment.
+  /// - Parameter schema: A function that returns the schema for an id in the record's segment.
   /// - Throws: `trail-damaged` if there is no such schema, or if an image cannot be decoded; `trail-version` for an
   ///   unknown record type.
   package mutating func render(
@@ -238,7 +238,7 @@ package struct TrailSQL {
     return lines
   }
 
-  /// Returns statements that drop indexes of other tables, if indexes of this table now have the names.
+  /// Returns the statements that drop other tables' indexes whose names this table's indexes now have.
   private func freed(_ schema: TableSchema, from table: String) -> [String] {
     guard dialect == .sqlite else { return [] }
     return schema.objects.filter { !indexOwners[$0.name.sqliteKey, default: table].hasSameBytes(as: table) }

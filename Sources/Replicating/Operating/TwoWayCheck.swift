@@ -24,7 +24,7 @@ package struct TwoWayCheck {
   }
 
   /// Returns an error for tables without a key, because two nodes cannot identify the same row; nil if there are none.
-  /// - Parameter leaveOut: Returns the part of the error's hint that says how to exclude a table.
+  /// - Parameter leaveOut: A function that returns the part of the error's hint that says how to exclude a table.
   package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
   {
@@ -153,8 +153,8 @@ package struct TwoWayCheck {
       remedy: .badInput)
   }
 
-  /// Returns a warning for referenced tables if PostgreSQL logs only the key of their deleted rows. Such a deleted row
-  /// cannot be restored after a conflict. Nil if there are none.
+  /// Returns a warning about tables that foreign keys reference, if PostgreSQL logs only the key of a deleted row. Such
+  /// a row cannot be restored after a conflict. Nil if there are no such tables.
   /// - Parameter tables: The two-way tables.
   package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
@@ -199,7 +199,7 @@ package struct TwoWayCheck {
   ///
   ///     CREATE TABLE part(id INTEGER PRIMARY KEY, whole INTEGER REFERENCES part(id) ON UPDATE CASCADE)
   ///
-  /// - Parameter hint: Returns the hint for a table: how to exclude or accept it.
+  /// - Parameter hint: A function that returns the hint for a table: how to exclude or accept it.
   package static func checkMovedKeys(_ end: SourceEnd, _ tables: [SourceEnd.Table], hint: (String) -> String) throws {
     guard end.server == nil else { return }
     let found = tables.first { table in
@@ -228,8 +228,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the key as the other database would generate it, if apply created the table there. Nil if the other
-  /// database would not generate the key.
+  /// Returns how the other database would generate the column's values, in a table that apply creates there. Nil if it
+  /// would not generate them.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {
@@ -263,7 +263,7 @@ package struct TwoWayCheck {
 }
 
 extension CairnError {
-  /// Returns the error about colliding keys with a hint that also names the setting `keys = "shared"`.
+  /// Returns this error about keys that two nodes may generate, with a hint that also names `keys = "shared"`.
   /// - Parameter chain: The capture of the database, and the node whose trail is applied to the database. If not nil,
   ///   the hint also names `applied = "include"`.
   package func sayingShared(

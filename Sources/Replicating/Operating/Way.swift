@@ -15,7 +15,7 @@ package final class Way: Sendable {
   let folder: String
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
-  /// The signal that capture has begun to record all changes, or has ended.
+  /// The signal that this direction's capture has begun to record all changes, or has ended.
   let ready = StopSignal()
 
   init(

@@ -11,8 +11,8 @@ extension TargetEnd {
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())
   }
 
-  /// Returns the slot names of the trails that captures of this database write. An SQLite trail has a name of the same
-  /// form.
+  /// Returns the slot names of the trails that captures of this database write. For SQLite, returns the name that a
+  /// slot of the trail would have.
   package func capturedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):

@@ -28,8 +28,7 @@ package struct CaptureRun: Sendable {
   package var clock = Clock.system
   /// The link between capture and the two-way apply workers of the database; nil if there are no such workers.
   package var link: CaptureLink?
-  /// The trails whose transactions a PostgreSQL capture skips if apply has written them to the source; nil for all
-  /// trails.
+  /// The trails whose rows a PostgreSQL capture skips after apply has written them to the source; nil for all trails.
   package var applies: Set<String>?
   /// Whether rows that apply writes to the source go into the trail too.
   package var relays = false

@@ -122,8 +122,8 @@ package struct CondensedVersions: Sendable {
 }
 
 extension RowVersion {
-  /// Returns one update with the effect of this update and then `next`, an update by the same origin; nil if no such
-  /// update exists.
+  /// Returns one update that has the effect of this update and of `next` after it; nil if there is none, or if their
+  /// origins differ.
   fileprivate func joined(with next: RowVersion) -> RowVersion? {
     guard stamp.origin == next.stamp.origin, lacks == next.lacks, case .update(let first, let between) = write,
       case .update(let then, let last) = next.write, first.count == then.count

@@ -55,7 +55,7 @@ extension TablePatterns {
   /// Returns the setting for a table; nil if there is none. A setting with the exact name has precedence over patterns,
   /// and an earlier pattern over a later pattern.
   /// - Parameter name: The table's name at the target, in the form of either engine.
-  /// - Parameter meant: Returns the name or pattern of a setting.
+  /// - Parameter meant: A function that returns the name or pattern of a setting.
   static func first<Said>(of all: [Said], forTarget name: String, meant: (Said) -> String) -> Said? {
     func isMeant(_ text: String) -> Bool {
       let joined = String(decoding: text.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)

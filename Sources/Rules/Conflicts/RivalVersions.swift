@@ -1,6 +1,6 @@
 /// Resolves a row with concurrent versions, by a rule for whole rows.
 struct RivalVersions {
-  /// The versions that can win, by ascending stamps: all except deletes, and versions that a delete replaces.
+  /// The versions that can win, by ascending stamps. Deletes, and versions that a delete replaces, are left out.
   let living: [RowVersion]
   private let all: [RowVersion]
   private let columnCount: Int

@@ -20,7 +20,7 @@ package struct RowHistory: Sendable {
   }
 
   /// Removes versions from the oldest on, as long as every node and the authors of all remaining versions know them.
-  /// - Parameter isSeen: Returns whether every node knows a version.
+  /// - Parameter isSeen: A function that returns whether every node knows a version.
   package mutating func forget(where isSeen: (Stamp) -> Bool) {
     // Find the latest place before which every version is seen, and followed by every version after it.
     for count in stride(from: versions.count, to: 0, by: -1) {

@@ -49,7 +49,7 @@ extension [RowVersion] {
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The list without the versions at its start that the authors of all later versions knew.
+  /// The list without its longest prefix that the authors of all remaining versions knew.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {

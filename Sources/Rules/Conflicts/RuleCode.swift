@@ -1,7 +1,7 @@
 import Changes
 
 /// Two versions of a row in conflict, as arguments for a rule in SQL. `local` is the version with the earlier stamp, or
-/// the result of earlier versions. `before` is the common ancestor; nil if unknown.
+/// the row to which earlier versions were resolved. `before` is the common ancestor; nil if unknown.
 package struct MetRows {
   package var local: RowVersion.Row
   package var incoming: RowVersion.Row

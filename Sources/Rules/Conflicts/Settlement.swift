@@ -61,7 +61,7 @@ package struct Settlement: Equatable, Sendable {
     return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
 
-  /// Returns whether a version of the row cannot win, because `delete` replaces this version.
+  /// Returns whether `delete` beats `version`: the delete's author knew the version, or the rules prefer the delete.
   private static func ends(
     _ delete: RowVersion, _ version: RowVersion, _ rules: ConflictRules, _ all: [RowVersion]
   ) -> Bool {

@@ -34,7 +34,7 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   }
 }
 
-/// A row that waits to be written to its table, because another row has, or had, one of its unique values.
+/// A row that may be written to its table only when no row of higher rank has one of its unique values.
 ///
 ///     UniqueClaim(row, UniqueRank(stamp, tie: row.hash), isNew: true)
 package struct UniqueClaim<Row: Hashable> {
@@ -52,7 +52,7 @@ package struct UniqueClaim<Row: Hashable> {
   }
 }
 
-/// The table operations by which ``judge(_:)`` decides which of several rows gets a unique value.
+/// The table operations that are needed to decide which of several rows gets a unique value.
 package protocol UniqueContest {
   associatedtype Row: Hashable
 
@@ -101,8 +101,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for a row in the table whose own rank is unknown. It is above the rank of the first waiting row in
-  /// `left` that needs a value of the row and may not replace the row.
+  /// Returns a substitute for the unknown rank of a row in the table. It is above the rank of the first row in `left`
+  /// that needs a unique value of that row and may not take it.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least

@@ -20,7 +20,7 @@ package struct CanonicalColumn: Sendable {
     case retyped
   }
 
-  /// The first byte of the compared form of a value that the target cannot hold.
+  /// The first byte of the form for comparison, for a value that the target cannot hold.
   private static let misfitTag: UInt8 = 9
 
   private let way: Way
@@ -58,7 +58,7 @@ package struct CanonicalColumn: Sendable {
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
 
-  /// Whether the compared form of a value is the stored value, without a conversion.
+  /// Whether stored values are compared as they are, without a conversion.
   package var isSame: Bool { way == .same }
 
   /// Whether only a server can convert a text to the type, so that different bytes may be equal values.
@@ -101,7 +101,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends the compared form of a text that PostgreSQL has printed, or can read.
+  /// Appends the form in which a text of this PostgreSQL type is compared.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
     case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:
@@ -127,7 +127,7 @@ package struct CanonicalColumn: Sendable {
     form.appendReal(foldsZero && number == 0 ? 0 : number)
   }
 
-  /// Appends the compared form of the value that SQLite stores for a PostgreSQL value.
+  /// Appends the form for comparison of a value that SQLite stores for a PostgreSQL value.
   private func appendStored(_ value: ColumnView, to form: inout ByteWriter) {
     switch (type.kind, value) {
     case (.numeric, _) where isExactKey, (.time, _) where isExactKey, (.timestamp, _) where isExactKey,
@@ -147,7 +147,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Converts a source value to the target's type, and appends the compared form of the result.
+  /// Converts a source value to the target's type, and appends the form in which the result is compared.
   private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
     switch (type.kind, value) {
     case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):

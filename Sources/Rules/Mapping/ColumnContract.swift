@@ -72,7 +72,7 @@ package struct ColumnContract: Equatable, Sendable {
     return change(type)
   }
 
-  /// Returns how a column of this type changes the values that it stores.
+  /// Returns how values change when a PostgreSQL column of this type stores them.
   private static func change(_ type: PostgresType) -> Verdict {
     switch type.kind {
     case .bpchar: .lossy("padded with spaces to its length")

@@ -135,12 +135,12 @@ extension PostgresAlteration {
     return one.terms == other.terms && one.isUnique == other.isUnique
   }
 
-  /// Returns whether the target has the old form of this new index, and only names in the index change.
+  /// Returns whether the target already has this index, perhaps with old names of the index, the table or the columns.
   func isKept(_ object: TableSchema.Object) -> Bool {
     keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name.hasSameBytes(as: was.name) } }
   }
 
-  /// Returns whether the source's table had the index before the change.
+  /// Returns whether the source's table had the index before the schema change.
   func wasBefore(_ object: TableSchema.Object) -> Bool {
     isKnown && before.objects.contains { $0.name.hasSameBytes(as: object.name) && isSame($0, object) }
   }
@@ -166,7 +166,7 @@ extension PostgresAlteration {
     return script.text(script.tokens[..<open]) + " " + script.text(script.tokens[(close + 1)...])
   }
 
-  /// Returns whether the source's table had the foreign key before the change.
+  /// Returns whether the source's table had the foreign key before the schema change.
   func wasBefore(_ key: PostgresForeignKey) -> Bool {
     isKnown
       && PostgresForeignKey.all(of: before).contains {
@@ -174,7 +174,7 @@ extension PostgresAlteration {
       }
   }
 
-  /// Returns whether the target has the foreign key, in its definition from before or after the change.
+  /// Returns whether the target has the foreign key, in its definition from before or after the schema change.
   func has(_ key: PostgresForeignKey) -> Bool { foreign(key) != nil }
 }
 

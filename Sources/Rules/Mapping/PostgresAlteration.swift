@@ -99,7 +99,7 @@ package struct PostgresAlteration {
 
   package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
 
-  /// Whether a key is dropped that other tables may reference.
+  /// Whether the statements drop a key or an index; foreign keys of other tables may reference it.
   package var changesKeys: Bool {
     goneConstraints.contains { $0.kind == .primary || $0.kind == .unique }
       || difference.changes.contains { change in
@@ -167,7 +167,7 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Returns whether the statement creates or alters a user-defined type. ``typeChanges()`` returns its changes.
+  /// Returns whether the statement alters a user-defined type, or creates one that the target already has.
   private func isOfType(_ text: String) -> Bool {
     let script = PostgresScript.bare(text)
     let words = script.tokens.prefix(2).map(\.word)
@@ -271,7 +271,7 @@ package struct PostgresAlteration {
 
   /// Returns the statements that add missing labels to the enums of a table (`ALTER TYPE … ADD VALUE`).
   ///
-  /// - Parameter there: Returns the target's labels of a type; nil if the type does not exist.
+  /// - Parameter there: A function that returns the target's labels of a type; nil if the type does not exist.
   package static func missingLabels(of schema: TableSchema, there: (String) throws -> [NameKey]?) rethrows -> [String] {
     try PostgresScript(schema).types.flatMap { type -> [String] in
       guard case .enumeration(let wanted) = type.kind, let labels = try there(type.name) else { return [] }

@@ -7,11 +7,11 @@ import Changes
 struct PostgresDraft {
   private let source: TableSchema
   private let names: NamePolicy
-  /// Whether an unchanged copy of a PostgreSQL table in SQLite gives the original table (``TableSchema/original``).
+  /// Whether an unchanged SQLite copy of a PostgreSQL table is mapped to that original table.
   private let restores: Bool
   /// The columns of the original PostgreSQL table, by name, except those whose declared type was changed in SQLite.
   private let originals: [NameKey: TableSchema.Column]
-  /// The indexes of columns in keys, foreign keys and unique indexes.
+  /// The positions of the columns that are in keys, foreign keys and unique indexes.
   private let keyed: Set<Int>
   private(set) var notices: [String] = []
 

@@ -22,12 +22,12 @@ package struct PostgresScript {
     @ByBytes var columns: [String]
   }
 
-  /// The statements before CREATE TABLE, for schemas, types and sequences.
+  /// The statements before CREATE TABLE, which create schemas, types and sequences.
   private(set) var preamble: [String] = []
   private(set) var columns: [Column] = []
   private(set) var constraints: [Constraint] = []
   private(set) var types: [PostgresUserType] = []
-  /// The statements after CREATE TABLE, for the owners of sequences.
+  /// The statements after CREATE TABLE, such as those that set the owners of sequences.
   private(set) var postscript: [String] = []
 
   init(_ schema: TableSchema) {

@@ -3,7 +3,7 @@ import Changes
 // The check whether a type keeps a text unchanged.
 extension PostgresType {
   /// Throws if the type would change the text.
-  /// - Parameter isExact: Whether PostgreSQL has printed the text for another type.
+  /// - Parameter isExact: Whether PostgreSQL has printed the text, as a value of another type.
   func check(_ bytes: UnsafeRawBufferPointer, isExact: Bool) throws(Misfit) {
     func require(_ condition: Bool, _ reason: @autoclosure () -> String) throws(Misfit) {
       if !condition { throw Misfit(reason()) }

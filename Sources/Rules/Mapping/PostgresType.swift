@@ -105,8 +105,8 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Returns whether an existing SQLite column with this affinity keeps the values from ``SQLiteValue`` unchanged, or
-  /// as equal numbers.
+  /// Returns whether an existing SQLite column with this affinity stores values of this type unchanged, or as equal
+  /// numbers.
   package func isKept(under affinity: String) -> Bool {
     switch kind {
     case .bytea: true

@@ -53,8 +53,8 @@ package struct PostgresUserType: Equatable {
   /// Returns the user-defined types that the columns of a table use.
   package static func all(of schema: TableSchema) -> [PostgresUserType] { PostgresScript(schema).types }
 
-  /// Returns this type of the target for a comparison with `was` and `wanted`. Its CHECKs are left out if neither `was`
-  /// nor `wanted` has a CHECK of that name.
+  /// Returns this type of the target without the CHECKs whose names neither `was` nor `wanted` has, for a comparison
+  /// with these types.
   package func compared(to was: PostgresUserType, _ wanted: PostgresUserType) -> PostgresUserType {
     guard case .domain(var domain) = kind, case .domain(let old) = was.kind, case .domain(let new) = wanted.kind else {
       return self
@@ -87,8 +87,7 @@ package struct PostgresUserType: Equatable {
     return lines.map { "ALTER TYPE \(name) \($0)" }
   }
 
-  /// Returns, for each attribute of `new` that already existed, its index in `old`. The last attributes of `new`, which
-  /// have no index here, are new.
+  /// Returns the index in `old` of each attribute of `new` that already existed. All new attributes come after these.
   private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
     let (before, after) = (Set(old.map(\.name.nameKey)), Set(new.map(\.name.nameKey)))
     var survivors: [Int] = []

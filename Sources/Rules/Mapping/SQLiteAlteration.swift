@@ -9,7 +9,7 @@ import Changes
 ///     for statement in alteration.statements { try database.execute(statement) }
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
-  /// The pragma to run before the rename in ``rebuild``, so that triggers and views stay unchanged. Run
+  /// The statement that lets a rename leave triggers and views unchanged. ``rebuild`` runs it before the rename, and
   /// ``presentRules`` after the rename.
   package static let legacyRules = "PRAGMA legacy_alter_table = ON"
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
@@ -72,8 +72,8 @@ package struct SQLiteAlteration: Sendable {
 
   // MARK: ALTER TABLE
 
-  /// The ALTER TABLE statements to run after ``rename``; nil if ALTER TABLE cannot make the change. If ``keepsText`` is
-  /// true, check afterwards that the stored CREATE statement equals the source's.
+  /// The ALTER TABLE statements for columns, to run after the statements of ``rename``; nil if ALTER TABLE cannot make
+  /// the change. If ``keepsText`` is true, check afterwards that the stored CREATE statement equals the source's.
   package var alters: [String]? {
     if keepsText, !isInOrder { return nil }
     if keepsText, difference.isEmpty, !there.createText.hasSameBytes(as: after.createText) { return nil }
@@ -111,7 +111,7 @@ package struct SQLiteAlteration: Sendable {
     }
   }
 
-  /// Returns the target's column for a column of the shape before the change; nil if there is none.
+  /// Returns the target's column for a column of the shape `before`; nil if there is none.
   private func theirs(_ old: Int) -> TableSchema.Column? {
     let name = before.columns[old].name.sqliteKey
     return there.columns.first { $0.name.sqliteKey == name }
@@ -211,7 +211,7 @@ package struct SQLiteAlteration: Sendable {
     return there.columns.filter { !theirs.contains($0.name.sqliteKey) }
   }
 
-  /// The columns whose values are kept, each with its new name and its present name.
+  /// The columns whose values the new table keeps, each with its new name and its old name.
   package var kept: [(new: String, old: String)] {
     var pairs: [(new: String, old: String)] = []
     for (index, column) in after.columns.enumerated() {
@@ -225,7 +225,7 @@ package struct SQLiteAlteration: Sendable {
     return pairs + extras.map { ($0.name, $0.name) }
   }
 
-  /// The statement in ``rebuild`` that copies the rows; nil if no column is kept.
+  /// The statement that copies the rows into the table that ``rebuild`` creates; nil if no column is kept.
   package var copy: String? {
     let pairs = kept
     guard !pairs.isEmpty else { return nil }
@@ -234,8 +234,8 @@ package struct SQLiteAlteration: Sendable {
       + "SELECT \(pairs.map(\.old.quotedName).joined(separator: ",")) FROM \(Self.aside)"
   }
 
-  /// The statements to run after ``rename`` that create the table again with its rows. Indexes and triggers that only
-  /// the target has are kept.
+  /// The statements that create the table again with its rows, to run after the statements of ``rename``. Indexes and
+  /// triggers that only the target has are kept.
   package var rebuild: [String] {
     let own = there.objects.filter { object in
       let name = object.name.sqliteKey

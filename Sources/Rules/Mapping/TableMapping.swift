@@ -32,7 +32,7 @@ package struct TableMapping: Sendable {
 
   /// Maps a table to the other engine.
   ///
-  /// - Parameter restores: Whether an unchanged copy of a PostgreSQL table in SQLite gives the original table.
+  /// - Parameter restores: Whether an unchanged SQLite copy of a PostgreSQL table is mapped to that original table.
   init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool, reach: TargetReach
   ) throws(CairnError) {

@@ -16,7 +16,7 @@ package struct TableRule: Equatable, Sendable {
     @ByBytes package var expression: String
     /// The type of the column if Cairn creates the table; nil for a type that suits the expression.
     @ByBytes package var type: String? = nil
-    /// Whether the column has a constant value in the key, to distinguish this trail's rows from other rows.
+    /// Whether the column is in the key with a constant value, by which this trail's rows differ from other rows.
     package var isShare: Bool
 
     package init(_ name: String, _ expression: String, type: String? = nil, isShare: Bool = true) {

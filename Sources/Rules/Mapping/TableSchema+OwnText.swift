@@ -3,7 +3,7 @@ import Changes
 extension TableSchema {
   /// Returns a CREATE TABLE statement for this table, written from its columns and keys.
   ///
-  /// - Parameter source: The table whose types the columns have.
+  /// - Parameter source: The table whose script creates the user-defined types of the columns.
   /// - Parameter isWhole: Whether to include foreign keys and the options of an SQLite table.
   package func ownText(typesOf source: TableSchema, isWhole: Bool = false) -> String {
     engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)

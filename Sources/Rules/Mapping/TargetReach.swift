@@ -55,7 +55,7 @@ package struct TargetReach: Sendable {
     return !closedSequences.contains("\(sequence.namespace.quotedName).\(sequence.name.quotedName)")
   }
 
-  /// Returns the reason why a reference to a table is left out, for messages.
+  /// Returns the reason, for messages, why the target's table gets no foreign key to a table.
   static func why(_ table: String) -> String {
     "it references table \(table), which 'tables' of the apply does not include"
   }

@@ -162,8 +162,8 @@ struct Expression {
     return ""
   }
 
-  /// Returns the result type of an expression, if its operators outside of parentheses determine the type; otherwise
-  /// nil. Empty for an expression with CASE.
+  /// Returns the result type of an expression from its words outside of parentheses; empty if they include CASE. Nil if
+  /// these words do not determine the type.
   private static func operators(_ words: ArraySlice<Word>) -> String? {
     var depth = 0
     var isCondition = false

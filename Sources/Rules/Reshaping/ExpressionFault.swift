@@ -4,12 +4,12 @@ import SQLiteKit
 /// Finds errors in an expression that are errors for every table.
 package enum ExpressionFault {
   private static let noColumn = "no such column: "
-  /// The maximum number of different names in an expression that is tested.
+  /// The maximum number of columns that a test of an expression creates, one for each name in the expression.
   private static let columnsMax = 1_900
 
   /// Returns the error of an expression; nil if the expression may be valid for some table.
   /// - Parameter isColumn: Whether the expression is the value of a column. A column name is then not evaluated.
-  /// - Parameter isName: Returns whether a column may have a given name.
+  /// - Parameter isName: A function that returns whether a column may have a given name.
   package static func reason(
     of text: String, isColumn: Bool, isName: (String) -> Bool = { _ in true }
   ) -> String? {
@@ -39,8 +39,8 @@ package enum ExpressionFault {
     } catch { return nil }
   }
 
-  /// Returns the error of an expression whose result depends on chance or time, by a test evaluation; nil if there is
-  /// none.
+  /// Evaluates an expression with NULL in all columns. Returns SQLite's error if the result depends on chance or time;
+  /// otherwise nil.
   private static func chance(_ calculator: Calculator?, _ count: Int) -> String? {
     do {
       try calculator?.set(Array(repeating: .null, count: count))

@@ -76,7 +76,7 @@ package struct ReshapePlan {
 
   /// Returns, for each column of ``schema``, its index in the schema of the plan `before`; nil for a new column.
   ///
-  /// - Parameter origins: For each column of the source, its index before the change; nil for a new column.
+  /// - Parameter origins: For each column of the source, its index before the schema change; nil for a new column.
   func origins(from before: ReshapePlan, _ origins: [Int?]) -> [Int?] {
     outputs.indices.map { index in
       if case .plain(let column) = outputs[index], column < origins.count {

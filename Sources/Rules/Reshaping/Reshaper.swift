@@ -55,7 +55,7 @@ package final class Reshaper {
   }
 
   /// Returns the converted record; nil if the rules leave out the record.
-  /// - Parameter given: Returns the trail's schema with an id.
+  /// - Parameter given: A function that returns the trail's schema for an id.
   package func reshape(_ record: Record, at position: Position, _ given: (UInt64) -> TableSchema?) throws -> Record? {
     refusal = nil
     if position.segment != segment {
@@ -87,7 +87,7 @@ package final class Reshaper {
     return record
   }
 
-  /// Returns the second record that the last call of `reshape` gave, but only once; otherwise nil.
+  /// Returns the second record that the last call of `reshape` made, and forgets it. Nil if there is none.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following
@@ -168,8 +168,8 @@ package final class Reshaper {
       treatment: table.removal == .applied ? [] : .tolerant)
   }
 
-  /// Returns the change for a row that was deleted at the source or left the filter: a delete or a mark. Nil if the
-  /// target keeps the row.
+  /// Returns the change for a row that was deleted at the source or left the filter. It deletes the target's row or
+  /// sets its delete mark; nil to change nothing.
   private func removed(_ change: ChangeView, _ table: ShapedTable, isTolerant: Bool) throws -> ChangeView? {
     let isImplied = change.flags.contains(.implied)
     switch table.removal {

@@ -5,7 +5,7 @@ final class ShapedTable {
   /// Whether a row passes the rule's filter.
   enum Side {
     case inside, outside
-    /// The source did not provide enough values to decide.
+    /// The source did not provide all values that the filter needs.
     case unknown
   }
 
@@ -41,7 +41,7 @@ final class ShapedTable {
   /// Whether other trails may have rows in the target's table.
   var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
 
-  /// Returns the old value of a column; nil if unknown. A key column whose old value is not logged has its new value.
+  /// Returns the old value of a column; nil if unknown. Without an old row, a key column counts as unchanged.
   func old(_ column: Int, _ row: SourceRow) -> UnsafeRawBufferPointer? {
     row.old(column)
       ?? (row.before.isEmpty && key.contains(column) && row.givesAfter(column) ? row.after[column] : nil)
@@ -148,7 +148,7 @@ final class ShapedTable {
 
   // MARK: Keys of chunks
 
-  /// Returns the key at the bound of a chunk, in the columns of the target's table.
+  /// Converts the key at the bound of a chunk to the target's columns. A value outside of the key is nil.
   func bound(_ values: [Value?]) throws -> [Value?] {
     try plan.outputs.enumerated().map { index, output in
       guard plan.schema.columns[index].keyOrdinal > 0 else { return nil }

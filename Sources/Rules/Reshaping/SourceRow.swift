@@ -74,7 +74,7 @@ final class RowCalculator {
 
   /// Loads the row to evaluate. An unknown value becomes NULL, so the caller must not evaluate an expression that uses
   /// this value.
-  /// - Parameter value: Returns the encoded value of a column; nil if unknown.
+  /// - Parameter value: A function that returns the encoded value of a column; nil if unknown.
   func set(_ value: (Int) -> UnsafeRawBufferPointer?) throws {
     guard let calculator = plan.calculator else { return }
     views.removeAll(keepingCapacity: true)

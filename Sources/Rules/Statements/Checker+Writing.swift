@@ -45,7 +45,7 @@ extension Checker {
     }
   }
 
-  /// Throws if the assignments change a key, or rows of a table without a key.
+  /// Throws if the assignments change a key, or if the table has no key.
   private static func checkKey(of assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {

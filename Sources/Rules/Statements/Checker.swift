@@ -31,8 +31,7 @@ struct Checker {
   private var weight = 0
   /// The nesting level of the current expression in the statement, through all subqueries around it.
   private var depth = 0
-  /// Whether a column name that several tables of a query have means the first table's column. If false, such a name is
-  /// refused.
+  /// Whether an ambiguous column name means the column of the query's first table. If false, such a name is refused.
   var preferFirst: Bool {
     get { names.prefersFirst }
     set { names.prefersFirst = newValue }
@@ -85,7 +84,7 @@ struct Checker {
     }
   }
 
-  /// Checks an operand that is compared with several values.
+  /// Checks an operand, and counts its expressions once more for each of the `count` values that it is compared with.
   private mutating func checkRepeated(_ operand: Expression, _ count: Int) throws(Unreplayable) {
     let before = weight
     try check(operand)
@@ -172,8 +171,8 @@ struct Checker {
     return .init(name: "", storage: .integer)
   }
 
-  /// Checks expressions, and returns the storage class of all their values; none if the classes differ. NULL literals
-  /// do not count.
+  /// Checks expressions, and returns the storage class that all their values have; none if the classes differ. NULL
+  /// literals do not count.
   mutating func same(_ all: [Expression]) throws(Unreplayable) -> NamedColumn {
     var common: NamedColumn?
     for part in all where part != .literal(.null) {

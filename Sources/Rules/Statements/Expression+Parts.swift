@@ -46,7 +46,7 @@ extension Expression {
     return hasQuery || parts.contains { $0.mayName(source) }
   }
 
-  /// The conditions that AND combines in the expression; only the expression itself if it is no AND.
+  /// The operands of the expression's AND operators; only the expression itself if it is no AND.
   var terms: [Expression] {
     if case .binary(.and, let a, let b) = self { return a.terms + b.terms }
     return [self]

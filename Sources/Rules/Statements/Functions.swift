@@ -6,7 +6,7 @@ import Changes
 enum Functions {
   enum Result {
     case storage(Storage?)
-    /// The value is one of the arguments after the first `besides`, which is 1 for `iif(x, a, b)`.
+    /// The value is one of the arguments, but none of the first `besides` ones: 1 for `iif(x, a, b)`.
     case ofArguments(besides: Int)
   }
 

@@ -13,7 +13,7 @@ struct NamedColumn: Equatable, Sendable {
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
-  /// For a column of a subquery: the number of expressions that an engine may put in the place of the column. 0 for a
+  /// The number of expressions by which an engine may replace the column, if the column is from a subquery. 0 for a
   /// column of a table.
   var weight = 0
   @ByBytes var sql: String = ""
@@ -35,7 +35,7 @@ struct Names {
   var levels: [[NamedSource]] = []
   /// The tables that WITH defines, by lower-case name.
   var common: [NameKey: NamedSource] = [:]
-  /// Whether a column name that several tables of a query have means the first table's column.
+  /// Whether an ambiguous column name means the column of the query's first table.
   ///
   /// If false, such a name is refused. True in ON CONFLICT DO UPDATE, where the table comes before `excluded`.
   var prefersFirst = false

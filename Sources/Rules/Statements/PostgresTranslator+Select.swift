@@ -3,7 +3,7 @@ import Mapping
 
 // Queries.
 extension PostgresTranslator {
-  /// The columns of the table of an INSERT ... SELECT that get the results of the query.
+  /// The table of an INSERT ... SELECT, and its columns that get the results of the query.
   struct Places {
     let table: StatementTable
     let columns: [Int]
@@ -100,8 +100,8 @@ extension PostgresTranslator {
     return all
   }
 
-  /// Returns a result of a query as SQL. If `places` is given, the result has the form that its column of the written
-  /// table stores.
+  /// Returns the SQL for one result of a query. In the query of an INSERT, the SQL converts the result to the form that
+  /// the written column stores.
   private func place(_ piece: PostgresPiece, _ places: Places?, _ index: Int, isCompared: Bool)
     throws(Unreplayable) -> (sql: String, value: PostgresValue?)
   {

@@ -253,15 +253,15 @@ struct PostgresTranslator {
     return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(try bound.sql(mark)))", .logic)
   }
 
-  /// Returns SQL for lower() of ASCII letters only, as in SQLite.
+  /// Returns SQL that converts only ASCII letters to lower case, as SQLite's lower() does.
   static func lower(_ sql: String) -> String {
     "translate(\(sql), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
   }
 
   // MARK: Choices
 
-  /// Returns the alternative results of an expression, such as the branches of a CASE, as SQL of one type. Throws if
-  /// their types differ.
+  /// Translates alternative results, such as the branches of a CASE, and returns their common type. Throws if their
+  /// types differ.
   mutating func alike(_ all: [Expression]) throws(Unreplayable) -> (sql: [String], value: PostgresValue) {
     var pieces: [PostgresPiece] = []
     for part in all { pieces.append(number(try piece(part))) }

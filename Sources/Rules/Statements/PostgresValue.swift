@@ -8,7 +8,7 @@ enum PostgresValue: Equatable, Sendable {
   case number
   /// A boolean of PostgreSQL, which is 0 or 1 in SQLite.
   case logic
-  /// Values of another type, which may be copied, but not used in expressions.
+  /// Any other type. Its values may be copied, but not used in expressions.
   case closed(PostgresType)
 
   /// Chooses the type of a column's values, from the affinity at the source and the type at the target.

@@ -5,8 +5,8 @@ extension Replayable {
   /// Decides whether the target can execute a statement of SQLite again. The result has the statement for the target,
   /// or the reason why not.
   ///
-  /// - Parameter tables: Returns the table with a lower-case name; nil unless source and target have this table in the
-  ///   same form.
+  /// - Parameter tables: A function that returns the table with a lower-case name; nil unless source and target have
+  ///   this table in the same form.
   package static func judge(
     _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
   ) -> Replayable {

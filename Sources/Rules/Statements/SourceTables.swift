@@ -15,8 +15,8 @@ package struct SourceTables {
 
   /// Adds the tables that the segment describes and that earlier calls have not added. If a rule changes a table
   /// (`isAsItIs` is false), the table is removed instead.
-  /// - Parameter schema: Returns the table with a schema id of the segment; nil if there is none. The ids count from 1
-  ///   without gaps.
+  /// - Parameter schema: A function that returns the table for a schema id of the segment; nil if there is none. The
+  ///   ids count from 1 without gaps.
   package mutating func note(segment: UInt64, _ schema: (UInt64) -> (table: TableSchema, isAsItIs: Bool)?) {
     if segment != self.segment { (self.segment, lastSchema) = (segment, 0) }
     while let found = schema(lastSchema + 1) {
@@ -25,7 +25,7 @@ package struct SourceTables {
     }
   }
 
-  /// Makes the next call of ``note(segment:_:)`` start with the first table of its segment.
+  /// Forgets which tables of the segment were added, so that ``note(segment:_:)`` adds all of them again.
   package mutating func begin() { (segment, lastSchema) = (0, 0) }
 
   /// The table with this lower-case name; nil if there is none.

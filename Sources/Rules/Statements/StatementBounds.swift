@@ -13,7 +13,7 @@ enum StatementBounds {
   /// The maximum depth of a parsed expression, in levels. The levels of its subqueries are included.
   static let depthMax = 100
   static let tooDeep = Unreplayable("an expression has more than \(depthMax) levels")
-  /// The maximum number of expressions in a statement.
+  /// The maximum number of expressions in a statement. A slow expression counts as several.
   static let weightMax = 300_000
   /// The maximum number of `||` operators in a statement.
   private static let concatenationsMax = 8
@@ -25,7 +25,7 @@ enum StatementBounds {
   /// The maximum length of the characters to remove, the second argument of `trim`, `ltrim` and `rtrim`, in bytes.
   private static let trimmedBytesMax = 16
 
-  /// Returns the weight of an expression without its parts: 1 for most, and more for slow expressions.
+  /// Returns the cost of an expression without its parts: 1 for most, and more for slow expressions.
   static func weight(of expression: Expression) -> Int {
     switch expression {
     case .like, .glob: 6000
@@ -65,12 +65,12 @@ enum StatementBounds {
     guard !expression.isDeeper(than: depthMax) else { throw tooDeep }
   }
 
-  /// Throws for a pattern that is not constant (nil), or is longer than `patternBytesMax`.
+  /// Throws if the pattern is nil (not constant) or longer than `patternBytesMax`.
   static func check(pattern: Value?) throws(Unreplayable) {
     guard length(pattern) <= patternBytesMax else { throw Unreplayable("a pattern comes from a column, or is long") }
   }
 
-  /// Throws for characters to trim that are not constant (nil), or are longer than `trimmedBytesMax`.
+  /// Throws if `trimmed`, the characters to trim, is nil (not constant) or longer than `trimmedBytesMax`.
   static func check(trimmed: Value?) throws(Unreplayable) {
     guard length(trimmed) <= trimmedBytesMax else {
       throw Unreplayable("the characters to trim come from a column, or are many")

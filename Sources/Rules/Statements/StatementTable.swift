@@ -8,7 +8,7 @@ package struct StatementTable: Sendable {
   /// The table at a PostgreSQL target, with the columns in the source's order.
   package struct PostgresSide: Sendable {
     package var name: String
-    /// The name in SQL, without the rows of inheriting tables, such as `ONLY t`.
+    /// The name as SQL uses it to exclude the rows of inheriting tables, such as `ONLY t`.
     package var rowsName: String
     package var columns: [(name: String, type: PostgresType)]
     package init(name: String, rowsName: String, columns: [(name: String, type: PostgresType)]) {

@@ -5,7 +5,7 @@ struct Tokenizer {
   private let bytes: [UInt8]
   private var at = 0
   private var tokens: [Token] = []
-  /// The numbers of named parameters, by name with leading character.
+  /// The numbers of named parameters, by name with its first character, such as `:a`.
   private var parameters: [NameKey: Int] = [:]
   private var lastParameter = 0
 

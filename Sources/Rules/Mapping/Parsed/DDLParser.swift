@@ -19,22 +19,22 @@ struct DDLParser {
   private(set) var weight = 0
   private var operandWeight = 0
   private(set) var expressionWeight = 0
-  /// The value of ``weight`` at the first operator such as `@>`, which compares every part of two values; nil if there
-  /// is none.
+  /// The size of the operands before the first operator such as `@>`, which compares every part of two values; nil if
+  /// there is none.
   private var pairWeight: Int?
-  /// The ``weight`` of each generated column's expression, by column name.
+  /// The maximum size of each generated column's value, counted in values of other columns, by name.
   var weights: [NameKey: Int] = [:]
 
-  /// The sum of the ``weight`` of all CHECKs parsed so far.
+  /// The total size of all CHECKs parsed so far, counted in column values.
   var checkWeight = 0
 
   /// The objects of the target that the DDL may name.
   var reach = TargetReach()
 
   static let depthMax = 200
-  /// The maximum ``weight`` of an expression.
+  /// The largest allowed size of an expression's value, counted in column values.
   static let weightMax = 64
-  /// The maximum sum of the ``weight`` of all CHECKs of a table.
+  /// The largest allowed total size of a table's CHECKs, counted in column values.
   static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
@@ -49,10 +49,10 @@ struct DDLParser {
     }
   }
 
-  /// Doubles the part of ``weight`` above `start`, for a function that can double the size of a value.
+  /// Adds the growth of ``weight`` since `start` once more, for a function that can double the size of a value.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Doubles the part of ``weight`` that the last operand added.
+  /// Counts the last operand twice in the size of the expression.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
@@ -215,7 +215,7 @@ struct DDLParser {
 
   static let comparesAll = Unparsed("it compares every part of one value with every part of another")
 
-  /// Stores that the current expression compares every part of one operand with every part of the other.
+  /// Marks the current expression as one that compares every part of one operand with every part of another.
   mutating func notePairs() { if weight > expressionWeight, pairWeight == nil { pairWeight = weight } }
 
   mutating func expressions() throws(Unparsed) {

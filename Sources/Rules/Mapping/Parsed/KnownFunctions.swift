@@ -64,8 +64,8 @@ enum KnownFunctions {
       uuid_extract_version uuidv4 uuidv7 varbit varchar websearch_to_tsquery width width_bucket xml xmlcomment
       """))
 
-  /// Functions whose value can be several times as large as their arguments. A call counts its arguments twice
-  /// (``DDLParser/weightMax``).
+  /// Functions whose value can be several times as large as their arguments. In the size of an expression, their
+  /// arguments count twice.
   static let enlarging = words(
     """
     hex json json_array json_array_insert json_insert json_object json_patch json_quote json_replace json_set jsonb
@@ -80,7 +80,7 @@ enum KnownFunctions {
   static let counted = ["randomblob": 0, "zeroblob": 0, "lpad": 1, "rpad": 1]
   static let bytesMax = 1024
 
-  /// Functions that make a large value from a number. Each call adds as much to ``DDLParser/weight`` as a column does.
+  /// Functions that make a large value from a number. In an expression's size, a call counts as one more column.
   static let making: Set<NameKey> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
   /// Functions that match a pattern, with the index of the pattern's argument. The pattern must be a literal that is

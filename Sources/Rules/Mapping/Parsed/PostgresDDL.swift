@@ -409,8 +409,8 @@ struct PostgresDDL {
     return isKept
   }
 
-  /// Adds the weight of a generated column (``DDLParser/weight``) to the table's sum. If the sum would exceed
-  /// ``SQLiteDDL/generatedMax``, adds a notice and returns false.
+  /// Adds the size of a generated column's value to the total size of the table's generated columns. If the total would
+  /// exceed ``SQLiteDDL/generatedMax``, adds a notice and returns false.
   private mutating func weigh(generated column: String) -> Bool {
     generatedWeight += max(1, parser.weight)
     guard generatedWeight > SQLiteDDL.generatedMax else { return true }

@@ -13,11 +13,11 @@ struct SQLiteDDL {
   private let table: String
   /// The columns that are left out of the printed statement, in lower case.
   private(set) var gone: Set<NameKey>
-  /// The ``DDLParser/weight`` of each generated column's expression, by lower-case name.
+  /// The maximum size of each generated column's value, counted in values of other columns, by lower-case name.
   private(set) var generated: [NameKey: Int] = [:]
   private var uniqueCount = 0
 
-  /// The maximum sum of the weights of a table's generated columns (``DDLParser/weight``).
+  /// The largest allowed total size of a table's generated columns, counted in values of other columns.
   static let generatedMax = 128
   /// The maximum number of UNIQUE constraints of a table.
   static let uniquesMax = 64

@@ -11,7 +11,7 @@ extension TableSchema {
   /// The functions of PostgreSQL that a table definition may call.
   package static var functionsOfPostgres: Set<NameKey> { KnownFunctions.inPostgresCatalog }
 
-  /// Returns ``parsed`` without the parts that need objects or functions outside of `reach`.
+  /// Returns the table with its DDL parsed and printed again, without parts that need objects outside of `reach`.
   package func parsed(within reach: TargetReach) -> (schema: TableSchema, notices: [String]) {
     var safe = self
     var left: [String] = []
