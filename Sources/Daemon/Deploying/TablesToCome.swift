@@ -11,7 +11,7 @@ package struct TablesToCome {
   /// Nil if some are unknown.
   private let tables: [TableSchema]?
 
-  /// Reads the tables of all sources.
+  /// Connects to the databases whose trails are applied to `database`, and reads their tables.
   package init(_ configuration: Configuration, in database: String) {
     tables = Self.tables(configuration, in: database, without: [])
   }

@@ -20,7 +20,7 @@ package enum LocalWrites: String, CaseIterable, Sendable {
 ///     let plan = LocalWritesPlan(.stop, tables: [.init(from: "log", .allow)])
 ///     plan.writes(forTarget: "log")   // .allow
 package struct LocalWritesPlan: Equatable, Sendable {
-  /// The treatment for one source table, or for all source tables that match a pattern.
+  /// The treatment of applications' changes for one source table, or for all source tables that match a pattern.
   ///
   ///     LocalWritesPlan.Table(from: "log", .allow)
   package struct Table: Equatable, Sendable {

@@ -7,7 +7,7 @@ struct PostgresHeldRows {
   struct Row {
     var table: MappedTable
     var values: [String?]
-    /// The position of the record that made apply hold the row.
+    /// The position in the trail of the record that has the row.
     let position: Position
     /// The error to throw if the row still cannot be inserted at the end of its transaction.
     let error: CairnError

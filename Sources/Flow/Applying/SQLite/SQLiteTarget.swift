@@ -4,7 +4,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The SQLite file that an apply writes, and apply's state of the tables there.
+/// The SQLite file that an apply writes, and what apply knows of its tables.
 final class SQLiteTarget {
   let database: Database
   let trail: TrailName

@@ -145,7 +145,8 @@ package final class OriginAnswers: Sendable {
     return [OriginAnswer.whole]
   }
 
-  /// Waits up to 20 seconds until no other question is being answered, the source has rested, and `isDue` returns true.
+  /// Waits up to 20 seconds until no other question is being answered, the pause since the last answer is over, and
+  /// `isDue` returns true.
   ///
   /// - Throws: `busy` if the asker has too many questions, if the wait takes longer than 20 seconds, or if the asker
   ///   has closed its connection.
