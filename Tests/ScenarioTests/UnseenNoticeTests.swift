@@ -5,7 +5,7 @@ import Testing
 extension DaemonScenarios {
   /// The notices of `cairn check`, `cairn replicate` and the daemon about writes that fire no trigger.
   @Suite struct UnseenNoticeTests {
-    private static let unseen = "a write made with triggers switched off is noticed only by a running capture"
+    private static let unseen = "a write made with triggers switched off may stay unnoticed"
     private static let short = "no audit: writes with triggers switched off may stay unnoticed"
 
     private func bench() throws -> Bench {

@@ -38,7 +38,7 @@ package final class SQLiteCapture {
 
   /// The notice for a source whose target no audit compares: Cairn may not notice some writes.
   package static let unseenNotice =
-    "a write made with triggers switched off is noticed only by a running capture, in a file of at most 64 MiB: if a program makes such writes, run 'cairn compare'"
+    "a write made with triggers switched off may stay unnoticed: if a program makes such writes, run 'cairn compare'"
 
   private let loop: CaptureLoop<TriggerSource>
 
