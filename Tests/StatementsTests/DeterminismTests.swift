@@ -11,46 +11,29 @@ struct DeterminismTests {
     ("UPDATE item SET stock = my_function(stock)", "my_function() is not known to depend on its arguments alone"),
     ("UPDATE item SET stock = 1 WHERE rowid = 4", "it uses the rowid, which may be another at the target"),
     ("UPDATE item SET name = \"word\"", "word is no column that is replicated"),
-    (
-      "DELETE FROM item WHERE id IN (SELECT id FROM item LIMIT 3)",
-      "LIMIT without an ORDER BY over a whole key takes any rows"
-    ),
-    (
-      "DELETE FROM item WHERE id IN (SELECT id FROM item ORDER BY stock LIMIT 3)",
-      "LIMIT without an ORDER BY over a whole key takes any rows"
-    ),
     ("DELETE FROM item LIMIT 3", "LIMIT takes some rows of many"),
-    (
-      "DELETE FROM item WHERE name IN (SELECT group_concat(note) FROM sale)",
-      "the order in which group_concat() finds its rows is not said"
-    ),
-    ("UPDATE item SET weight = (SELECT sum(weight) FROM item)", "the sum of reals depends on the order of rows"),
-    ("UPDATE item SET stock = (SELECT number FROM sale)", "a subquery may find several rows, and one is taken"),
-    (
-      "UPDATE item SET stock = (SELECT number FROM sale WHERE shop = 1)",
-      "a subquery may find several rows, and one is taken"
-    ),
-    ("UPDATE item SET stock = (SELECT max(stock) FROM item)", "a subquery of its SET reads the table that it writes"),
-    (
-      "UPDATE item SET stock = number FROM sale WHERE sale.item = item.id",
-      "several rows of its FROM may give the values of one row"
-    ),
-    ("INSERT INTO item(name) SELECT note FROM sale", "its rows get their numbers in the order in which they are found"),
+    ("DELETE FROM item WHERE name IN (SELECT note FROM sale)", "it has a query, or a FROM clause"),
+    ("DELETE FROM item WHERE id IN (VALUES (1), (2))", "it has a query, or a FROM clause"),
+    ("UPDATE item SET stock = (SELECT number FROM sale WHERE shop = 1 AND number = 2)", "it has a query, or a FROM clause"),
+    ("UPDATE item SET stock = 1 WHERE EXISTS (SELECT 1 FROM sale)", "it has a query, or a FROM clause"),
+    ("UPDATE item SET stock = 1 WHERE NOT (EXISTS (VALUES (1)))", "it has a query, or a FROM clause"),
+    ("UPDATE item SET stock = number FROM sale WHERE sale.item = item.id", "it has a query, or a FROM clause"),
+    ("INSERT INTO item(name) SELECT note FROM sale", "it has a query, or a FROM clause"),
+    ("INSERT INTO item(id, name) WITH o AS (VALUES (1)) SELECT 1, 'a' FROM o", "it has a query, or a FROM clause"),
+    ("WITH old AS (SELECT item FROM sale) DELETE FROM item", "it has a query, or a FROM clause"),
+    ("UPDATE item SET stock = count(*)", "'*' is not understood at this place"),
+    ("UPDATE item SET stock = sum(id)", "sum() is not known to depend on its arguments alone"),
+    ("UPDATE item SET stock = max(id)", "max() is not known to depend on its arguments alone"),
     ("INSERT INTO person(mail) VALUES ('x')", "AUTOINCREMENT may be further at the source"),
     ("INSERT INTO sale(shop, number) VALUES (1, 2)", "the default of column at is not a constant"),
     (
       "INSERT OR IGNORE INTO person VALUES (1, 'x')",
       "table person has several keys, or none, by which rows may be in conflict"
     ),
-    (
-      "INSERT OR REPLACE INTO item(id, stock) SELECT item, number FROM sale",
-      "which of several rows with one key stays depends on their order"
-    ),
     ("INSERT OR FAIL INTO item(id) VALUES (1)", "OR FAIL may leave it partly done"),
     ("INSERT OR ROLLBACK INTO item(id) VALUES (1)", "OR ROLLBACK may leave it partly done"),
     ("UPDATE OR IGNORE item SET id = 3", "which rows an UPDATE OR IGNORE leaves depends on their order"),
     ("INSERT INTO item DEFAULT VALUES", "DEFAULT VALUES has the target's defaults"),
-    ("INSERT INTO item SELECT * FROM sqlite_master", "table sqlite_master is not one that the target has as it is"),
     ("DELETE FROM other", "table other is not one that the target has as it is"),
     ("DELETE FROM temp.item", "it names a database other than main"),
     ("UPDATE item SET stock = stock + 1, stock = 3", "it sets column stock twice"),
@@ -62,19 +45,9 @@ struct DeterminismTests {
       "UPDATE item SET made = datetime(name)",
       "datetime() has a time that comes from a column, or depends on the time zone"
     ),
-    ("UPDATE item SET stock = (SELECT count(*) OVER () FROM sale)", "it has window functions"),
-    ("WITH RECURSIVE r(n) AS (SELECT 1) DELETE FROM item", "WITH RECURSIVE is not replayed"),
     ("CREATE TABLE x(a)", "it changes the schema, which goes by its own record"),
     ("SELECT 1", "it is no INSERT, UPDATE or DELETE"),
     ("DELETE FROM item; DELETE FROM sale", "DELETE is not understood at this place"),
-    (
-      "INSERT INTO sale(shop, number, item, at) SELECT shop, item, number, '' FROM sale GROUP BY shop",
-      "column item is of any row of its group"
-    ),
-    (
-      "INSERT INTO sale(shop, number, note, at) SELECT DISTINCT 1, id, code, '' FROM item",
-      "values that are equal but not the same may replace one another"
-    ),
     ("DELETE FROM item WHERE name MATCH 'x'", "MATCH and REGEXP are functions of the program"),
     ("UPDATE item SET name = name COLLATE mine", "collation mine is one of the program"),
   ])
@@ -86,10 +59,7 @@ struct DeterminismTests {
 
   @Test(arguments: [
     ("UPDATE item SET stock = stock + 1 WHERE id > 5", "UPDATE item SET stock = stock + 1 WHERE id > 5"),
-    (
-      "DELETE FROM main.[Item] AS i WHERE i.id IN (SELECT item FROM sale);",
-      "DELETE FROM main.[Item] AS i WHERE i.id IN (SELECT item FROM sale)"
-    ),
+    ("DELETE FROM main.[Item] AS i WHERE i.id > 4;", "DELETE FROM main.[Item] AS i WHERE i.id > 4"),
     ("UPDATE item SET stock = ?, name = :n WHERE id = ? -- c", "UPDATE item SET stock = ?1, name = ?2 WHERE id = ?3"),
     (
       "UPDATE item SET made = CURRENT_TIMESTAMP RETURNING id, name AS n", "UPDATE item SET made = '2026-11-22 14:30:05'"
@@ -104,28 +74,8 @@ struct DeterminismTests {
     ("INSERT INTO item(name) VALUES ('a'), ('b')", "INSERT INTO item(name) VALUES ('a'), ('b')"),
     ("REPLACE INTO item(id, name) VALUES (1, 'a')", "no: it may replace rows that SQLite does not report"),
     (
-      "INSERT OR IGNORE INTO item(id, name) SELECT id + 0, name FROM item WHERE id < 5",
-      "no: which of several rows with one key stays depends on their order"
-    ),
-    (
-      "INSERT OR IGNORE INTO item(id, name) SELECT id, name FROM item",
-      "INSERT OR IGNORE INTO item(id, name) SELECT id, name FROM item"
-    ),
-    (
-      "UPDATE item SET stock = s.n FROM (SELECT item, count(*) AS n FROM sale GROUP BY item) AS s WHERE s.item = item.id",
-      "UPDATE item SET stock = s.n FROM (SELECT item, count(*) AS n FROM sale GROUP BY item) AS s WHERE s.item = item.id"
-    ),
-    (
-      "UPDATE item SET stock = (SELECT note FROM sale WHERE shop = item.id AND number = 3)",
-      "UPDATE item SET stock = (SELECT note FROM sale WHERE shop = item.id AND number = 3)"
-    ),
-    (
-      "DELETE FROM item WHERE id IN (SELECT id FROM item ORDER BY stock, id LIMIT 3)",
-      "DELETE FROM item WHERE id IN (SELECT id FROM item ORDER BY stock, id LIMIT 3)"
-    ),
-    (
-      "WITH old AS (SELECT item FROM sale GROUP BY item HAVING max(number) < 5) DELETE FROM item WHERE id IN (SELECT item FROM old)",
-      "WITH old AS (SELECT item FROM sale GROUP BY item HAVING max(number) < 5) DELETE FROM item WHERE id IN (SELECT item FROM old)"
+      "INSERT OR IGNORE INTO item(id, name) VALUES (1, 'a'), (1, 'b')",
+      "INSERT OR IGNORE INTO item(id, name) VALUES (1, 'a'), (1, 'b')"
     ),
     (
       "INSERT INTO item(id, stock) VALUES (1, 2) ON CONFLICT(id) DO UPDATE SET stock = stock + excluded.stock WHERE item.stock > 0",
@@ -155,7 +105,7 @@ struct DeterminismTests {
     }
     #expect(plan.sql.hasSuffix("WHERE shop = 1"))
     #expect(plan.returning == " RETURNING \"shop\", \"number\", \"item\", \"note\", \"at\"")
-    #expect(plan.deletes && plan.table == "sale" && plan.reads.isEmpty == false)
+    #expect(plan.deletes && plan.table == "sale")
   }
 
   @Test(

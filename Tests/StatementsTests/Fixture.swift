@@ -28,9 +28,13 @@ enum Fixture {
       .init(name: "id", declaredType: "INTEGER", isNotNull: true, keyOrdinal: 1),
       .init(name: "mail", declaredType: "TEXT", isNotNull: true),
     ], uniques: [[1]])
+  /// A table of SQLite whose primary key may be NULL.
+  static let loose = TableSchema(
+    epoch: 1, engine: .sqlite, name: "loose", flags: .nullableKey,
+    columns: [.init(name: "id", declaredType: "TEXT", keyOrdinal: 1), .init(name: "note", declaredType: "TEXT")])
 
   static func tables(_ name: String) -> StatementTable? {
-    guard let schema = [item, sale, person].first(where: { $0.name.asciiLowercased == name }),
+    guard let schema = [item, sale, person, loose].first(where: { $0.name.asciiLowercased == name }),
       let mapped = try? TableMapping(schema, to: .postgres).target
     else { return nil }
     let full = "\(mapped.namespace.quotedName).\(mapped.name.quotedName)"

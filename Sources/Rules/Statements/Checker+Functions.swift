@@ -4,7 +4,7 @@ import Mapping
 // Calls of functions, and the constants in statements.
 extension Checker {
   mutating func function(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
-    if let result = Functions.scalar[call.name], !call.isStar, !call.isDistinct {
+    if let result = Functions.scalar[call.name] {
       switch result {
       case .storage(let storage):
         for argument in call.arguments { try check(argument) }
@@ -25,34 +25,7 @@ extension Checker {
       }
       return value
     }
-    return try aggregate(call)
-  }
-
-  private mutating func aggregate(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
-    guard ["count", "sum", "min", "max"].contains(call.name) else {
-      throw Unreplayable(Functions.reason(call.name))
-    }
-    guard groupings.last?.isBare ?? false else { throw Unreplayable("\(call.name)() is used where it counts no rows") }
-    groupings[groupings.count - 1].isWithin = true
-    defer { groupings[groupings.count - 1].isWithin = false }
-    if call.isStar { return .init(name: "", storage: .integer) }
-    guard call.arguments.count == 1, let argument = call.arguments.first else {
-      throw Unreplayable("\(call.name)() is not understood")
-    }
-    let value = try check(argument)
-    switch call.name {
-    case "count":
-      if call.isDistinct { try checkDistinct(value) }
-      return .init(name: "", storage: .integer)
-    case "sum":
-      guard value.storage == .integer else { throw Unreplayable("the sum of reals depends on the order of rows") }
-      return .init(name: "", storage: .integer)
-    default:
-      guard value.isBinary, value.storage != nil else {
-        throw Unreplayable("\(call.name)() may have several equal values to choose from")
-      }
-      return value
-    }
+    throw Unreplayable(Functions.reason(call.name))
   }
 
   /// Replaces `now` in a date function's call by the statement's time. Throws if the result may differ at the target.

@@ -4,52 +4,41 @@ import Mapping
 // Statements that write.
 extension Checker {
   mutating func check(_ statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) {
-    try check(statement.common)
-    if names.common[statement.table.asciiLowercased] != nil {
-      throw Unreplayable("its WITH hides the table that it writes")
-    }
+    names.sources = statement.kind == .insert ? [] : [NamedSource(table, as: statement.alias)]
+    if let condition = statement.condition { try check(condition) }
     switch statement.kind {
     case .insert: try checkInsert(statement, table)
     case .update:
-      try onLevel([NamedSource(table, as: statement.alias)]) { checker throws(Unreplayable) in
-        try checker.check(statement.sources)
-        guard checker.isOneRowEach(statement.sources, statement.condition) else {
-          throw Unreplayable("several rows of its FROM may give the values of one row")
-        }
-        if let condition = statement.condition { try checker.check(condition) }
-        try checker.check(statement.assignments, table)
-        try Self.checkKey(of: statement.assignments, table)
-      }
-    case .delete:
-      try onLevel([NamedSource(table, as: statement.alias)]) { checker throws(Unreplayable) in
-        if let condition = statement.condition { try checker.check(condition) }
-      }
+      try check(statement.assignments, table)
+      try Self.checkKey(of: statement.assignments, table)
+    case .delete: break
     }
   }
 
-  /// Throws if a subquery of SET reads the table that the statement writes. Also throws for a column that is unknown or
-  /// set twice.
+  /// Checks the values of SET. Throws also for a column that is unknown or set twice.
   private mutating func check(_ assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {
-    let key = table.schema.name.asciiLowercased
     var set: Set<NameKey> = []
     for assignment in assignments {
       for column in assignment.columns {
         guard table.index(of: column) != nil else { throw Unreplayable("\(column) is no column that is replicated") }
-        guard set.insert(column.asciiLowercased).inserted else { throw Unreplayable("it sets column \(column) twice") }
+        guard set.insert(column.asciiLowercased.nameKey).inserted else {
+          throw Unreplayable("it sets column \(column) twice")
+        }
       }
-      guard try !reading({ checker throws(Unreplayable) in try checker.check(assignment.value) }).contains(key) else {
-        throw Unreplayable("a subquery of its SET reads the table that it writes")
-      }
+      try check(assignment.value)
     }
   }
 
-  /// Throws if the assignments change a key, or if the table has no key.
+  /// Throws if the assignments change a key, or if the table has no key, or one that may be NULL.
+  ///
+  /// Without a key, the changed rows do not show which rows they were before.
   private static func checkKey(of assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {
-    let key = table.schema.flags.contains(.wholeRow) ? [] : table.schema.key
+    let flags = table.schema.flags
+    let key = flags.contains(.wholeRow) || flags.contains(.nullableKey) ? [] : table.schema.key
     guard !key.isEmpty else {
       throw Unreplayable("it changes rows without a key, and others may be changed at the target")
     }
@@ -61,22 +50,16 @@ extension Checker {
 
   private mutating func checkInsert(_ statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) {
     let columns = try Self.columns(of: statement, table)
-    let values = statement.rows.first.rows
-    let read = try reading { checker throws(Unreplayable) in
-      guard try checker.check(statement.rows).count == columns.count else {
+    for row in statement.rows {
+      guard row.count == columns.count else {
         throw Unreplayable("it does not give as many values as it names columns")
       }
+      for value in row { try check(value) }
     }
-    if values.count > 1, read.contains(table.schema.name.asciiLowercased) {
-      throw Unreplayable("its rows read the table that it writes")
-    }
-    if let drawn = table.drawnColumn, !columns.contains(drawn) || givesNull(drawn, columns, values) {
-      if table.schema.flags.contains(.autoincrement) {
-        throw Unreplayable("AUTOINCREMENT may be further at the source")
-      }
-      guard !values.isEmpty else {
-        throw Unreplayable("its rows get their numbers in the order in which they are found")
-      }
+    if let drawn = table.drawnColumn, !columns.contains(drawn) || givesNull(drawn, columns, statement.rows),
+      table.schema.flags.contains(.autoincrement)
+    {
+      throw Unreplayable("AUTOINCREMENT may be further at the source")
     }
     for (index, column) in table.schema.columns.enumerated() where !columns.contains(index) {
       guard Self.constantDefault(column) != nil else {
@@ -116,20 +99,12 @@ extension Checker {
     guard places.count == key.count else {
       throw Unreplayable("it does not give the key by which rows may be in conflict")
     }
-    if statement.rows.first.rows.isEmpty, !isUnique(statement.rows, places) {
-      throw Unreplayable("which of several rows with one key stays depends on their order")
-    }
     guard let upsert = statement.upsert else { return }
-    var excluded = NamedSource(table, as: "excluded")
-    excluded.keys = []
-    try onLevel([NamedSource(table, as: statement.alias), excluded]) { checker throws(Unreplayable) in
-      // An unqualified name means the existing row.
-      checker.preferFirst = true
-      defer { checker.preferFirst = false }
-      if let condition = upsert.condition { try checker.check(condition) }
-      try checker.check(upsert.assignments, table)
-      try Self.checkKey(of: upsert.assignments, table)
-    }
+    // An unqualified name means the existing row.
+    names.sources = [NamedSource(table, as: statement.alias), NamedSource(table, as: "excluded")]
+    if let condition = upsert.condition { try check(condition) }
+    try check(upsert.assignments, table)
+    if !upsert.assignments.isEmpty { try Self.checkKey(of: upsert.assignments, table) }
   }
 
   /// Returns the indexes of the columns to which an INSERT gives values, in the statement's order.

@@ -11,15 +11,11 @@ indirect enum Expression: Equatable, Sendable {
   case isNull(Expression, isNot: Bool)
   case between(Expression, Expression, Expression, isNot: Bool)
   case inList(Expression, [Expression], isNot: Bool)
-  case inSelect(Expression, Select, isNot: Bool)
   case like(Expression, pattern: Expression, escape: Expression?, isNot: Bool)
   case glob(Expression, pattern: Expression, isNot: Bool)
   case conditional(of: Expression?, [Branch], otherwise: Expression?)
   case cast(Expression, type: String)
   case collate(Expression, String)
-  case exists(Select)
-  /// A subquery whose value is the first column of its first row.
-  case scalar(Select)
   /// CURRENT_TIMESTAMP, CURRENT_DATE or CURRENT_TIME in upper case, and its range in the statement's text.
   case clock(String, Range<Int>)
 
@@ -43,76 +39,11 @@ indirect enum Expression: Equatable, Sendable {
   struct Call: Equatable, Sendable {
     @ByBytes var name: String
     var arguments: [Expression]
-    var isDistinct = false
-    var isStar = false
     /// The range of each argument in the statement's text.
     var ranges: [Range<Int>] = []
     /// The range of the call in the statement's text, up to the closing parenthesis.
     var range = 0..<0
   }
-}
-
-/// A query: one SELECT or VALUES, or several combined by UNION, INTERSECT or EXCEPT.
-struct Select: Equatable, Sendable {
-  struct Core: Equatable, Sendable {
-    var isDistinct = false
-    var results: [Result] = []
-    var sources: [Source] = []
-    var condition: Expression?
-    var groups: [Expression] = []
-    var having: Expression?
-    /// The rows of VALUES. Empty for a SELECT.
-    var rows: [[Expression]] = []
-  }
-
-  enum Result: Equatable, Sendable {
-    case expression(Expression, name: NameKey?)
-    case all(of: NameKey?)
-  }
-
-  struct Source: Equatable, Sendable {
-    enum Join: String, Sendable { case cross = "CROSS JOIN", inner = "JOIN", left = "LEFT JOIN" }
-    enum Content: Equatable, Sendable {
-      case table(NameKey)
-      indirect case select(Select)
-    }
-    var content: Content
-    @ByBytes var alias: String? = nil
-    var join: Join = .cross
-    var condition: Expression?
-  }
-
-  enum Operator: String, Sendable {
-    case union = "UNION", unionAll = "UNION ALL", intersect = "INTERSECT", except = "EXCEPT"
-  }
-
-  struct Term: Equatable, Sendable {
-    var expression: Expression
-    var isDescending = false
-    /// The order of NULL values; nil if not specified.
-    var areNullsFirst: Bool?
-  }
-
-  var common: [CommonTable] = []
-  var first = Core()
-  var others: [(Operator, Core)] = []
-  var order: [Term] = []
-  var limit: Expression?
-  var offset: Expression?
-
-  var cores: [Core] { [first] + others.map(\.1) }
-
-  static func == (a: Select, b: Select) -> Bool {
-    a.common == b.common && a.cores == b.cores && a.others.map(\.0) == b.others.map(\.0) && a.order == b.order
-      && a.limit == b.limit && a.offset == b.offset
-  }
-}
-
-/// A common table after WITH: `name(columns) AS (query)`.
-struct CommonTable: Equatable, Sendable {
-  @ByBytes var name: String
-  @ByBytes var columns: [String] = []
-  var select: Select
 }
 
 /// A statement that writes rows of one table.
@@ -140,13 +71,12 @@ struct WritingStatement: Equatable, Sendable {
   var tableRange = 0..<0
   /// The range of the RETURNING clause in the statement's text; nil if there is none.
   var returning: Range<Int>?
-  var common: [CommonTable] = []
   /// The column list of an INSERT; nil if there is none.
   @ByBytes var columns: [String]? = nil
-  var rows = Select()
+  /// The rows of an INSERT.
+  var rows: [[Expression]] = []
   var upsert: Upsert?
   var assignments: [Assignment] = []
-  var sources: [Select.Source] = []
   var condition: Expression?
   var end = 0
 }

@@ -6,20 +6,7 @@ extension PostgresTranslator {
   mutating func function(_ call: Expression.Call) throws(Unreplayable) -> PostgresPiece {
     let arguments = call.arguments
     switch (call.name, arguments.count) {
-    case ("count", _):
-      if call.isStar { return PostgresPiece("count(*)", .integer) }
-      guard arguments.count == 1 else { break }
-      return PostgresPiece("count(\(call.isDistinct ? "DISTINCT " : "")\(try piece(arguments[0]).sql))", .integer)
-    case ("sum", 1):
-      let value = number(try piece(arguments[0]))
-      guard value.value == .integer, !call.isDistinct else { break }
-      return PostgresPiece("(sum(\(value.wide)))::bigint", .integer)
-    case ("min", 1), ("max", 1):
-      let value = number(try piece(arguments[0]))
-      guard let kind = value.value, Self.isComparable(kind), kind != .blob else { break }
-      let sql = "\(call.name)(\(value.sql)\(kind == .text ? " COLLATE \"C\"" : ""))"
-      return PostgresPiece(kind == .integer ? "(\(sql))::bigint" : sql, kind)
-    case ("min", _), ("max", _):
+    case ("min", 2...), ("max", 2...):
       let all = try alike(arguments)
       guard [.integer, .real].contains(all.value) else { break }
       let isNull = all.sql.map { "\($0) IS NULL" }.joined(separator: " OR ")

@@ -7,33 +7,37 @@ extension PostgresTranslator {
     throws(Unreplayable) -> String
   {
     let alias = (statement.alias ?? table.schema.name).asciiLowercased
-    let common = try common(statement.common)
     let columns = side.columns.map { "\(alias.quotedName).\($0.name.quotedName)" }.joined(separator: ", ")
     let sql: String
     switch statement.kind {
     case .insert: sql = try insert(statement, table, side, alias)
     case .update: sql = try update(statement, table, side, alias)
     case .delete:
-      names.levels.append([Self.named(table, as: alias)])
-      defer { names.levels.removeLast() }
-      let condition = try statement.condition.map { condition throws(Unreplayable) in
-        " WHERE \(try self.condition(condition))"
-      }
-      sql = "DELETE FROM \(side.rowsName) AS \(alias.quotedName)\(condition ?? "")"
+      names.sources = [Self.named(table, as: alias)]
+      sql = "DELETE FROM \(side.rowsName) AS \(alias.quotedName)\(try condition(of: statement))"
     }
-    return "\(common)\(sql) RETURNING \(columns)"
+    return "\(sql) RETURNING \(columns)"
   }
 
   private mutating func update(
     _ statement: WritingStatement, _ table: StatementTable, _ side: StatementTable.PostgresSide, _ alias: String
   ) throws(Unreplayable) -> String {
-    names.levels.append([Self.named(table, as: alias)])
-    defer { names.levels.removeLast() }
-    var (from, conditions) = try besides(statement.sources)
-    if let condition = statement.condition { conditions.append(try self.condition(condition)) }
+    names.sources = [Self.named(table, as: alias)]
     let set = try self.set(statement.assignments, table, side)
-    return "UPDATE \(side.rowsName) AS \(alias.quotedName) SET \(set)" + (from.isEmpty ? "" : " FROM \(from)")
-      + (conditions.isEmpty ? "" : " WHERE \(conditions.joined(separator: " AND "))")
+    return "UPDATE \(side.rowsName) AS \(alias.quotedName) SET \(set)\(try condition(of: statement))"
+  }
+
+  private mutating func condition(of statement: WritingStatement) throws(Unreplayable) -> String {
+    guard let condition = statement.condition else { return "" }
+    return " WHERE \(try self.condition(condition))"
+  }
+
+  private static func named(_ table: StatementTable, as alias: String) -> NamedSource {
+    var source = NamedSource(table, as: alias)
+    for index in source.columns.indices {
+      source.columns[index].sql = table.postgres?.columns[index].name.quotedName ?? ""
+    }
+    return source
   }
 
   private mutating func set(
@@ -53,25 +57,25 @@ extension PostgresTranslator {
   ) throws(Unreplayable) -> String {
     var columns = try Checker.columns(of: statement, table)
     if let drawn = table.drawnColumn,
-      !columns.contains(drawn) || checker.givesNull(drawn, columns, statement.rows.first.rows)
+      !columns.contains(drawn) || checker.givesNull(drawn, columns, statement.rows)
     {
       throw Unreplayable("the number of a row is drawn by the database")
     }
-    let given = columns.count
+    names.sources = []
     var defaults: [String] = []
     for (index, column) in table.schema.columns.enumerated() where !columns.contains(index) {
       guard let value = Checker.constantDefault(column) else { throw refused("a default") }
       columns.append(index)
       defaults.append(try assigned(try PostgresPiece(constant: value, bound), to: index, of: table))
     }
-    var rows = try query(statement.rows, as: Places(table: table, columns: columns)).sql
-    if !defaults.isEmpty {
-      let names = (0..<given).map { "c\($0 + 1)" }
-      rows =
-        "SELECT \((names.map { "r.\($0)" } + defaults).joined(separator: ", ")) FROM (\(rows)) AS r(\(names.joined(separator: ", ")))"
+    var rows: [String] = []
+    for row in statement.rows {
+      var values: [String] = []
+      for (value, column) in zip(row, columns) { values.append(try assigned(try piece(value), to: column, of: table)) }
+      rows.append("(\((values + defaults).joined(separator: ", ")))")
     }
     let list = columns.map { side.columns[$0].name.quotedName }
-    return "INSERT INTO \(side.name) AS \(alias.quotedName)(\(list.joined(separator: ", "))) \(rows)"
+    return "INSERT INTO \(side.name) AS \(alias.quotedName)(\(list.joined(separator: ", "))) VALUES \(rows.joined(separator: ", "))"
       + (try conflict(statement, table, side, alias))
   }
 
@@ -83,12 +87,7 @@ extension PostgresTranslator {
       let key = upsert.columns.compactMap { table.index(of: $0) }
       let target = key.isEmpty ? "" : " (\(list(key)))"
       guard !upsert.assignments.isEmpty else { return " ON CONFLICT\(target) DO NOTHING" }
-      names.levels.append([Self.named(table, as: alias), Self.named(table, as: "excluded")])
-      names.prefersFirst = true
-      defer {
-        names.levels.removeLast()
-        names.prefersFirst = false
-      }
+      names.sources = [Self.named(table, as: alias), Self.named(table, as: "excluded")]
       let set = try self.set(upsert.assignments, table, side)
       let condition = try upsert.condition.map { condition throws(Unreplayable) in
         " WHERE \(try self.condition(condition))"

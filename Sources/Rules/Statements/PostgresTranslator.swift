@@ -4,7 +4,6 @@ import Mapping
 /// Translates a statement that a ``Checker`` has accepted into SQL of PostgreSQL. Throws for an expression without a
 /// certain equivalent.
 struct PostgresTranslator {
-  let tables: (String) -> StatementTable?
   let checker: Checker
   var names = Names()
   let bound = BoundTexts()
@@ -16,9 +15,7 @@ struct PostgresTranslator {
   private var listed = 0
   private static let tooLong = Unreplayable("its translation is too long")
 
-  init(tables: @escaping (String) -> StatementTable?, checker: Checker) {
-    (self.tables, self.checker) = (tables, checker)
-  }
+  init(checker: Checker) { self.checker = checker }
 
   func refused(_ what: String) -> Unreplayable { Unreplayable("\(what) may be another value in PostgreSQL") }
 
@@ -44,7 +41,7 @@ struct PostgresTranslator {
     case .clock(let name, _): return try PostgresPiece(constant: .text(try checker.clockText(name)), bound)
     case .column(let table, let name):
       let found = try names.find(table?.text, name.text)
-      let source = names.levels[found.level][found.source]
+      let source = names.sources[found.source]
       guard let value = source.columns[found.column].value else { throw refused("column \(name)") }
       return PostgresPiece("\(source.name.quotedName).\(source.columns[found.column].sql)", value, isColumn: true)
     case .function(let call): return try function(call)
@@ -72,13 +69,6 @@ struct PostgresTranslator {
         terms.append(term)
       }
       return PostgresPiece("(\(isNot ? "NOT " : "")(\(terms.joined(separator: " OR "))))", .logic)
-    case .inSelect(let operand, let select, let isNot):
-      let value = try piece(operand)
-      let (sql, columns) = try query(select, as: nil)
-      guard columns.count == 1, let kind = columns[0].value, kind == value.value, Self.isComparable(kind) else {
-        throw refused("IN over a query")
-      }
-      return PostgresPiece("(\(value.sql) \(isNot ? "NOT " : "")IN (\(sql)))", .logic)
     case .like(let operand, let pattern, let escape, let isNot): return try like(operand, pattern, escape, isNot)
     case .glob: throw refused("GLOB")
     case .conditional(let operand, let branches, let otherwise): return try conditional(operand, branches, otherwise)
@@ -86,11 +76,6 @@ struct PostgresTranslator {
     case .collate(let operand, let collation):
       guard collation.asciiUppercased == "BINARY" else { throw refused("a comparison by \(collation)") }
       return try piece(operand)
-    case .exists(let select): return PostgresPiece("EXISTS (\(try query(select, as: nil).sql))", .logic)
-    case .scalar(let select):
-      let (sql, columns) = try query(select, as: nil)
-      guard columns.count == 1, let value = columns[0].value else { throw refused("a subquery") }
-      return PostgresPiece("(\(sql))", value)
     }
   }
 

@@ -8,7 +8,7 @@ extension Replayable {
   /// - Parameter tables: A function that returns the table with a lower-case name; nil unless source and target have
   ///   this table in the same form.
   package static func judge(
-    _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
+    _ statement: ExecutedStatement, for engine: Engine, tables: (String) -> StatementTable?
   ) -> Replayable {
     do throws(Unreplayable) { return .yes(try plan(statement, engine, tables)) } catch {
       return .no(reason: error.reason)
@@ -16,21 +16,15 @@ extension Replayable {
   }
 
   private static func plan(
-    _ executed: ExecutedStatement, _ engine: Engine, _ known: @escaping (String) -> StatementTable?
+    _ executed: ExecutedStatement, _ engine: Engine, _ tables: (String) -> StatementTable?
   ) throws(Unreplayable) -> ReplayPlan {
-    var used: [String] = []
-    func tables(_ name: String) -> StatementTable? {
-      let found = known(name)
-      if let found { used.append(found.schema.name) }
-      return found
-    }
     guard executed.dialect == .sqlite else { throw Unreplayable("it is not in SQLite's language") }
     if executed.flags.contains(.isPartial) { throw Unreplayable("it touched tables that are not captured") }
     let statement = try StatementParser.parse(executed.text)
     guard let table = tables(statement.table.asciiLowercased) else {
       throw Unreplayable("table \(statement.table) is not one that the target has as it is")
     }
-    var checker = Checker(tables: tables, parameters: executed.parameters, now: executed.now)
+    var checker = Checker(parameters: executed.parameters, now: executed.now)
     try checker.check(statement, table)
     var plan = ReplayPlan(
       sql: "", parameters: [], table: table.schema.name, deletes: statement.kind == .delete)
@@ -43,10 +37,9 @@ extension Replayable {
       plan.sql = try SQLiteRewriting(executed.text, statement, checker.edits).sql
       plan.returning = " RETURNING " + table.schema.columns.map(\.name.quotedName).joined(separator: ", ")
       plan.parameters = executed.parameters
-      plan.reads = used
     case .postgres:
       guard let side = table.postgres else { throw Unreplayable("table \(statement.table) is not at the target") }
-      var translator = PostgresTranslator(tables: tables, checker: checker)
+      var translator = PostgresTranslator(checker: checker)
       plan.sql = try translator.statement(statement, table, side)
       plan.parameters = translator.bound.all.map { .text(Array($0.utf8)) }
     }

@@ -7,10 +7,12 @@ enum StatementBounds {
   private static let operatorsMax = 1000
   /// The maximum number of names and words in a statement.
   private static let wordsMax = 1000
+  /// The maximum number of tokens in a statement.
+  private static let tokensMax = 50_000
   private static let constants: Set<NameKey> = ["NULL", "TRUE", "FALSE"]
   /// The maximum number of LIKE and GLOB operators in a statement.
   private static let matchesMax = 16
-  /// The maximum depth of a parsed expression, in levels. The levels of its subqueries are included.
+  /// The maximum depth of a parsed expression, in levels.
   static let depthMax = 100
   static let tooDeep = Unreplayable("an expression has more than \(depthMax) levels")
   /// The maximum number of expressions in a statement. A slow expression counts as several.
@@ -18,8 +20,6 @@ enum StatementBounds {
   /// The maximum number of `||` operators in a statement.
   private static let concatenationsMax = 8
   private static let callsMax = 500
-  /// The maximum number of tables in all FROM clauses of a statement.
-  static let sourcesMax = 8
   /// The maximum length of a pattern of LIKE or GLOB, in bytes.
   private static let patternBytesMax = 256
   /// The maximum length of the characters to remove, the second argument of `trim`, `ltrim` and `rtrim`, in bytes.
@@ -36,6 +36,7 @@ enum StatementBounds {
   }
 
   static func check(_ tokens: [Token]) throws(Unreplayable) {
+    guard tokens.count <= tokensMax else { throw Unreplayable("it has more than \(tokensMax) words and signs") }
     var (operators, words, concatenations, calls, matches) = (0, 0, 0, 0, 0)
     for (index, token) in tokens.enumerated() {
       if token.isOperator { operators += 1 }

@@ -76,11 +76,7 @@ extension StatementParser {
     case "IN":
       at += isNot ? 2 : 1
       guard take(symbol: "(") else { throw Unreplayable("IN is followed by a table") }
-      if ["SELECT", "VALUES", "WITH"].contains(word()) {
-        let select = try select()
-        try expect(symbol: ")")
-        return .inSelect(left, select, isNot: isNot)
-      }
+      if Self.queries.contains(word()) { throw .query }
       if take(symbol: ")") { return .inList(left, [], isNot: isNot) }
       let all = try list { parser throws(Unreplayable) in try parser.expression() }
       try expect(symbol: ")")
@@ -170,11 +166,7 @@ extension StatementParser {
       return .parameter(number)
     case .symbol("("):
       at += 1
-      if ["SELECT", "VALUES", "WITH"].contains(word()) {
-        let select = try select()
-        try expect(symbol: ")")
-        return .scalar(select)
-      }
+      if Self.queries.contains(word()) { throw .query }
       let value = try expression()
       if isSymbol(",") { throw Unreplayable("it compares rows of values") }
       try expect(symbol: ")")
@@ -218,12 +210,7 @@ extension StatementParser {
       let type = try name()
       try expect(symbol: ")")
       return .cast(value, type: type.asciiUppercased)
-    case "EXISTS":
-      at += 1
-      try expect(symbol: "(")
-      let select = try select()
-      try expect(symbol: ")")
-      return .exists(select)
+    case "EXISTS": throw .query
     default:
       // Function names that are also keywords.
       let isFunction =
@@ -236,19 +223,14 @@ extension StatementParser {
     let from = start
     var call = Expression.Call(name: word().asciiLowercased, arguments: [])
     at += 2
-    if take(symbol: "*") {
-      call.isStar = true
-    } else if !isSymbol(")") {
-      call.isDistinct = take("DISTINCT")
+    if !isSymbol(")") {
       repeat {
         let begin = start
         call.arguments.append(try expression())
         call.ranges.append(begin..<end)
       } while take(symbol: ",")
-      if word() == "ORDER" { throw Unreplayable("an aggregate has an order of its own") }
     }
     try expect(symbol: ")")
-    if word() == "OVER" || (word() == "FILTER" && isSymbol("(", 1)) { throw Unreplayable("it has window functions") }
     call.range = from..<end
     return .function(call)
   }

@@ -84,6 +84,9 @@ struct StatementParser {
     "USING", "VALUES", "WHEN", "WHERE", "WINDOW", "WITH",
   ]
 
+  /// The words with which a query begins.
+  static let queries: Set<NameKey> = ["SELECT", "VALUES", "WITH"]
+
   /// Reads the name of a table in the main database.
   mutating func tableName() throws(Unreplayable) -> String {
     let first = try name()
@@ -115,16 +118,15 @@ struct StatementParser {
   // MARK: Statements
 
   private mutating func statement() throws(Unreplayable) -> WritingStatement {
-    let common = try commonTables()
     var statement: WritingStatement
     switch word() {
     case "INSERT", "REPLACE": statement = try insert()
     case "UPDATE": statement = try update()
     case "DELETE": statement = try delete()
     case "CREATE", "ALTER", "DROP": throw .schemaChange
+    case "WITH": throw .query
     default: throw Unreplayable("it is no INSERT, UPDATE or DELETE")
     }
-    statement.common = common
     statement.end = end
     if word() == "RETURNING" {
       let from = start
@@ -147,25 +149,6 @@ struct StatementParser {
     case .name: true
     case .word(let word, _): !Self.reserved.contains(word)
     default: false
-    }
-  }
-
-  /// Reads the queries of a WITH clause; empty if no WITH follows.
-  mutating func commonTables() throws(Unreplayable) -> [CommonTable] {
-    guard take("WITH") else { return [] }
-    if word() == "RECURSIVE" { throw Unreplayable("WITH RECURSIVE is not replayed") }
-    return try list { parser throws(Unreplayable) in
-      var table = CommonTable(name: try parser.name(), select: Select())
-      if parser.isSymbol("(") { table.columns = try parser.columnList() }
-      try parser.expect("AS")
-      if parser.word() == "NOT" || parser.word() == "MATERIALIZED" {
-        _ = parser.take("NOT")
-        try parser.expect("MATERIALIZED")
-      }
-      try parser.expect(symbol: "(")
-      table.select = try parser.select()
-      try parser.expect(symbol: ")")
-      return table
     }
   }
 
@@ -198,7 +181,7 @@ struct StatementParser {
     try target(&statement)
     if isSymbol("(") { statement.columns = try columnList() }
     if word() == "DEFAULT" { throw Unreplayable("DEFAULT VALUES has the target's defaults") }
-    statement.rows = try select()
+    statement.rows = try rows()
     if take("ON") {
       try expect("CONFLICT")
       var upsert = WritingStatement.Upsert()
@@ -219,6 +202,19 @@ struct StatementParser {
     return statement
   }
 
+  private mutating func rows() throws(Unreplayable) -> [[Expression]] {
+    if word() == "SELECT" || word() == "WITH" { throw .query }
+    try expect("VALUES")
+    let rows = try list { parser throws(Unreplayable) in
+      try parser.expect(symbol: "(")
+      let row = try parser.list { parser throws(Unreplayable) in try parser.expression() }
+      try parser.expect(symbol: ")")
+      return row
+    }
+    guard rows.allSatisfy({ $0.count == rows[0].count }) else { throw Unreplayable("its rows are not alike") }
+    return rows
+  }
+
   private mutating func update() throws(Unreplayable) -> WritingStatement {
     try expect("UPDATE")
     var statement = WritingStatement(kind: .update, table: "")
@@ -229,7 +225,7 @@ struct StatementParser {
     try target(&statement)
     try expect("SET")
     statement.assignments = try assignments()
-    if take("FROM") { statement.sources = try sources() }
+    if word() == "FROM" { throw .query }
     if take("WHERE") { statement.condition = try expression() }
     return statement
   }

@@ -23,13 +23,6 @@ package struct StatementTable: Sendable {
     (self.schema, self.postgres) = (schema, postgres)
   }
 
-  /// The keys, by column indexes, in which no two rows are equal and no value is NULL.
-  var wholeKeys: [[Int]] {
-    let key = schema.flags.contains(.wholeRow) || schema.flags.contains(.nullableKey) ? [] : [schema.key]
-    return (key + schema.uniques.filter { $0.allSatisfy { schema.columns[$0].isNotNull } })
-      .filter { $0.allSatisfy { schema.columns[$0].isBinary } }
-  }
-
   /// The column indexes of the table's only unique key. Nil without a key, for a key that may contain NULL, or if
   /// another unique key or index exists.
   var onlyKey: [Int]? {
@@ -75,8 +68,6 @@ package struct ReplayPlan: Equatable, Sendable {
   /// The values to bind to the statement's parameters. For PostgreSQL, all are texts.
   package var parameters: [Value]
   @ByBytes package var table: String
-  /// The tables that the statement may read. Empty for PostgreSQL.
-  @ByBytes package var reads: [String] = []
   /// Whether the statement deletes the rows that it returns.
   package var deletes: Bool
 }

@@ -11,6 +11,9 @@ package struct Unreplayable: Error, Equatable, Sendable {
       bytes.count <= Self.bytesMax ? reason : String(decoding: bytes.prefix(Self.bytesMax), as: UTF8.self) + "…"
   }
 
+  /// The reason for a statement with a query: it depends on other rows than those that it writes.
+  static let query = Unreplayable("it has a query, or a FROM clause")
+
   /// The reason why a schema change is not executed as a statement: the trail has a separate record for it.
   package static let schemaChange = Unreplayable("it changes the schema, which goes by its own record")
 

@@ -56,7 +56,7 @@ extension PostgresReplay {
       return .no(reason: "the target checks keys of its table later")
     }
     var failure: (any Error)?
-    let judged = Replayable.judge(statement, for: .postgres) { [self] name in
+    let judged = try statements.judge(statement, for: .postgres) { [self] name in
       guard failure == nil, let schema = statements.source(name, reader) else { return nil }
       do { return try whole(schema, written) } catch {
         failure = error

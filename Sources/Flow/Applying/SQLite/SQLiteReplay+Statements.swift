@@ -55,9 +55,9 @@ extension SQLiteReplay {
       // SQLite has rolled the whole group back: it is done again.
       statements.ranOut(statement, after: Clock.monotonicMilliseconds - begun)
       throw StatementDiffers(running, StatementDesk.tooLong)
-    } catch let error as SQLiteError where error.isOfStatement && database.isInTransaction {
+    } catch let error as SQLiteError where error.isOfStatement {
       // Some of the statement's rows may have been written: for errors that no constraint causes, SQLite keeps no journal
-      // of a statement. So the group is rolled back.
+      // of a statement, or has rolled back the transaction. So the group is done again.
       throw StatementDiffers(running, StatementDesk.notTaken)
     }
   }
@@ -68,7 +68,7 @@ extension SQLiteReplay {
     }
     guard early.isEmpty, held.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
     _ = try table(change.schemaID)
-    let judged = Replayable.judge(statement, for: .sqlite) { [self] name in
+    let judged = try statements.judge(statement, for: .sqlite) { [self] name in
       guard let schema = statements.source(name, reader), (try? isWhole(schema)) ?? false else { return nil }
       return StatementTable(schema)
     }
@@ -94,7 +94,7 @@ extension SQLiteReplay {
     let areReal = schema?.columns.map { $0.affinity == "REAL" } ?? []
     let isTold = try !plan.deletes && WrittenRows.areTold && !hasHiddenColumns(plan.table)
     // SQLite may read a text in another way than the parser that judged it.
-    return try database.writing(only: plan.table, reading: plan.reads) {
+    return try database.writing(only: plan.table, reading: [plan.table]) {
       let statement = try database.prepare(isTold ? plan.sql : plan.sql + plan.returning)
       try statement.bind(Array(plan.parameters.prefix(statement.parameterCount)))
       return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
@@ -145,5 +145,5 @@ extension SQLiteReplay {
 }
 
 extension SQLiteError {
-  fileprivate var isOfStatement: Bool { isConstraint || [1, 7, 13, 18, 20, 25].contains(primary) }
+  fileprivate var isOfStatement: Bool { isConstraint || [1, 7, 10, 13, 18, 20, 25].contains(primary) }
 }

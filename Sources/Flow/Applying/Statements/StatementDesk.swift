@@ -27,6 +27,8 @@ final class StatementDesk {
   static let diskBytesMax: Int64 = 1 << 30
   /// The number of failures of executed statements after which no statement is executed for a minute.
   private static let failuresMax = 16
+  /// The number of failures in one group after which the group gets rows only. Each failure repeats the group.
+  private static let failuresInGroupMax = 3
   private static let pauseMilliseconds: Int64 = 60_000
   /// The time in ms for which no statement is executed after the process or the server ended during one.
   private static let pauseAfterEnd: Int64 = 3_600_000
@@ -57,6 +59,8 @@ final class StatementDesk {
   /// The statements that the target refused or whose effects differed, by the hashes of their texts, with the reasons.
   private var differing: [UInt64: String] = [:]
   private var failures = 0
+  /// The number of failures since the last commit of a group.
+  private var failuresInGroup = 0
   private var counts = StatementCounts()
   private var tables = SourceTables()
   private var time: StatementTime
@@ -97,12 +101,14 @@ final class StatementDesk {
       return counts.addRows(Self.few)
     }
     let executed = try statement.executed()
+    if let reason = differing[Self.hash(executed.text)] { return counts.addRows(reason) }
+    guard failuresInGroup < Self.failuresInGroupMax, !time.isOver(now: Clock.monotonicMilliseconds) else {
+      return counts.addRows(Self.pause)
+    }
     if executed.rowsAffected == 0, Unreplayable.isSchemaChange(executed.text) {
       return counts.addRows(Unreplayable.schemaChange.reason)
     }
     guard policy == .statements || executed.rowsAffected > 0 else { return counts.addRows(Self.few) }
-    if let reason = differing[Self.hash(executed.text)] { return counts.addRows(reason) }
-    guard !time.isOver(now: Clock.monotonicMilliseconds) else { return counts.addRows(Self.pause) }
     state = .offered(executed, position)
   }
 
@@ -128,6 +134,18 @@ final class StatementDesk {
   func refuse(_ reason: String) { counts.addRows(reason) }
 
   func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
+
+  /// Decides whether the target can execute a statement. For a refused one, the time counts as time of a statement.
+  ///
+  /// - Parameter tables: As in ``Replayable/judge(_:for:tables:)``.
+  func judge(_ statement: ExecutedStatement, for engine: Engine, tables: (String) -> StatementTable?) throws
+    -> Replayable
+  {
+    let begun = try noteBegin()
+    let decision = Replayable.judge(statement, for: engine, tables: tables)
+    if case .no = decision { took(since: begun, nil) }
+    return decision
+  }
 
   /// Notes that the execution of a statement begins. Returns the monotonic time in ms.
   func noteBegin() throws -> Int64 {
@@ -216,6 +234,7 @@ final class StatementDesk {
   func failed(_ text: String, _ reason: String) {
     if differing.count >= Self.differingMax { differing.removeAll() }
     failures += 1
+    failuresInGroup += 1
     if failures >= Self.failuresMax {
       failures = 0
       time.pause(milliseconds: Self.pauseMilliseconds, now: Clock.monotonicMilliseconds)
@@ -235,6 +254,7 @@ final class StatementDesk {
   /// Forgets refused statements before `position`, and adds the group's counts to apply's progress. Called after the
   /// commit of a group that ends at `position`.
   func committed(through position: Position) {
+    failuresInGroup = 0
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }
     let counts = counts
