@@ -4,7 +4,9 @@
 #include "CShims.h"
 #include "index.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +84,44 @@ static int refusal_of(struct cairn_guard *guard, const char *path, int is_compan
   return 0;
 }
 
+// MARK: Leases
+
+// SQLite's call of open(2) on this thread, while a guarded connection opens a file.
+static _Thread_local enum { UNGUARDED, GUARDED, LEASED } opening;
+static int (*usual_open)(const char *, int, int);
+
+// A regular file ignores O_NONBLOCK, except that open(2) fails with EWOULDBLOCK in place of waiting for a lease.
+static int open_at_once(const char *path, int flags, int mode) {
+  if (opening == UNGUARDED) return usual_open(path, flags, mode);
+  // SQLite would next try to open the file without the right to write.
+  if (opening == LEASED) {
+    errno = EWOULDBLOCK;
+    return -1;
+  }
+  int descriptor = usual_open(path, flags | O_NONBLOCK, mode);
+  if (descriptor < 0 && errno == EWOULDBLOCK) opening = LEASED;
+  return descriptor;
+}
+
+static void replace_open(void) {
+  sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+  if (vfs == NULL || vfs->iVersion < 3 || vfs->xGetSystemCall == NULL || vfs->xSetSystemCall == NULL) return;
+  usual_open = (int (*)(const char *, int, int))vfs->xGetSystemCall(vfs, "open");
+  if (usual_open != NULL) vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)open_at_once);
+}
+
+void cairn_guard_never_wait(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, replace_open);
+}
+
+// Returns whether a file had a lease since `opening` became GUARDED.
+static int end_opening(void) {
+  int was_leased = opening == LEASED;
+  opening = UNGUARDED;
+  return was_leased;
+}
+
 // MARK: Files
 
 static struct guarded_methods *methods_of(sqlite3_file *file) { return (struct guarded_methods *)file->pMethods; }
@@ -109,7 +149,12 @@ static int guarded_sync(sqlite3_file *file, int flags) {
 
 static int guarded_shm_map(sqlite3_file *file, int region, int size, int extend, void volatile **memory) {
   struct guarded_methods *own = methods_of(file);
-  return cairn_index_map(own->guard->number, own->usual, file, region, size, extend, memory);
+  opening = GUARDED;
+  int code = cairn_index_map(own->guard->number, own->usual, file, region, size, extend, memory);
+  const char *shared = own->guard->shared ? own->guard->shared : "";
+  if (end_opening()) return refuse(own->guard, CAIRN_REFUSAL_LEASE, shared, SQLITE_CANTOPEN);
+  if (code == CAIRN_INDEX_TOO_LARGE) return refuse(own->guard, CAIRN_REFUSAL_INDEX, shared, SQLITE_IOERR_SHMMAP);
+  return code;
 }
 
 static int guarded_shm_lock(sqlite3_file *file, int offset, int count, int flags) {
@@ -157,7 +202,9 @@ static int guarded_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
       if (guard->shared == NULL) guard->shared = strdup(shared);
     }
   }
+  opening = GUARDED;
   int code = guard->usual->xOpen(guard->usual, name, file, flags, opened);
+  if (end_opening() && code != SQLITE_OK) return refuse(guard, CAIRN_REFUSAL_LEASE, name ? name : "", SQLITE_CANTOPEN);
   if (code != SQLITE_OK || file->pMethods == NULL || name == NULL) return code;
   if (flags & SQLITE_OPEN_MAIN_DB) guard_file(guard, &guard->database, file);
   if (flags & SQLITE_OPEN_WAL) guard_file(guard, &guard->log, file);

@@ -12,18 +12,46 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 16384, REGIONS = 65536 };
+enum {
+  CONNECTIONS = 16384,
+  // The regions of all files that the table has room for.
+  REGIONS = 65536,
+  // A region has some 4,096 frames of the log: this is a log of 68 GB with pages of 4 KiB. A forged `-shm` or a sparse
+  // `-wal` costs its owner nothing, so their sizes are no measure.
+  FILE_REGIONS = 4096,
+  // Every file gets this number of regions, whatever the other files use.
+  OWN_REGIONS = 16,
+  // All files together get this number of further regions. The kernel maps 65,530 at most (vm.max_map_count), and the
+  // process fails at its next allocation if they are used up.
+  SHARED_REGIONS = 32768,
+};
 
 // The handler reads these, and may interrupt any thread. So they are used without a lock.
 struct region {
   _Atomic uintptr_t start;  // 0: free. Written last, and erased first.
   _Atomic size_t length;
-  atomic_int number;  // The number of the connection.
+  atomic_int file;  // The index of the file.
+  // The handler does not read these.
+  int number;
+  int next;  // The next region of the file, or the next free one; -1: none.
+};
+
+// The memory of one file. SQLite gives it to all connections of the process to that file.
+struct file {
+  uintptr_t first;  // Where region 0 is, which differs between files; 0: free.
+  int connections;
+  int mapped;   // SQLite has mapped the regions below this number.
+  int regions;  // The list of those that connections asked for; -1: none.
   atomic_int is_cut;
 };
 
 static struct region regions[REGIONS];
 static atomic_int regions_used;  // No region from here on was ever taken.
+static int regions_free = -1;    // The list of the free regions before that one.
+static int regions_shared;       // How many regions above OWN_REGIONS all files have.
+static struct file files[CONNECTIONS];
+static int files_used;                      // No file from here on was ever taken.
+static atomic_int file_after[CONNECTIONS];  // The index of the connection's file, plus 1; 0: none.
 static atomic_int is_cut[CONNECTIONS];
 static char is_taken[CONNECTIONS];
 // SQLite gives one mapping to all connections of the process to a file. So nothing is mapped between the moment when
@@ -43,11 +71,22 @@ int cairn_index_take(void) {
   return found;
 }
 
+static int above_own(int count) { return count > OWN_REGIONS ? count - OWN_REGIONS : 0; }
+
 static void forget(int number) {
-  int used = atomic_load(&regions_used);
-  for (int index = 0; index < used; index++)
-    if (atomic_load(&regions[index].start) != 0 && atomic_load(&regions[index].number) == number)
-      atomic_store(&regions[index].start, 0);
+  int after = atomic_load(&file_after[number]);
+  if (after == 0) return;
+  atomic_store(&file_after[number], 0);
+  struct file *file = &files[after - 1];
+  if (--file->connections > 0) return;
+  for (int index = file->regions, next; index >= 0; index = next) {
+    atomic_store(&regions[index].start, 0);
+    next = regions[index].next;
+    regions[index].next = regions_free;
+    regions_free = index;
+  }
+  regions_shared -= above_own(file->mapped);
+  file->first = 0;
 }
 
 void cairn_index_give(int number) {
@@ -60,39 +99,76 @@ void cairn_index_give(int number) {
 
 int cairn_index_is_cut(int number) { return number >= 0 && atomic_load_explicit(&is_cut[number], memory_order_relaxed); }
 
-// Stores which memory a connection has mapped. Returns 0 if the table is full.
-static int record(int number, uintptr_t start, size_t length) {
-  int used = atomic_load(&regions_used), open = -1, was_cut = 0;
-  for (int index = 0; index < used; index++) {
-    uintptr_t there = atomic_load(&regions[index].start);
-    if (there == 0 && open < 0) open = index;
-    if (there != start) continue;
-    if (atomic_load(&regions[index].number) == number) return 1;
-    was_cut |= atomic_load(&regions[index].is_cut);
+// Counts a connection to the file whose region 0 is at `first`. There are as many files as connections: one is free.
+static struct file *join(int number, uintptr_t first) {
+  int found = -1;
+  for (int index = 0; index < files_used; index++) {
+    if (files[index].first == 0 && found < 0) found = index;
+    if (files[index].first != first) continue;
+    found = index;
+    break;
   }
-  if (open < 0) {
-    if (used == REGIONS) return 0;
-    open = used;
-    atomic_store(&regions_used, used + 1);
+  if (found < 0) found = files_used++;
+  struct file *file = &files[found];
+  if (file->first == 0) *file = (struct file){.first = first, .regions = -1};
+  file->connections++;
+  atomic_store(&file_after[number], found + 1);
+  // Another connection has the same memory, in which a missing page was replaced.
+  if (atomic_load(&file->is_cut)) atomic_store(&is_cut[number], 1);
+  return file;
+}
+
+// Stores that a connection has mapped a region of its file. Returns 0 if the table is full.
+static int record(struct file *file, int number, uintptr_t start, size_t length) {
+  for (int index = file->regions; index >= 0; index = regions[index].next)
+    if (regions[index].number == number) return 1;
+  int open = regions_free;
+  if (open >= 0) {
+    regions_free = regions[open].next;
+  } else {
+    open = atomic_load(&regions_used);
+    if (open == REGIONS) return 0;
+    atomic_store(&regions_used, open + 1);
   }
   struct region *region = &regions[open];
   atomic_store(&region->length, length);
-  atomic_store(&region->number, number);
-  atomic_store(&region->is_cut, was_cut);
+  atomic_store(&region->file, (int)(file - files));
+  region->number = number;
+  region->next = file->regions;
+  file->regions = open;
   atomic_store(&region->start, start);
-  // Another connection has the same memory, in which a missing page was replaced.
-  if (was_cut) atomic_store(&is_cut[number], 1);
   return 1;
+}
+
+static int map(int number, const sqlite3_io_methods *usual, sqlite3_file *file, int region, int size, int extend,
+               void volatile **memory) {
+  *memory = NULL;
+  int after = atomic_load(&file_after[number]);
+  struct file *own = after > 0 ? &files[after - 1] : NULL;
+  int more = above_own(region + 1) - (own ? above_own(own->mapped) : 0);
+  if (region >= FILE_REGIONS || (more > 0 && more > SHARED_REGIONS - regions_shared)) return CAIRN_INDEX_TOO_LARGE;
+  int code = usual->xShmMap(file, region, size, extend, memory);
+  if (*memory == NULL) return code;
+  if (own == NULL) {
+    // This is mapped already: SQLite maps all regions up to the one that it is asked for.
+    void volatile *first = NULL;
+    if (region == 0) first = *memory;
+    else usual->xShmMap(file, 0, size, 0, &first);
+    if (first != NULL) own = join(number, (uintptr_t)first);
+  }
+  if (own != NULL && region >= own->mapped) {
+    regions_shared += above_own(region + 1) - above_own(own->mapped);
+    own->mapped = region + 1;
+  }
+  if (own != NULL && record(own, region, (uintptr_t)*memory, (size_t)size)) return code;
+  *memory = NULL;
+  return CAIRN_INDEX_TOO_LARGE;
 }
 
 int cairn_index_map(int number, const sqlite3_io_methods *usual, sqlite3_file *file, int region, int size, int extend,
                     void volatile **memory) {
   pthread_mutex_lock(&mapping);
-  int code = usual->xShmMap(file, region, size, extend, memory);
-  if (*memory != NULL && !record(number, (uintptr_t)*memory, (size_t)size)) {
-    *memory = NULL;
-    code = SQLITE_IOERR_SHMMAP;
-  }
+  int code = map(number, usual, file, region, size, extend, memory);
   pthread_mutex_unlock(&mapping);
   return cairn_index_is_cut(number) ? SQLITE_IOERR_SHMMAP : code;
 }
@@ -121,9 +197,13 @@ static void memory_is_gone(int signal, siginfo_t *info, void *context) {
       struct region *region = &regions[index];
       uintptr_t start = atomic_load(&region->start);
       if (start == 0 || address < start || address - start >= atomic_load(&region->length)) continue;
-      atomic_store(&region->is_cut, 1);
-      atomic_store(&is_cut[atomic_load(&region->number)], 1);
+      // This order misses no connection that joins the file meanwhile.
+      int file = atomic_load(&region->file);
+      atomic_store(&files[file].is_cut, 1);
+      for (int number = 0; number < CONNECTIONS; number++)
+        if (atomic_load(&file_after[number]) == file + 1) atomic_store(&is_cut[number], 1);
       is_ours = 1;
+      break;
     }
   }
   if (is_ours) {

@@ -1,5 +1,7 @@
 import CSQLite
 import CShims
+import Glibc
+import SystemKit
 
 extension Database.Mode {
   var flags: Int32 {
@@ -22,6 +24,26 @@ extension Database {
     takesQuotedTexts = false
     // A page that is damaged is seen before it is used. A file in memory that is cut short would end the process.
     sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
+  }
+
+  /// The size of the page cache of a connection in KiB, unless a later statement sets another one. This is SQLite's own
+  /// default. The header of a file can ask for any size (`PRAGMA default_cache_size`).
+  static let cacheKiB = 2000
+
+  /// Sets the size of the page cache, before the first statement of a connection to a file that may be hostile.
+  ///
+  /// SQLite reads the schema first, as for almost all statements. So this throws what the statement would throw.
+  func limitCache(_ sql: String) throws {
+    guard !limitsCache, fileGuard != nil else { return }
+    let pragma = "PRAGMA cache_size = -\(Self.cacheKiB)"
+    var (code, attempts) = (SQLITE_SCHEMA, 0)
+    while code & 0xff == SQLITE_SCHEMA, attempts <= Statement.schemaAttempts {
+      if attempts > 0 { usleep(2000) }
+      code = Pulse.inStatement { sqlite3_exec(handle, pragma, nil, nil, nil) }
+      attempts += 1
+    }
+    guard code == SQLITE_OK else { throw error(code, sql) }
+    limitsCache = true
   }
 
   /// Whether the SQLite library treats its own JSON functions as unsafe in the schema of a file, as SQLite 3.38 to 3.40

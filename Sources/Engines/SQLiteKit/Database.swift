@@ -26,7 +26,7 @@ package final class Database {
   /// Whether the connection's authorizer must not be replaced.
   let keepsAuthorizer: Bool
   // Nil for a connection of an application.
-  private let fileGuard: OpaquePointer?
+  let fileGuard: OpaquePointer?
   /// The guard against actions that only a hostile file requests; nil if none is set.
   private(set) var forbidden: ForbiddenCode?
   /// Whether texts are checked for well-formed UTF-16, because the file is in UTF-16.
@@ -34,6 +34,8 @@ package final class Database {
   /// The index of a result column that returned ill-formed UTF-16, until it is reported; nil if there is none.
   var illFormedColumn: Int?
   private var limit: StatementLimit?
+  /// Whether the file no longer sets the size of the page cache.
+  var limitsCache = false
 
   /// Opens a file that may be hostile. Symbolic links and special files are refused (``FileRefusal``). A missing file
   /// is an ``SQLiteError`` with SQLITE_CANTOPEN.
@@ -148,9 +150,15 @@ package final class Database {
 
   package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
-  /// Keeps the process alive if another process truncates the shared memory (`-shm`) of a database. Installs a handler
-  /// for SIGBUS, so only Cairn's own programs may call this function.
-  package static func surviveCutIndexes() { cairn_index_survive() }
+  /// Keeps the process alive if another process truncates the shared memory (`-shm`) of a database. Refuses a file with
+  /// a lease, for which open(2) would wait.
+  ///
+  /// Installs a handler for SIGBUS and replaces a system call of SQLite, so only Cairn's own programs may call this
+  /// function. Call it before the process has other threads.
+  package static func surviveHostileFiles() {
+    cairn_index_survive()
+    cairn_guard_never_wait()
+  }
 
   /// Throws if the shared memory of the database was truncated. The statement's last row is then invalid.
   func checkIndex(_ sql: String) throws {
@@ -216,6 +224,7 @@ package final class Database {
 
   /// Runs several statements of constant text (`sqlite3_exec`). Never pass text with a name or a value in it.
   package func executeScript(_ constant: String) throws {
+    try limitCache(constant)
     let code = Pulse.inStatement { sqlite3_exec(handle, constant, nil, nil, nil) }
     guard code == SQLITE_OK else { throw error(code, constant) }
     try checkIndex(constant)

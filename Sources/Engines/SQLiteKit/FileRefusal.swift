@@ -15,6 +15,10 @@ package enum FileRefusal: Equatable, Sendable {
   case otherFile(String)
   /// The shared memory of the database was truncated while the connection used it.
   case cut(String)
+  /// A process holds a lease on the database, or on its `-journal`, `-wal` or `-shm` file. To open the file would wait.
+  case lease(String)
+  /// The `-shm` file counts more pages in the log than one file may have in the memory of Cairn.
+  case index(String)
   /// The file has a view, trigger, function or setting of this name, which Cairn does not run.
   case foreignCode(String)
 
@@ -30,6 +34,8 @@ package enum FileRefusal: Equatable, Sendable {
     case CAIRN_REFUSAL_OWNER: self = .owner(path)
     case CAIRN_REFUSAL_OTHER_FILE: self = .otherFile(path)
     case CAIRN_REFUSAL_CUT: self = .cut(path)
+    case CAIRN_REFUSAL_LEASE: self = .lease(path)
+    case CAIRN_REFUSAL_INDEX: self = .index(path)
     default: return nil
     }
   }
@@ -72,6 +78,17 @@ package enum FileRefusal: Equatable, Sendable {
       (
         "\(path) was truncated while it was in use",
         "no program that uses SQLite does that: find out which process writes to the file, with 'fuser -v \(path)'"
+      )
+    case .lease(let path):
+      (
+        "a process holds a lease on \(path), which makes others wait",
+        "no program that uses SQLite takes one: find out which process does, with 'fuser -v \(path)'"
+      )
+    case .index(let path):
+      (
+        "\(path) counts more pages in the log than Cairn reads",
+        "if the -wal file is large, run 'PRAGMA wal_checkpoint(TRUNCATE)' with the application that owns the database; "
+          + "if it is small, \(path) is forged: find out which user wrote it"
       )
     case .foreignCode(let name):
       (

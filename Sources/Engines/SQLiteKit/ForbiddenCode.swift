@@ -9,7 +9,7 @@ final class ForbiddenCode {
   private static let pragmas: Set<NameKey> = [
     "schema_version", "journal_mode", "table_xinfo", "index_list", "index_xinfo", "index_info", "foreign_key_list",
     "quick_check", "user_version", "table_info", "encoding",
-    "data_version", "page_count", "page_size",
+    "data_version", "page_count", "page_size", "cache_size",
   ]
   /// The SQL functions that stay allowed, because Cairn's own statements use them.
   static let functions: Set<NameKey> = [

@@ -20,6 +20,7 @@ package final class Statement {
     guard !sql.utf8.contains(0) else {
       throw SQLiteError(code: SQLITE_MISUSE, message: "the statement contains a NUL", sql: sql, path: database.path)
     }
+    try database.limitCache(sql)
     var prepared: OpaquePointer?
     let (code, more) = sql.withCString { text in
       var tail: UnsafePointer<CChar>?
@@ -63,7 +64,7 @@ package final class Statement {
   }
 
   /// The maximum number of times that a statement is started again because another connection has changed the schema.
-  private static let schemaAttempts = 500
+  static let schemaAttempts = 500
 
   /// Evaluates the result code of a step. Returns whether there is a row; throws ``SQLiteError`` for an error code.
   func taken(_ code: Int32) throws -> Bool {

@@ -24,7 +24,7 @@ struct Cairn {
     // If the reader of the output ends (`cairn trail show | head`), this program ends without a message, like other
     // filters.
     signal(SIGPIPE, SIG_DFL)
-    Database.surviveCutIndexes()
+    Database.surviveHostileFiles()
     exit(run(Array(CommandLine.arguments.dropFirst())))
   }
 

@@ -29,7 +29,7 @@ struct Cairnd {
   static func main() {
     // Before any other thread exists.
     let signals = Daemon.blockSignals()
-    Database.surviveCutIndexes()
+    Database.surviveHostileFiles()
     exit(run(Array(CommandLine.arguments.dropFirst()), signals))
   }
 

@@ -103,6 +103,10 @@ enum {
   CAIRN_REFUSAL_OTHER_FILE = 5,
   /// The shared memory (`-shm`) was truncated while the connection used it.
   CAIRN_REFUSAL_CUT = 6,
+  /// Another process holds a lease on the file, for which open(2) would wait.
+  CAIRN_REFUSAL_LEASE = 7,
+  /// The shared memory (`-shm`) asks for more regions than a file may have.
+  CAIRN_REFUSAL_INDEX = 8,
 };
 
 /// Installs a handler of SIGBUS for the whole process. If another process truncates the `-shm` of a database,
@@ -113,6 +117,13 @@ enum {
 /// (sqlite.org/wal.html#implementation_of_shared_memory_for_the_wal_index).
 /// Call it in programs of Cairn only: a library must not change the signals of its host.
 void cairn_index_survive(void);
+
+/// Lets connections of ``cairn_guard_open`` open no file for which open(2) would wait: they refuse a file with a lease
+/// (fcntl(2), F_SETLEASE). SQLite opens `-shm` under a lock of the whole process, for up to 45 seconds with a lease.
+///
+/// Replaces SQLite's system call `open` (sqlite.org/c3ref/vfs.html, xSetSystemCall). Call it before the process has
+/// other threads, and in programs of Cairn only.
+void cairn_guard_never_wait(void);
 
 /// Opens a database through a file system layer. The layer touches only the database, `-journal`, `-wal` and `-shm`,
 /// and follows no link to them.
