@@ -1,7 +1,7 @@
 import Foundation
 
-/// The seeds of random tests. A soak runs 1,000 of each test, and `CAIRN_SEEDS` says how many others. `CAIRN_SEED` runs
-/// one alone.
+/// The seeds of random tests. `CAIRN_SEEDS` says how many of each test run; without it, a soak runs 1,000. `CAIRN_SEED`
+/// runs one alone.
 package enum Seeds {
   package static let given = number("CAIRN_SEED")
   private static let wanted = number("CAIRN_SEEDS") ?? (isSoak ? 1000 : nil)
@@ -15,7 +15,7 @@ package enum Seeds {
     given.map { [$0] } ?? (0..<(wanted ?? reduced)).map { first + $0 }
   }
 
-  /// Other ones in each run, so a test has to print the one that fails.
+  /// Other ones in each run. A test has to print the one that fails.
   package static func drawn(reduced: UInt64) -> [UInt64] { range(from: first, reduced: reduced) }
 
   /// These in a reduced run, and otherwise ones that are drawn.

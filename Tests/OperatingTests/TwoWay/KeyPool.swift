@@ -50,11 +50,11 @@ struct KeyPool: Sendable, Equatable, CustomStringConvertible {
     columns.count == 1 ? columns[0] : "(\(columns.joined(separator: ", ")))"
   }
 
-  /// SQL that creates a table with such a key, and with other columns behind it.
+  /// SQL that creates a table with such a key and with other columns.
   ///
   /// - Parameters:
   ///   - parents: Tables with such keys to which its rows refer, whose columns come first.
-  ///   - delete: What happens to the row when the one is deleted to which it refers.
+  ///   - delete: The action of its rows when a row is deleted to which they refer.
   ///   - clause: How SQLite resolves a conflict of keys.
   func table(
     _ name: String, _ rest: String, parents: [String] = [], onDelete delete: String = "", onConflict clause: String = ""
