@@ -84,7 +84,7 @@ import Testing
     #expect(try rows() == source.rows.keys.sorted().compactMap(wanted), "seed \(seed)")
   }
 
-  @Test(arguments: isSoak ? 1...400 : 1...30) func `in SQLite`(seed: UInt64) throws {
+  @Test(arguments: Seeds.range(reduced: 30)) func `in SQLite`(seed: UInt64) throws {
     let made = try Handmade(TempFolder())
     made.options.localWrites = LocalWritesPlan(.allow)
     try made.begin(Self.sql, "t", [])

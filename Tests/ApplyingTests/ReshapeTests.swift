@@ -20,8 +20,7 @@ import Testing
     case keys
   }
 
-  private static let seeds: [UInt64] =
-    isSoak ? Array(1...20) : [1, 2]
+  private static let seeds = Seeds.range(reduced: 2)
 
   @Test(arguments: Telling.allCases, seeds)
   func `rows under every rule are those that the rule means, in SQLite`(_ telling: Telling, seed: UInt64) throws {
@@ -39,7 +38,7 @@ import Testing
 
   @Test(
     .enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), arguments: Telling.allCases,
-    isSoak ? [3, 21, 22, 23] as [UInt64] : [3])
+    Seeds.range(from: 3, reduced: 1))
   func `rows under every rule are those that the rule means, in PostgreSQL`(_ telling: Telling, seed: UInt64) throws {
     let target = try PostgresTarget()
     let run = try ReshapeRun(target.trail, telling, seed)

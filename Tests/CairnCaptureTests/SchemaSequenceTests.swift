@@ -1,17 +1,12 @@
 import CairnCapture
 import Changes
-import Glibc
 import SQLiteKit
 import TestServers
 import Testing
 
 /// Whatever a program does to its tables between two looks, the target takes it in order and ends with the same tables.
 @Suite struct SchemaSequenceTests {
-  private var seeds: [UInt64] {
-    if let text = getenv("CAIRN_SEED").map({ String(cString: $0) }), let seed = UInt64(text) { return [seed] }
-    let first = UInt64.random(in: 0...1_000_000_000)
-    return (0..<(isSoak ? 300 : 3)).map { first + $0 }
-  }
+  private var seeds: [UInt64] { Seeds.drawn(reduced: 3) }
 
   /// Statements of tables and indexes, and the rows of all tables.
   private func contents(_ database: Database) throws -> [String] {

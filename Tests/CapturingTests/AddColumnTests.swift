@@ -198,8 +198,7 @@ import Trails
     try replica.takeAndReplay()
   }
 
-  static let seeds = (1...(isSoak ? 60 : 6) as ClosedRange<UInt64>)
-    .map { $0 }
+  static let seeds = Seeds.range(reduced: 6)
 
   @Test(arguments: RestartTests.Loss.allCases, AddColumnTests.seeds)
   func `random programs that add columns and write at once arrive, whenever capture ends`(

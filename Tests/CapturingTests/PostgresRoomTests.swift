@@ -80,7 +80,7 @@ extension PostgresCapturing {
       try expectEqual(origin)
     }
 
-    @Test(arguments: 1...(isSoak ? 200 : 5) as ClosedRange<UInt64>)
+    @Test(arguments: Seeds.range(reduced: 5))
     func `whatever transactions alter, the target has it in the end`(_ seed: UInt64) throws {
       var random = Seeded(seed)
       var tables = (0..<5).map { "t\($0)" }

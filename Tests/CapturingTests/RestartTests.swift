@@ -18,9 +18,7 @@ import Testing
     var testDescription: String { rawValue }
   }
 
-  /// More of them with CAIRN_SOAK=1.
-  static let seeds = (1...(isSoak ? 40 : 3) as ClosedRange<UInt64>)
-    .map { $0 }
+  static let seeds = Seeds.range(reduced: 3)
 
   /// Tables of several chunks each, whose rows are identified in each of the ways that there are.
   static let tables = """

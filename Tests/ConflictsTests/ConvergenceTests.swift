@@ -150,7 +150,7 @@ private struct Nodes {
 
   @Test(arguments: rules)
   func `nodes that have seen the same hold the same row`(rules: ConflictRules) throws {
-    for seed in UInt64(1)...(isSoak ? 300 : 5) {
+    for seed in Seeds.range(reduced: 5) {
       var nodes = Nodes(seed % 2 == 0 ? 3 : 5, rules, seed: seed)
       let places = nodes.nodes.indices
       for _ in 0..<250 {
@@ -178,7 +178,7 @@ private struct Nodes {
   @Test(arguments: rules)
   func `condensed versions come to the same row, and to the same conflicts`(rules: ConflictRules) throws {
     var (count, condensedCount) = (0, 0)
-    for seed in UInt64(1)...(isSoak ? 100 : 2) {
+    for seed in Seeds.range(reduced: 2) {
       var nodes = Nodes(3, rules, seed: seed)
       for _ in 0..<40 {
         let places = nodes.nodes.indices

@@ -196,7 +196,7 @@ import Trails
     #expect(try reader.read(rowName(9), at: last, folder: folder, rowNames: rowNames).isEmpty)
   }
 
-  @Test(arguments: 1...(isSoak ? 1000 : 40) as ClosedRange<UInt64>)
+  @Test(arguments: Seeds.range(reduced: 40))
   func `a long transaction that is read repeatedly gives the same rows`(
     _ seed: UInt64
   ) throws {

@@ -7,11 +7,12 @@ import Testing
 struct AddedColumnTests {
   private static let all = "SELECT id, name, coalesce(note, '-') FROM item ORDER BY id"
 
-  private static func mesh(_ engines: String) throws -> Mesh {
-    let mesh = try Mesh(engines, schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+  private static func mesh(_ engines: String, _ keys: KeyPool = .numbers) throws -> Mesh {
+    let mesh = try Mesh(engines, schema: keys.table("item", "name TEXT"))
     mesh.ddl = .follow
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
-    try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'tea'), (2, 'milk'), (5, 'oil'), (6, 'salt')")
+    try mesh.nodes[0].execute(
+      "INSERT INTO item VALUES (\(keys[1]), 'tea'), (\(keys[2]), 'milk'), (\(keys[5]), 'oil'), (\(keys[6]), 'salt')")
     for _ in 0..<2 { try mesh.settle() }
     return mesh
   }
@@ -129,35 +130,38 @@ struct AddedColumnTests {
   }
 
   /// Statements that a program may run whether the column is there or not.
-  private static func write(_ random: inout Seeded, hasNote: Bool) -> String {
+  private static func write(_ random: inout Seeded, _ keys: KeyPool, hasNote: Bool) -> String {
     let id = Int.random(in: 1...9, using: &random)
     let name = "'\(["tea", "oil", "rye", "fig"].randomElement(using: &random) ?? "")'"
     let note = ["'a'", "'b'", "'c'", "NULL"].randomElement(using: &random) ?? ""
+    let (key, isKey) = (keys[id], keys.has(id))
     let plain = [
-      "INSERT OR IGNORE INTO item(id, name) VALUES (\(id), \(name))", "UPDATE item SET name = \(name) WHERE id = \(id)",
-      "REPLACE INTO item(id, name) VALUES (\(id), \(name))", "DELETE FROM item WHERE id = \(id)",
-      "UPDATE OR REPLACE item SET id = \(id) WHERE id = \(id % 9 + 1)",
+      "INSERT OR IGNORE INTO item(\(keys.names), name) VALUES (\(key), \(name))",
+      "UPDATE item SET name = \(name) WHERE \(isKey)",
+      "REPLACE INTO item(\(keys.names), name) VALUES (\(key), \(name))", "DELETE FROM item WHERE \(isKey)",
+      "UPDATE OR REPLACE item SET \(keys.setting(id)) WHERE \(keys.has(id % 9 + 1))",
     ]
     let noted = [
-      "INSERT OR IGNORE INTO item VALUES (\(id), \(name), \(note))", "UPDATE item SET note = \(note) WHERE id = \(id)",
-      "REPLACE INTO item VALUES (\(id), \(name), \(note))",
+      "INSERT OR IGNORE INTO item VALUES (\(key), \(name), \(note))", "UPDATE item SET note = \(note) WHERE \(isKey)",
+      "REPLACE INTO item VALUES (\(key), \(name), \(note))",
     ]
     return (hasNote ? plain + noted : plain).randomElement(using: &random) ?? ""
   }
 
   @Test(
     "rows come to one state whatever both ends write around the moment when they add a column",
-    arguments: 0..<(isSoak ? 300 : 8) as Range<UInt64>, [false, true])
-  func aroundAddedColumn(seed: UInt64, isCopied: Bool) throws {
+    arguments: KeyPool.runs(Seeds.range(from: 0, reduced: 8)), [false, true])
+  func aroundAddedColumn(run: KeyPool.Run, isCopied: Bool) throws {
+    let (seed, keys) = (run.seed, run.keys)
     var random = Seeded(seed)
-    let mesh = try Self.mesh("ss")
+    let mesh = try Self.mesh("ss", keys)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
     let late = Int.random(in: 0...1, using: &random)
     let other = 1 - late
     let defaults = ["", " DEFAULT 'a'", " DEFAULT 'b'"].shuffled(using: &random)
     func write(_ node: Mesh.Node, hasNote: Bool) throws {
       for _ in 0..<Int.random(in: 0...3, using: &random) {
-        try node.execute(Self.write(&random, hasNote: hasNote))
+        try node.execute(Self.write(&random, keys, hasNote: hasNote))
       }
     }
     func some(_ body: () throws -> Void) rethrows { if Bool.random(using: &random) { try body() } }
@@ -168,7 +172,7 @@ struct AddedColumnTests {
     try write(mesh.nodes[other], hasNote: false)
     try mesh.nodes[late].execute("ALTER TABLE item ADD COLUMN note TEXT\(defaults[0])")
     // A new unique key beside the column makes capture copy the whole table.
-    if isCopied { try mesh.nodes[late].execute("CREATE UNIQUE INDEX item_name ON item(id, name)") }
+    if isCopied { try mesh.nodes[late].execute("CREATE UNIQUE INDEX item_name ON item(\(keys.names), name)") }
     if !isAppliedEarly { try write(mesh.nodes[late], hasNote: true) }
     try mesh.nodes[other].execute("ALTER TABLE item ADD COLUMN note TEXT\(defaults[1])")
     try mesh.nodes[other].capturePending()
@@ -185,10 +189,14 @@ struct AddedColumnTests {
     }
     try write(mesh.nodes[other], hasNote: true)
     try Self.settleByHints(mesh, rounds: 3)
-    try #expect(a.rows(Self.all) == b.rows(Self.all), "seed \(seed), copied \(isCopied)")
+    let all = "SELECT \(keys.names), name, note FROM item"
+    try #expect(
+      KeyPool.plain(a.rows(all)) == KeyPool.plain(b.rows(all)), "seed \(seed), \(keys), copied \(isCopied)")
     for node in mesh.nodes { try write(node, hasNote: true) }
     try Self.settleByHints(mesh, rounds: 3)
-    try #expect(a.rows(Self.all) == b.rows(Self.all), "seed \(seed), copied \(isCopied), after later writes")
+    try #expect(
+      KeyPool.plain(a.rows(all)) == KeyPool.plain(b.rows(all)),
+      "seed \(seed), \(keys), copied \(isCopied), after later writes")
     try mesh.close()
   }
 }

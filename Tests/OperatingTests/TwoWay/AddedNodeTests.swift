@@ -6,13 +6,10 @@ import Testing
 /// A node that is added to nodes that have written for a while.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct AddedNodeTests {
-  private static let schema = """
-    CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT);
-    CREATE TABLE part(id INTEGER PRIMARY KEY, item INTEGER REFERENCES item(id), name TEXT)
-    """
-  private static let queries = [
-    "SELECT id, name FROM item ORDER BY id", "SELECT id, item, name FROM part ORDER BY id",
-  ]
+  /// The rows of all tables.
+  private static func rows(_ node: Mesh.Node) throws -> [[String]] {
+    try ["SELECT * FROM item", "SELECT * FROM part"].map { try KeyPool.plain(node.rows($0)) }
+  }
 
   private func prepare(_ node: Mesh.Node) throws {
     try node.execute(
@@ -20,8 +17,9 @@ struct AddedNodeTests {
         ? "ALTER TABLE item REPLICA IDENTITY FULL; ALTER TABLE part REPLICA IDENTITY FULL" : "PRAGMA foreign_keys = ON")
   }
 
-  private func mesh(_ engines: String) throws -> Mesh {
-    let mesh = try Mesh(engines, schema: Self.schema)
+  private func mesh(_ engines: String, _ keys: KeyPool = .numbers) throws -> Mesh {
+    let schema = [keys.table("item", "name TEXT"), keys.table("part", "name TEXT", parents: ["item"])]
+    let mesh = try Mesh(engines, schema: schema.joined(separator: ";"))
     for node in mesh.nodes { try prepare(node) }
     return mesh
   }
@@ -34,7 +32,7 @@ struct AddedNodeTests {
   private func expect(_ mesh: Mesh, _ rows: [[String]], _ note: String = "") throws {
     for _ in 0..<2 { try mesh.settle() }
     for node in mesh.nodes {
-      let found = try Self.queries.map(node.rows)
+      let found = try Self.rows(node)
       #expect(found == rows, "\(node.name) \(note)")
     }
   }
@@ -82,30 +80,31 @@ struct AddedNodeTests {
   }
 
   @Test(
-    "random writes converge with a node that comes later", arguments: MeshConvergenceTests.fewSeeds,
-    [Coming.empty, .copied])
-  func random(seed: UInt64, coming: Coming) throws {
+    "random writes converge with a node that comes later",
+    arguments: KeyPool.runs(MeshConvergenceTests.fewSeeds), [Coming.empty, .copied])
+  func random(run: KeyPool.Run, coming: Coming) throws {
+    let (seed, keys) = (run.seed, run.keys)
     var random = Seeded(seed)
     let engines = ["sss", "sps", "pss", "pps", "ssp", "spp"][Int(seed % 6)]
-    let mesh = try mesh(String(engines.prefix(2)))
+    let mesh = try mesh(String(engines.prefix(2)), keys)
+    let absent = "ON CONFLICT (\(keys.names)) DO NOTHING"
     if seed % 2 == 1 { mesh.commitRows = 1 }
     func work(_ steps: Int, appliesMore: Bool) throws {
       for step in 0..<steps {
         let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
         let (item, part) = (Int.random(in: 1...3, using: &random), Int.random(in: 1...4, using: &random))
         let text = "'n\(node) \(step)'"
+        let ofItem = keys.has(item, keys.columns(to: "item"))
         switch Int.random(in: 0..<(appliesMore ? 12 : 9), using: &random) {
         case 0, 1:
-          try mesh.nodes[node].execute("INSERT INTO item VALUES (\(item), \(text)) ON CONFLICT (id) DO NOTHING")
+          try mesh.nodes[node].execute("INSERT INTO item VALUES (\(keys[item]), \(text)) \(absent)")
         case 2:
-          try mesh.nodes[node].execute("DELETE FROM part WHERE item = \(item); DELETE FROM item WHERE id = \(item)")
+          try mesh.nodes[node].execute("DELETE FROM part WHERE \(ofItem); DELETE FROM item WHERE \(keys.has(item))")
         case 3, 4:
           try mesh.nodes[node].execute(
-            """
-            INSERT INTO part SELECT \(part), id, \(text) FROM item WHERE id = \(item) ON CONFLICT (id) DO NOTHING
-            """)
-        case 5: try mesh.nodes[node].execute("DELETE FROM part WHERE id = \(part)")
-        case 6: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE id = \(item)")
+            "INSERT INTO part SELECT \(keys[part]), \(keys.names), \(text) FROM item WHERE \(keys.has(item)) \(absent)")
+        case 5: try mesh.nodes[node].execute("DELETE FROM part WHERE \(keys.has(part))")
+        case 6: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE \(keys.has(item))")
         default:
           let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
           try mesh.nodes[from].capturePending()
@@ -116,56 +115,61 @@ struct AddedNodeTests {
     try work(25, appliesMore: false)
     // A row that was deleted here must not come back by the node that comes.
     for _ in 0..<2 { try mesh.settle() }
-    let before = try Self.queries.map(mesh.nodes[0].rows)
+    let before = try Self.rows(mesh.nodes[0])
     try mesh.add(engines.last ?? "s", rows: coming.rows, prepare: prepare)
     for _ in 0..<2 { try mesh.settle() }
     for node in mesh.nodes {
-      let found = try Self.queries.map(node.rows)
-      #expect(found == before, "seed \(seed), \(coming), \(node.name): the new node wrote nothing")
+      let found = try Self.rows(node)
+      #expect(found == before, "seed \(seed), \(keys), \(coming), \(node.name): the new node wrote nothing")
     }
     try work(25, appliesMore: true)
     for _ in 0..<2 { try mesh.settle() }
-    let rows = try mesh.nodes.map { try Self.queries.map($0.rows) }
-    #expect(rows[1] == rows[0], "seed \(seed), \(coming)")
-    #expect(rows[2] == rows[0], "seed \(seed), \(coming)")
+    let rows = try mesh.nodes.map(Self.rows)
+    #expect(rows[1] == rows[0], "seed \(seed), \(keys), \(coming)")
+    #expect(rows[2] == rows[0], "seed \(seed), \(keys), \(coming)")
     try mesh.close()
   }
 
   @Test(
-    "a node that comes while others write and have not heard all converges", arguments: MeshConvergenceTests.fewSeeds,
-    [Coming.empty, .copied])
-  func midway(seed: UInt64, coming: Coming) throws {
+    "a node that comes while others write and have not heard all converges",
+    arguments: KeyPool.runs(MeshConvergenceTests.fewSeeds), [Coming.empty, .copied])
+  func midway(run: KeyPool.Run, coming: Coming) throws {
+    let (seed, keys) = (run.seed, run.keys)
     var random = Seeded(seed)
     let engines = ["sss", "sps", "pss", "pps", "ssp", "spp"][Int(seed % 6)]
-    let mesh = try mesh(String(engines.prefix(2)))
+    let mesh = try mesh(String(engines.prefix(2)), keys)
+    let absent = "ON CONFLICT (\(keys.names)) DO NOTHING"
     if seed % 2 == 1 { mesh.commitRows = 1 }
     for step in 0..<50 {
       if step == 25 { try mesh.add(engines.last ?? "s", rows: coming.rows, prepare: prepare) }
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       let (item, part) = (Int.random(in: 1...3, using: &random), Int.random(in: 1...4, using: &random))
       let text = "'n\(node) \(step)'"
+      let ofItem = keys.has(item, keys.columns(to: "item"))
       switch Int.random(in: 0..<10, using: &random) {
       case 0, 1:
-        try mesh.nodes[node].execute("INSERT INTO item VALUES (\(item), \(text)) ON CONFLICT (id) DO NOTHING")
+        try mesh.nodes[node].execute("INSERT INTO item VALUES (\(keys[item]), \(text)) \(absent)")
       case 2:
-        try mesh.nodes[node].execute("DELETE FROM part WHERE item = \(item); DELETE FROM item WHERE id = \(item)")
+        try mesh.nodes[node].execute("DELETE FROM part WHERE \(ofItem); DELETE FROM item WHERE \(keys.has(item))")
       case 3, 4:
         try mesh.nodes[node].execute(
-          "INSERT INTO part SELECT \(part), id, \(text) FROM item WHERE id = \(item) ON CONFLICT (id) DO NOTHING")
-      case 5: try mesh.nodes[node].execute("DELETE FROM part WHERE id = \(part)")
-      case 6: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE id = \(item)")
+          "INSERT INTO part SELECT \(keys[part]), \(keys.names), \(text) FROM item WHERE \(keys.has(item)) \(absent)")
+      case 5: try mesh.nodes[node].execute("DELETE FROM part WHERE \(keys.has(part))")
+      case 6: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE \(keys.has(item))")
       default:
         let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
         try mesh.apply(from, to: node)
       }
     }
     for _ in 0..<2 { try mesh.settle() }
-    let rows = try mesh.nodes.map { try Self.queries.map($0.rows) }
-    #expect(rows[1] == rows[0], "seed \(seed), \(coming)")
-    #expect(rows[2] == rows[0], "seed \(seed), \(coming)")
+    let rows = try mesh.nodes.map(Self.rows)
+    #expect(rows[1] == rows[0], "seed \(seed), \(keys), \(coming)")
+    #expect(rows[2] == rows[0], "seed \(seed), \(keys), \(coming)")
     for node in mesh.nodes {
-      let orphans = try node.rows("SELECT id FROM part WHERE item NOT IN (SELECT id FROM item)")
-      #expect(orphans == [], "seed \(seed), \(coming), \(node.name)")
+      let item = KeyPool.tuple(keys.columns(to: "item"))
+      let orphans = try node.rows(
+        "SELECT \(keys.names) FROM part WHERE \(item) NOT IN (SELECT \(keys.names) FROM item)")
+      #expect(orphans == [], "seed \(seed), \(keys), \(coming), \(node.name)")
     }
     try mesh.close()
   }

@@ -9,11 +9,11 @@ import Trails
 /// knowledge of other nodes about the old trail says nothing of the new one.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct BegunAgainTests {
-  private static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER)"
-  private static let all = "SELECT id, name, stock FROM item ORDER BY id"
-
-  private func mesh(_ engines: String, _ rules: ConflictRules = ConflictRules()) throws -> Mesh {
-    let mesh = try Mesh(engines, schema: Self.schema) { _, _, _ in rules }
+  private func mesh(
+    _ engines: String, _ rules: ConflictRules = ConflictRules(), _ keys: KeyPool = .numbers
+  ) throws -> Mesh {
+    let mesh = try Mesh(engines, schema: keys.table("item", "name TEXT, stock INTEGER")) { _, _, _ in keys.rules(rules)
+    }
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
     return mesh
   }
@@ -139,11 +139,14 @@ struct BegunAgainTests {
     try mesh.close()
   }
 
-  @Test("random writes converge while trails are begun again", arguments: MeshConvergenceTests.fewSeeds)
-  func random(seed: UInt64) throws {
+  @Test(
+    "random writes converge while trails are begun again",
+    arguments: KeyPool.runs(MeshConvergenceTests.fewSeeds))
+  func random(run: KeyPool.Run) throws {
+    let (seed, keys) = (run.seed, run.keys)
     var random = Seeded(seed)
     let rules = [ConflictRules(), ConflictRules(rule: .oldest), ConflictRules(columns: [2: .delta])][Int(seed / 3 % 3)]
-    let mesh = try mesh(["sss", "spp", "ssp"][Int(seed % 3)], rules)
+    let mesh = try mesh(["sss", "spp", "ssp"][Int(seed % 3)], rules, keys)
     if seed % 2 == 1 { mesh.commitRows = 1 }
     for round in 0..<4 {
       for step in 0..<15 {
@@ -151,19 +154,20 @@ struct BegunAgainTests {
         let (id, text) = (Int.random(in: 1...3, using: &random), "'n\(node) \(round) \(step)'")
         switch Int.random(in: 0..<9, using: &random) {
         case 0, 1:
-          try mesh.nodes[node].execute("INSERT INTO item VALUES (\(id), \(text), 0) ON CONFLICT (id) DO NOTHING")
-        case 2: try mesh.nodes[node].execute("DELETE FROM item WHERE id = \(id)")
-        case 3, 4: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE id = \(id)")
-        case 5: try mesh.nodes[node].execute("UPDATE item SET stock = stock + \(step) WHERE id = \(id)")
+          try mesh.nodes[node].execute(
+            "INSERT INTO item VALUES (\(keys[id]), \(text), 0) ON CONFLICT (\(keys.names)) DO NOTHING")
+        case 2: try mesh.nodes[node].execute("DELETE FROM item WHERE \(keys.has(id))")
+        case 3, 4: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE \(keys.has(id))")
+        case 5: try mesh.nodes[node].execute("UPDATE item SET stock = stock + \(step) WHERE \(keys.has(id))")
         default:
           let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
           try mesh.apply(from, to: node)
         }
       }
       for _ in 0..<2 { try mesh.settle() }
-      let rows = try mesh.nodes.map { try $0.rows(Self.all) }
-      #expect(rows[1] == rows[0], "seed \(seed), round \(round)")
-      #expect(rows[2] == rows[0], "seed \(seed), round \(round)")
+      let rows = try mesh.nodes.map { try KeyPool.plain($0.rows("SELECT * FROM item")) }
+      #expect(rows[1] == rows[0], "seed \(seed), \(keys), round \(round)")
+      #expect(rows[2] == rows[0], "seed \(seed), \(keys), round \(round)")
       if let node = mesh.nodes.randomElement(using: &random), round < 3 {
         try mesh.beginAgain(node, isKnown: Bool.random(using: &random))
       }

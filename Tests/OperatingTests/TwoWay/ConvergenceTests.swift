@@ -5,12 +5,10 @@ import TestServers
 import Testing
 
 /// Invariant 8: random writes to a few rows at three nodes, brought to each other in random order, come to the same rows
-/// everywhere. A seed that fails is printed, and `CAIRN_SEED` runs it again; `CAIRN_SOAK` runs 300 of them, or
-/// as many as `CAIRN_SEEDS` says.
+/// everywhere. A seed that fails is printed, and `CAIRN_SEED` runs it again.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct MeshConvergenceTests {
-  private static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER, note TEXT)"
-  private static let all = "SELECT id, name, stock, note FROM item ORDER BY id"
+  private static let columns = "name TEXT, stock INTEGER, note TEXT"
 
   /// Rules by seed, so that each is met.
   static let books: [(name: String, rules: ConflictRules)] = [
@@ -22,32 +20,38 @@ struct MeshConvergenceTests {
     ("min", ConflictRules(tracking: .column, columns: [2: .min], deletes: .updateWins)),
   ]
 
-  static var seeds: [UInt64] {
-    let environment = ProcessInfo.processInfo.environment
-    if let seed = environment["CAIRN_SEED"].flatMap({ UInt64($0) }) { return [seed] }
-    let first = UInt64.random(in: 0..<1_000_000)
-    let count = environment["CAIRN_SEEDS"].flatMap { UInt64($0) } ?? (isSoak ? 300 : 30)
-    return (0..<count).map { first + $0 }
-  }
+  static var seeds: [UInt64] { Seeds.drawn(reduced: 30) }
 
-  static var decidedSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [0, 7, 14, 3, 10, 5] }
+  static var decidedSeeds: [UInt64] { Seeds.drawn(reduced: [0, 7, 14, 3, 10, 5]) }
 
   /// For families that take long.
-  static var fewSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [1, 2, 3] }
+  static var fewSeeds: [UInt64] { Seeds.drawn(reduced: [1, 2, 3]) }
 
-  @Test("random writes at three nodes converge", arguments: seeds)
-  func converge(seed: UInt64) throws {
+  /// Expects the same rows at all nodes.
+  private func expectEqual(_ mesh: Mesh, of tables: [String] = ["item"], _ note: String) throws {
+    for table in tables {
+      let rows = try mesh.nodes.map { try KeyPool.plain($0.rows("SELECT * FROM \(table)")) }
+      for (node, found) in zip(mesh.nodes, rows).dropFirst() {
+        #expect(found == rows[0], "\(table) at \(node.name): \(note)")
+      }
+    }
+  }
+
+  @Test("random writes at three nodes converge", arguments: KeyPool.runs(seeds))
+  func converge(run: KeyPool.Run) throws {
+    let (seed, keys) = (run.seed, run.keys)
     let book = Self.books[Int(seed % UInt64(Self.books.count))]
     var random = Seeded(seed)
-    let mesh = try Mesh(seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss", schema: Self.schema) { _, _, _ in
-      book.rules
+    let schema = keys.table("item", Self.columns)
+    let mesh = try Mesh(seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss", schema: schema) { _, _, _ in
+      keys.rules(book.rules)
     }
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
     if seed % 2 == 1 { mesh.commitRows = 1 }
     for step in 0..<40 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       switch Int.random(in: 0..<10, using: &random) {
-      case 0..<6: try mesh.nodes[node].execute(Self.write(step, mesh.nodes[node].name, &random))
+      case 0..<6: try mesh.nodes[node].execute(Self.write(step, mesh.nodes[node].name, keys, &random))
       case 6:
         if step % 4 == 0 {
           // Clocks are off, and set: within what applies take.
@@ -62,9 +66,7 @@ struct MeshConvergenceTests {
     }
     // No node knows what the last of them has applied before its own trail says so.
     for _ in 0..<2 { try mesh.settle() }
-    let rows = try mesh.nodes.map { try $0.rows(Self.all) }
-    #expect(rows[1] == rows[0], "seed \(seed), rule \(book.name)")
-    #expect(rows[2] == rows[0], "seed \(seed), rule \(book.name)")
+    try expectEqual(mesh, "seed \(seed), \(keys), rule \(book.name)")
     try mesh.close()
   }
 
@@ -77,17 +79,19 @@ struct MeshConvergenceTests {
     ("merge-text", ConflictRules(columns: [1: .mergeText, 3: .mergeText])),
   ]
 
-  @Test("what one node decides comes to three nodes", arguments: decidedSeeds)
-  func decisions(seed: UInt64) throws {
+  @Test("what one node decides comes to three nodes", arguments: KeyPool.runs(decidedSeeds))
+  func decisions(run: KeyPool.Run) throws {
+    let (seed, keys) = (run.seed, run.keys)
     let book = Self.decidedBooks[Int(seed % UInt64(Self.decidedBooks.count))]
     var random = Seeded(seed)
-    let mesh = try Mesh(["sps", "psp", "sss"][Int(seed / 6 % 3)], schema: Self.schema) { _, _, _ in book.rules }
+    let engines = ["sps", "psp", "sss"][Int(seed / 6 % 3)]
+    let mesh = try Mesh(engines, schema: keys.table("item", Self.columns)) { _, _, _ in keys.rules(book.rules) }
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
     if seed % 2 == 1 { mesh.commitRows = 1 }
     for step in 0..<40 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       switch Int.random(in: 0..<10, using: &random) {
-      case 0..<6: try mesh.nodes[node].execute(Self.write(step, mesh.nodes[node].name, &random))
+      case 0..<6: try mesh.nodes[node].execute(Self.write(step, mesh.nodes[node].name, keys, &random))
       case 6: mesh.renew(mesh.nodes[node])
       default:
         let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
@@ -96,18 +100,16 @@ struct MeshConvergenceTests {
     }
     // A decision is one more write, which the other nodes see with the next round.
     for _ in 0..<3 { try mesh.settle() }
-    let rows = try mesh.nodes.map { try $0.rows(Self.all) }
-    #expect(rows[1] == rows[0], "seed \(seed), rule \(book.name)")
-    #expect(rows[2] == rows[0], "seed \(seed), rule \(book.name)")
+    try expectEqual(mesh, "seed \(seed), \(keys), rule \(book.name)")
     for node in mesh.nodes {
       #expect(
         try node.rows("SELECT key FROM \(node.isPostgres ? "cairn.decision" : "cairn_decision")") == [],
-        "seed \(seed), rule \(book.name): nothing is left to be decided")
+        "seed \(seed), \(keys), rule \(book.name): nothing is left to be decided")
     }
     let conflicts = try mesh.nodes.indices.map { from in
       try mesh.nodes.indices.filter { $0 != from }.map { try mesh.apply(from, to: $0) }.reduce(0, +)
     }
-    #expect(conflicts == [0, 0, 0], "seed \(seed), rule \(book.name): nothing goes to and fro")
+    #expect(conflicts == [0, 0, 0], "seed \(seed), \(keys), rule \(book.name): nothing goes to and fro")
     try mesh.close()
   }
 
@@ -115,20 +117,27 @@ struct MeshConvergenceTests {
   private enum Referring: CaseIterable {
     case byKey, byCode, cascading, touching
 
-    var column: String { self == .byCode ? "code" : "id" }
+    /// The columns of an item to which a part refers.
+    func target(_ keys: KeyPool) -> [String] { self == .byCode ? ["code"] : keys.columns }
 
-    var schema: String {
-      """
-      CREATE TABLE item(id INTEGER PRIMARY KEY, code INTEGER UNIQUE, name TEXT);
-      CREATE TABLE part(id INTEGER PRIMARY KEY,
-        item INTEGER REFERENCES item(\(column))\(self == .cascading ? " ON DELETE CASCADE" : ""), name TEXT)
-      """
+    /// The columns of a part that refer to an item.
+    func columns(_ keys: KeyPool) -> [String] { self == .byCode ? ["item"] : keys.columns(to: "item") }
+
+    func schema(_ keys: KeyPool) -> String {
+      let code = keys.kind == .numbers ? "INTEGER" : "TEXT"
+      let part =
+        self == .byCode
+        ? keys.table("part", "item \(code) REFERENCES item(code), name TEXT")
+        : keys.table(
+          "part", "name TEXT", parents: ["item"], onDelete: self == .cascading ? " ON DELETE CASCADE" : "")
+      return "\(keys.table("item", "code \(code) UNIQUE, name TEXT")); \(part)"
     }
 
     /// A write to one table that writes to the other one by itself.
-    func trigger(isPostgres: Bool) -> String? {
+    func trigger(_ keys: KeyPool, isPostgres: Bool) -> String? {
       guard self == .touching else { return nil }
-      let body = "UPDATE part SET name = NEW.name WHERE item = NEW.id;"
+      let part = zip(columns(keys), target(keys)).map { "\($0) = NEW.\($1)" }.joined(separator: " AND ")
+      let body = "UPDATE part SET name = NEW.name WHERE \(part);"
       guard isPostgres else { return "CREATE TRIGGER touch AFTER UPDATE OF name ON item BEGIN \(body) END" }
       return """
         CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \(body) RETURN NULL; END $$;
@@ -136,21 +145,24 @@ struct MeshConvergenceTests {
         """
     }
 
-    func delete(_ item: Int) -> String {
-      (self == .cascading ? "" : "DELETE FROM part WHERE item = \(self == .byCode ? item + 10 : item); ")
-        + "DELETE FROM item WHERE id = \(item)"
+    func delete(_ item: Int, _ keys: KeyPool) -> String {
+      let part = self == .byCode ? "item = \(keys.single(item + 10))" : keys.has(item, columns(keys))
+      return (self == .cascading ? "" : "DELETE FROM part WHERE \(part); ")
+        + "DELETE FROM item WHERE \(keys.has(item))"
     }
   }
 
-  @Test("rows that refer to others converge, and none refers to nothing", arguments: seeds)
-  func references(seed: UInt64) throws {
+  @Test("rows that refer to others converge, and none refers to nothing", arguments: KeyPool.runs(seeds))
+  func references(run: KeyPool.Run) throws {
+    let (seed, keys) = (run.seed, run.keys)
     let referring = Referring.allCases[Int(seed / 6 % 4)]
+    let (target, columns) = (referring.target(keys), referring.columns(keys))
     var random = Seeded(seed)
-    let mesh = try Mesh(seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss", schema: referring.schema)
+    let mesh = try Mesh(seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss", schema: referring.schema(keys))
     for node in mesh.nodes {
       // A row that comes back is as the trail has it.
       try node.execute(node.isPostgres ? "ALTER TABLE item REPLICA IDENTITY FULL" : "PRAGMA foreign_keys = ON")
-      if let sql = referring.trigger(isPostgres: node.isPostgres) { try node.execute(sql) }
+      if let sql = referring.trigger(keys, isPostgres: node.isPostgres) { try node.execute(sql) }
     }
     if seed % 2 == 1 { mesh.commitRows = 1 }
     for step in 0..<40 {
@@ -160,46 +172,50 @@ struct MeshConvergenceTests {
       switch Int.random(in: 0..<9, using: &random) {
       case 0, 1:
         try mesh.nodes[node].execute(
-          "INSERT INTO item VALUES (\(item), \(item + 10), \(text)) ON CONFLICT (id) DO NOTHING")
-      case 2: try mesh.nodes[node].execute(referring.delete(item))
+          """
+          INSERT INTO item VALUES (\(keys[item]), \(keys.single(item + 10)), \(text))
+          ON CONFLICT (\(keys.names)) DO NOTHING
+          """)
+      case 2: try mesh.nodes[node].execute(referring.delete(item, keys))
       case 3, 4:
         try mesh.nodes[node].execute(
           """
-          INSERT INTO part SELECT \(part), \(referring.column), \(text) FROM item WHERE id = \(item)
-          ON CONFLICT (id) DO NOTHING
+          INSERT INTO part SELECT \(keys[part]), \(target.joined(separator: ", ")), \(text)
+          FROM item WHERE \(keys.has(item)) ON CONFLICT (\(keys.names)) DO NOTHING
           """)
-      case 5: try mesh.nodes[node].execute("DELETE FROM part WHERE id = \(part)")
-      case 6: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE id = \(item)")
+      case 5: try mesh.nodes[node].execute("DELETE FROM part WHERE \(keys.has(part))")
+      case 6: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE \(keys.has(item))")
       default:
         let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
         try mesh.apply(from, to: node)
       }
     }
     for _ in 0..<2 { try mesh.settle() }
-    for sql in ["SELECT id, name FROM item ORDER BY id", "SELECT id, item, name FROM part ORDER BY id"] {
-      let rows = try mesh.nodes.map { try $0.rows(sql) }
-      #expect(rows[1] == rows[0], "seed \(seed), \(referring)")
-      #expect(rows[2] == rows[0], "seed \(seed), \(referring)")
-    }
+    try expectEqual(mesh, of: ["item", "part"], "seed \(seed), \(keys), \(referring)")
     let orphans = try mesh.nodes.map {
-      try $0.rows("SELECT id FROM part WHERE item NOT IN (SELECT \(referring.column) FROM item)")
+      try $0.rows(
+        """
+        SELECT \(keys.names) FROM part
+        WHERE \(KeyPool.tuple(columns)) NOT IN (SELECT \(target.joined(separator: ", ")) FROM item)
+        """)
     }
-    #expect(orphans == [[], [], []], "seed \(seed), \(referring)")
+    #expect(orphans == [[], [], []], "seed \(seed), \(keys), \(referring)")
     try mesh.close()
   }
 
   /// In which nodes differed once.
-  static var chainSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [171982, 171989, 171991] }
+  static var chainSeeds: [UInt64] { Seeds.drawn(reduced: [171982, 171989, 171991]) }
 
-  @Test("rows that refer to rows that refer to others converge", arguments: chainSeeds)
-  func chains(seed: UInt64) throws {
+  @Test("rows that refer to rows that refer to others converge", arguments: KeyPool.runs(chainSeeds))
+  func chains(run: KeyPool.Run) throws {
+    let (seed, keys) = (run.seed, run.keys)
     var random = Seeded(seed)
     let mesh = try Mesh(
       seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss",
       schema: """
-        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT);
-        CREATE TABLE part(id INTEGER PRIMARY KEY, item INTEGER REFERENCES item(id), name TEXT);
-        CREATE TABLE piece(id INTEGER PRIMARY KEY, part INTEGER REFERENCES part(id), name TEXT)
+        \(keys.table("item", "name TEXT"));
+        \(keys.table("part", "name TEXT", parents: ["item"]));
+        \(keys.table("piece", "name TEXT", parents: ["part"]))
         """)
     for node in mesh.nodes where node.isPostgres {
       for table in ["item", "part"] { try node.execute("ALTER TABLE \(table) REPLICA IDENTITY FULL") }
@@ -212,18 +228,23 @@ struct MeshConvergenceTests {
         Int.random(in: 1...4, using: &random)
       )
       let text = "'n\(node) \(step)'"
-      let pieces = "DELETE FROM piece WHERE part IN (SELECT id FROM part WHERE item = \(item))"
+      let (ofItem, ofPart) = (keys.has(item, keys.columns(to: "item")), keys.has(part, keys.columns(to: "part")))
+      let absent = "ON CONFLICT (\(keys.names)) DO NOTHING"
+      let pieces = """
+        DELETE FROM piece WHERE \(KeyPool.tuple(keys.columns(to: "part"))) IN (SELECT \(keys.names) FROM part WHERE \(ofItem))
+        """
       let sql: String? =
         switch Int.random(in: 0..<11, using: &random) {
-        case 0: "INSERT INTO item VALUES (\(item), \(text)) ON CONFLICT (id) DO NOTHING"
+        case 0: "INSERT INTO item VALUES (\(keys[item]), \(text)) \(absent)"
         case 1, 2:
-          "INSERT INTO part SELECT \(part), id, \(text) FROM item WHERE id = \(item) ON CONFLICT (id) DO NOTHING"
+          "INSERT INTO part SELECT \(keys[part]), \(keys.names), \(text) FROM item WHERE \(keys.has(item)) \(absent)"
         case 3, 4:
-          "INSERT INTO piece SELECT \(piece), id, \(text) FROM part WHERE id = \(part) ON CONFLICT (id) DO NOTHING"
-        case 5: "DELETE FROM piece WHERE id = \(piece)"
-        case 6: "DELETE FROM piece WHERE part = \(part); DELETE FROM part WHERE id = \(part)"
-        case 7: "BEGIN; \(pieces); DELETE FROM part WHERE item = \(item); DELETE FROM item WHERE id = \(item); COMMIT"
-        case 8: "UPDATE item SET name = \(text) WHERE id = \(item)"
+          "INSERT INTO piece SELECT \(keys[piece]), \(keys.names), \(text) FROM part WHERE \(keys.has(part)) \(absent)"
+        case 5: "DELETE FROM piece WHERE \(keys.has(piece))"
+        case 6: "DELETE FROM piece WHERE \(ofPart); DELETE FROM part WHERE \(keys.has(part))"
+        case 7:
+          "BEGIN; \(pieces); DELETE FROM part WHERE \(ofItem); DELETE FROM item WHERE \(keys.has(item)); COMMIT"
+        case 8: "UPDATE item SET name = \(text) WHERE \(keys.has(item))"
         default: nil
         }
       if let sql {
@@ -234,36 +255,34 @@ struct MeshConvergenceTests {
       }
     }
     for _ in 0..<2 { try mesh.settle() }
-    for table in ["item", "part", "piece"] {
-      let rows = try mesh.nodes.map { try $0.rows("SELECT * FROM \(table) ORDER BY id") }
-      #expect(rows[1] == rows[0], "seed \(seed)")
-      #expect(rows[2] == rows[0], "seed \(seed)")
-    }
+    try expectEqual(mesh, of: ["item", "part", "piece"], "seed \(seed), \(keys)")
     for (child, parent) in [("part", "item"), ("piece", "part")] {
-      let sql = "SELECT id FROM \(child) WHERE \(parent) NOT IN (SELECT id FROM \(parent))"
-      #expect(try mesh.nodes.map { try $0.rows(sql) } == [[], [], []], "seed \(seed)")
+      let columns = KeyPool.tuple(keys.columns(to: parent))
+      let sql = "SELECT \(keys.names) FROM \(child) WHERE \(columns) NOT IN (SELECT \(keys.names) FROM \(parent))"
+      #expect(try mesh.nodes.map { try $0.rows(sql) } == [[], [], []], "seed \(seed), \(keys)")
     }
     try mesh.close()
   }
 
-  @Test("rows that would have one unique value converge, and who lost comes back", arguments: fewSeeds)
-  func uniqueValues(seed: UInt64) throws {
+  @Test("rows that would have one unique value converge, and who lost comes back", arguments: KeyPool.runs(fewSeeds))
+  func uniqueValues(run: KeyPool.Run) throws {
+    let (seed, keys) = (run.seed, run.keys)
     var random = Seeded(seed)
     let mesh = try Mesh(
       seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss",
-      schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE, step INTEGER)")
+      schema: keys.table("item", "name TEXT UNIQUE, step INTEGER"))
     for step in 0..<36 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       let (id, name) = (Int.random(in: 1...4, using: &random), "'\("abc".randomElement(using: &random) ?? "a")'")
       switch Int.random(in: 0..<8, using: &random) {
       case 0, 1, 2:
-        try mesh.nodes[node].execute("INSERT INTO item VALUES (\(id), \(name), \(step)) ON CONFLICT DO NOTHING")
-      case 3: try mesh.nodes[node].execute("DELETE FROM item WHERE id = \(id)")
+        try mesh.nodes[node].execute("INSERT INTO item VALUES (\(keys[id]), \(name), \(step)) ON CONFLICT DO NOTHING")
+      case 3: try mesh.nodes[node].execute("DELETE FROM item WHERE \(keys.has(id))")
       case 4:
         try mesh.nodes[node].execute(
           """
           UPDATE item SET name = \(name), step = \(step)
-          WHERE id = \(id) AND NOT EXISTS (SELECT 1 FROM item AS other WHERE other.name = \(name))
+          WHERE \(keys.has(id)) AND NOT EXISTS (SELECT 1 FROM item AS other WHERE other.name = \(name))
           """)
       default:
         let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
@@ -271,21 +290,20 @@ struct MeshConvergenceTests {
       }
     }
     for _ in 0..<2 { try mesh.settle() }
-    let rows = try mesh.nodes.map { try $0.rows("SELECT id, name, step FROM item ORDER BY id") }
-    #expect(rows[1] == rows[0], "seed \(seed)")
-    #expect(rows[2] == rows[0], "seed \(seed)")
+    try expectEqual(mesh, "seed \(seed), \(keys)")
     try mesh.close()
   }
 
   @Test(
     "rows that would have one value of an index over an expression, and over part of them, converge",
-    arguments: fewSeeds)
-  func partsAndExpressions(seed: UInt64) throws {
+    arguments: KeyPool.runs(fewSeeds))
+  func partsAndExpressions(run: KeyPool.Run) throws {
+    let (seed, keys) = (run.seed, run.keys)
     var random = Seeded(seed)
     let mesh = try Mesh(
       ["ssp", "spp", "sss"][Int(seed % 3)],
       schema: """
-        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, code INTEGER, gone INTEGER NOT NULL, step INTEGER);
+        \(keys.table("item", "name TEXT, code INTEGER, gone INTEGER NOT NULL, step INTEGER"));
         CREATE UNIQUE INDEX item_name ON item(lower(name)) WHERE gone = 0;
         CREATE UNIQUE INDEX item_code ON item(abs(code))
         """)
@@ -297,19 +315,20 @@ struct MeshConvergenceTests {
       let gone = Int.random(in: 0..<4, using: &random) / 3
       let isFree = """
         NOT EXISTS (SELECT 1 FROM item AS other
-          WHERE other.id <> \(id) AND (\(gone) = 0 AND other.gone = 0 AND lower(other.name) = lower(\(name))
+          WHERE NOT \(keys.has(id, in: "other")) AND (\(gone) = 0 AND other.gone = 0 AND lower(other.name) = lower(\(name))
             OR abs(other.code) = abs(\(code))))
         """
       switch Int.random(in: 0..<9, using: &random) {
       case 0, 1, 2:
         try mesh.nodes[node].execute(
-          "INSERT INTO item VALUES (\(id), \(name), \(code), \(gone), \(step)) ON CONFLICT DO NOTHING")
-      case 3: try mesh.nodes[node].execute("DELETE FROM item WHERE id = \(id)")
-      case 4: try mesh.nodes[node].execute("UPDATE item SET gone = 1, step = \(step) WHERE id = \(id)")
+          "INSERT INTO item VALUES (\(keys[id]), \(name), \(code), \(gone), \(step)) ON CONFLICT DO NOTHING")
+      case 3: try mesh.nodes[node].execute("DELETE FROM item WHERE \(keys.has(id))")
+      case 4: try mesh.nodes[node].execute("UPDATE item SET gone = 1, step = \(step) WHERE \(keys.has(id))")
       case 5:
         try mesh.nodes[node].execute(
           """
-          UPDATE item SET name = \(name), code = \(code), gone = \(gone), step = \(step) WHERE id = \(id) AND \(isFree)
+          UPDATE item SET name = \(name), code = \(code), gone = \(gone), step = \(step)
+          WHERE \(keys.has(id)) AND \(isFree)
           """)
       default:
         let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
@@ -317,36 +336,35 @@ struct MeshConvergenceTests {
       }
     }
     for _ in 0..<2 { try mesh.settle() }
-    let rows = try mesh.nodes.map { try $0.rows("SELECT id, name, code, gone, step FROM item ORDER BY id") }
-    #expect(rows[1] == rows[0], "seed \(seed)")
-    #expect(rows[2] == rows[0], "seed \(seed)")
+    try expectEqual(mesh, "seed \(seed), \(keys)")
     try mesh.close()
   }
 
-  private static func write(_ step: Int, _ node: String, _ random: inout Seeded) -> String {
+  private static func write(_ step: Int, _ node: String, _ keys: KeyPool, _ random: inout Seeded) -> String {
     let id = Int.random(in: 1...4, using: &random)
+    let inserted = "INSERT INTO item VALUES (\(keys[id]), '\(node) \(step)', \(step), NULL)"
     switch Int.random(in: 0..<10, using: &random) {
-    case 0, 1: return "INSERT INTO item VALUES (\(id), '\(node) \(step)', \(step), NULL) ON CONFLICT (id) DO NOTHING"
+    case 0, 1: return "\(inserted) ON CONFLICT (\(keys.names)) DO NOTHING"
     case 8:
       let other = Int.random(in: 1...4, using: &random)
       return """
-        UPDATE item SET id = \(other), name = '\(node) \(step)'
-        WHERE id = \(id) AND NOT EXISTS (SELECT 1 FROM item AS other WHERE other.id = \(other))
+        UPDATE item SET \(keys.setting(other)), name = '\(node) \(step)'
+        WHERE \(keys.has(id)) AND NOT EXISTS (SELECT 1 FROM item AS other WHERE \(keys.has(other, in: "other")))
         """
     case 9:
-      return """
-        INSERT INTO item VALUES (\(id), '\(node) \(step)', \(step), NULL)
-        ON CONFLICT (id) DO UPDATE SET name = excluded.name, stock = item.stock + 1
-        """
-    case 2: return "DELETE FROM item WHERE id = \(id)"
-    case 3: return "UPDATE item SET name = '\(node) \(step)' WHERE id = \(id)"
-    case 4: return "UPDATE item SET note = 'note \(step)' WHERE id = \(id)"
+      return "\(inserted) ON CONFLICT (\(keys.names)) DO UPDATE SET name = excluded.name, stock = item.stock + 1"
+    case 2: return "DELETE FROM item WHERE \(keys.has(id))"
+    case 3: return "UPDATE item SET name = '\(node) \(step)' WHERE \(keys.has(id))"
+    case 4: return "UPDATE item SET note = 'note \(step)' WHERE \(keys.has(id))"
     case 5:
+      let next = id % 4 + 1
       return """
-        BEGIN; UPDATE item SET stock = stock + 1 WHERE id = \(id); DELETE FROM item WHERE id = \(id % 4 + 1);
-        INSERT INTO item VALUES (\(id % 4 + 1), 'new', 0, '\(node)'); COMMIT
+        BEGIN; UPDATE item SET stock = stock + 1 WHERE \(keys.has(id)); DELETE FROM item WHERE \(keys.has(next));
+        INSERT INTO item VALUES (\(keys[next]), 'new', 0, '\(node)'); COMMIT
         """
-    default: return "UPDATE item SET stock = stock + \(Int.random(in: -5...9, using: &random)) WHERE id <= \(id)"
+    default:
+      let some = (1...id).map { keys.has($0) }.joined(separator: " OR ")
+      return "UPDATE item SET stock = stock + \(Int.random(in: -5...9, using: &random)) WHERE \(some)"
     }
   }
 }

@@ -346,12 +346,12 @@ struct CopiedValueTests {
 
   @Test(
     "random copies of rows that would have one unique value converge",
-    arguments: MeshConvergenceTests.fewSeeds + [774083, 774131])
+    arguments: Seeds.drawn(reduced: [1, 2, 3, 774083, 774131]))
   func random(seed: UInt64) throws { try converge(seed, Self.schema) }
 
   @Test(
     "random copies at both ends of rows that have no other unique value converge",
-    arguments: MeshConvergenceTests.fewSeeds + [774083])
+    arguments: Seeds.drawn(reduced: [1, 2, 3, 774083]))
   func randomPlain(seed: UInt64) throws {
     try converge(seed, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, step INTEGER)")
   }
@@ -366,7 +366,7 @@ struct CopiedValueTests {
     arguments: KeyPool.seeds, [2, 3])
   func randomTexts(seed: UInt64, nodes: Int) throws {
     let schema = "CREATE TABLE item(id \(KeyPool.texts.type) PRIMARY KEY, name TEXT UNIQUE, step INTEGER)"
-    try converge(seed, schema, nodes: nodes, keys: .texts)
+    try converge(seed, schema, nodes: nodes, keys: KeyPool(.texts, seed: seed))
   }
 
   /// The key of a waiting row without the marks by which SQLite and PostgreSQL note its type differently.

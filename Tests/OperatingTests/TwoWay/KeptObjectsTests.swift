@@ -182,11 +182,8 @@ struct KeptObjectsTests {
 
   static let pairs = ["ps", "sp", "ss", "pp"]
 
-  /// Each pair, and each owner; many under `CAIRN_SOAK`; `CAIRN_SEED` runs one.
-  static var seeds: [UInt64] {
-    if let seed = ProcessInfo.processInfo.environment["CAIRN_SEED"].flatMap({ UInt64($0) }) { return [seed] }
-    return isSoak ? Array(0..<200) : [0, 4, 8, 5, 6, 3, 11]
-  }
+  /// Each pair, and each owner.
+  static var seeds: [UInt64] { Seeds.isReduced ? [0, 4, 8, 5, 6, 3, 11] : Seeds.range(from: 0, reduced: 0) }
 
   @Test("random changes at either end leave everything that they do not name", arguments: seeds)
   func random(seed: UInt64) throws {

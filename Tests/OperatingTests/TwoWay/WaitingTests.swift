@@ -129,7 +129,7 @@ struct TwoWayWaitingTests {
   func random(seed: UInt64) throws { try converge(seed, .numbers) }
 
   @Test("random writes to rows whose keys look alike, while nodes add columns, converge", arguments: KeyPool.seeds)
-  func randomTexts(seed: UInt64) throws { try converge(seed, .texts) }
+  func randomTexts(seed: UInt64) throws { try converge(seed, KeyPool(.texts, seed: seed)) }
 
   private func converge(_ seed: UInt64, _ keys: KeyPool) throws {
     var random = Seeded(seed)
