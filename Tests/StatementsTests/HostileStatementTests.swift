@@ -86,7 +86,7 @@ import Testing
   /// Two rows may have NULL as their key, so the rows after an UPDATE do not show which of them it changed.
   @Test func `a change of rows whose key may be NULL goes as rows`() {
     for engine in [Engine.sqlite, .postgres] {
-      #expect(Fixture.told("UPDATE loose SET note = 'z' WHERE note = 'a'", for: engine).hasPrefix("no: it changes rows"))
+      #expect(Fixture.told("UPDATE loose SET note = 'z'", for: engine).hasPrefix("no: it changes rows"))
       #expect(!Fixture.told("DELETE FROM loose WHERE note = 'a'", for: engine).hasPrefix("no: "))
     }
   }

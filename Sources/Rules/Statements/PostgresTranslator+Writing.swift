@@ -71,7 +71,9 @@ extension PostgresTranslator {
     var rows: [String] = []
     for row in statement.rows {
       var values: [String] = []
-      for (value, column) in zip(row, columns) { values.append(try assigned(try piece(value), to: column, of: table)) }
+      for (value, column) in zip(row, columns) {
+        values.append(try assigned(try piece(value), to: column, of: table))
+      }
       rows.append("(\((values + defaults).joined(separator: ", ")))")
     }
     let list = columns.map { side.columns[$0].name.quotedName }

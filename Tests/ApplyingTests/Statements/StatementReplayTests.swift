@@ -233,7 +233,9 @@ struct StatementReplayTests {
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '\(name)' AND wait_event_type = 'Lock'"
       let limit = Clock.monotonicMilliseconds + 30_000
       while (try? server.psql(ends, name)) == "0", Clock.monotonicMilliseconds < limit { Clock.sleep(milliseconds: 50) }
-      _ = try? server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'", name)
+      _ = try? server.psql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '\(name)' AND state = 'idle in transaction'",
+        name)
     }
     try apply().drain()
     _ = ending.join()
