@@ -99,7 +99,7 @@ import Testing
       } else if !suffix.isEmpty {
         try Data().write(to: URL(fileURLWithPath: place))
       }
-      // The kernel tells the holder when another one opens the file.
+      // The kernel sends the holder a signal when another process opens the file.
       signal(SIGIO, SIG_IGN)
       let descriptor = open(place, (kind == F_RDLCK ? O_RDONLY : O_RDWR) | O_CLOEXEC)
       try #require(descriptor >= 0)

@@ -38,7 +38,7 @@ struct region {
 
 // The memory of one file. SQLite gives it to all connections of the process to that file.
 struct file {
-  uintptr_t first;  // Where region 0 is, which differs between files; 0: free.
+  uintptr_t first;  // The address of region 0, which differs between files; 0: free.
   int connections;
   int mapped;   // SQLite has mapped the regions below this number.
   int regions;  // The list of those that connections asked for; -1: none.

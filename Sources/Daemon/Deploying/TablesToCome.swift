@@ -21,8 +21,8 @@ package struct TablesToCome {
   /// - Parameter name: A name or pattern, as in the setting `tables`.
   package func mayHave(_ name: String) -> Bool { tables.map { $0.contains { $0.matches(name) } } ?? true }
 
-  // The tables are unknown for a trail of another node, for a source that cannot be reached, and with a rule that gives a
-  // table another name. `done`: the databases whose tables the caller has already.
+  // Nil for a trail of another node, a source that cannot be reached, or a rule that gives another name. `done`: the
+  // databases whose tables the caller has already.
   private static func tables(_ configuration: Configuration, in name: String, without done: Set<NameKey>)
     -> [TableSchema]?
   {

@@ -406,8 +406,7 @@ package final class Replication: Sendable {
     options.names = self.options.names
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
-    options.replay = self.options.replay
-    options.statementMark = "\(statePath)/\(trail).statement"
+    (options.replay, options.statementMark) = (self.options.replay, "\(statePath)/\(trail).statement")
     options.localWrites = LocalWritesPlan(self.options.localWrites)
     options.quarantines = self.options.quarantines
     options.relays = relays.load(ordering: .acquiring)

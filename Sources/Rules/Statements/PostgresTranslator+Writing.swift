@@ -76,8 +76,8 @@ extension PostgresTranslator {
       }
       rows.append("(\((values + defaults).joined(separator: ", ")))")
     }
-    let list = columns.map { side.columns[$0].name.quotedName }
-    return "INSERT INTO \(side.name) AS \(alias.quotedName)(\(list.joined(separator: ", "))) VALUES \(rows.joined(separator: ", "))"
+    let list = columns.map { side.columns[$0].name.quotedName }.joined(separator: ", ")
+    return "INSERT INTO \(side.name) AS \(alias.quotedName)(\(list)) VALUES \(rows.joined(separator: ", "))"
       + (try conflict(statement, table, side, alias))
   }
 

@@ -108,7 +108,7 @@ struct KeyPool: Sendable, Equatable, CustomStringConvertible {
     return parts.count == 1 ? parts[0] : "(\(parts.joined(separator: " AND ")))"
   }
 
-  /// What UPDATE sets to give a row one of the keys.
+  /// The assignments by which an UPDATE gives a row one of the keys.
   func setting(_ number: Int) -> String {
     zip(columns, values(number)).map { "\($0) = \($1)" }.joined(separator: ", ")
   }

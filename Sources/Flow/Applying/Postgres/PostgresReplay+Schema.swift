@@ -124,8 +124,8 @@ extension PostgresReplay {
   /// refresh then brings the rows.
   private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
 
-  /// Creates a table at the target, when apply first reads a record of the table, if the trail's part that apply has read
-  /// does not have the table's creation. A refresh then brings the rows.
+  /// Creates a table at the target at its first record, if apply has not read the record of its creation. A refresh then
+  /// brings the rows.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
     if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }

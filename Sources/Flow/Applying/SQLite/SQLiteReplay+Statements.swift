@@ -56,8 +56,8 @@ extension SQLiteReplay {
       statements.ranOut(statement, after: Clock.monotonicMilliseconds - begun)
       throw StatementDiffers(running, StatementDesk.tooLong)
     } catch let error as SQLiteError where error.isOfStatement {
-      // Some of the statement's rows may have been written: for errors that no constraint causes, SQLite keeps no journal
-      // of a statement, or has rolled back the transaction. So the group is done again.
+      // Some of the statement's rows may have been written, or SQLite may have rolled back the transaction. So the group is
+      // done again.
       throw StatementDiffers(running, StatementDesk.notTaken)
     }
   }
