@@ -471,29 +471,6 @@ extension DaemonScenarios {
       #expect(try check(bench).status == 0)
     }
 
-    @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
-    func `one table that capture would refuse is an error beside others that it takes`() throws {
-      let server = try PostgresServer.shared
-      let bench = try Bench()
-      let name = "check_" + UUID().uuidString.prefix(8).lowercased()
-      let url = try server.createDatabase(name)
-      defer { try? server.dropDatabase(name) }
-      try server.psql("CREATE TABLE item(id integer PRIMARY KEY); CREATE TABLE log(line text)", name)
-      try write(
-        bench, "conf/cairn.toml",
-        conf(bench).replacingOccurrences(of: "sqlite://\(bench.path("shop.db"))", with: url))
-      let ends = ["--from", url, "--to", "sqlite:copy.db"]
-      for outcome in [
-        try check(bench), try bench.run(Bench.cairn, ["check"] + ends),
-        try bench.run(Bench.cairn, ["replicate", "--once"] + ends),
-      ] {
-        #expect(outcome.status == 65 && outcome.errors.contains("[table-refused]"), "\(outcome)")
-        #expect(outcome.errors.contains("ALTER TABLE"), "\(outcome)")
-      }
-      let without = try bench.run(Bench.cairn, ["check"] + ends + ["--tables", "*,!log"])
-      #expect(without.status == 0, "\(without)")
-    }
-
     @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"), arguments: ["shared", ""])
     func `a column with the rule delta needs whole rows in the log, also with shared keys`(keys: String) throws {
       let server = try PostgresServer.shared

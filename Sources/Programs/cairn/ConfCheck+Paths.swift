@@ -91,7 +91,6 @@ extension ConfCheck {
         .noTables, "\(url.place) has no table that can be captured",
         hint: "create a table first, or check 'tables' of [capture.\(capture.name)]", remedy: .badInput)
     }
-    if !Folder.exists(folder), let error = try end.refusal(TablePatterns(capture.tables)) { fail(error) }
     sources[capture.name] = (end, tables.filter { $0.refusal == nil })
     if let line = configuration.lineOnApplied(capture) { note(line) }
     try tellKeys(capture, end)

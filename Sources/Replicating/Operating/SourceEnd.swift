@@ -70,13 +70,6 @@ package struct SourceEnd {
     }
   }
 
-  /// Returns the error with which a capture that begins a trail refuses tables that match the patterns. Nil if it takes
-  /// or leaves out each of them.
-  package func refusal(_ patterns: TablePatterns) throws -> CairnError? {
-    guard let server else { return nil }
-    return PostgresSource.refusal(of: try server.catalog { try server.userTables(patterns.includes) }, server.place)
-  }
-
   /// Returns the names of all tables. Waits for no locks in PostgreSQL.
   func tableNames() throws -> [String] {
     switch handle {

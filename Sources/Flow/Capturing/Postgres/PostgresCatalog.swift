@@ -3,26 +3,6 @@ import PostgresKit
 
 extension PostgresSource {
   var catalog: PostgresCatalog { PostgresCatalog(connection: connection, publication: name) }
-
-  /// Returns the error `table-refused` for the tables whose capture would harm the application or lose rows. Nil if there
-  /// is none.
-  ///
-  /// - Parameter place: The server and database, for the message.
-  package static func refusal(of tables: [PostgresTable], _ place: String) -> CairnError? {
-    let harmed = tables.filter { $0.refusal?.isHarmless == false }
-    guard let first = harmed.first, let reason = first.refusal?.reason else { return nil }
-    let others = harmed.dropFirst().map { "; table \($0.displayName): \($0.refusal?.reason ?? "")" }.joined()
-    let script = harmed.compactMap(\.refusal?.mend).filter { !$0.isEmpty }.joined(separator: "; ")
-    // No pattern excludes only one of two names that differ in the case of their letters.
-    let leaveOut =
-      harmed.contains { $0.refusal?.isOfName == true }
-      ? "" : "leave \(harmed.count == 1 ? "the table" : "these tables") out: \(harmed.map(\.displayName).leftOut)"
-    return CairnError(
-      .tableRefused,
-      "\(place): table \(first.displayName) cannot be captured: \(reason)\(others)",
-      hint: [script.isEmpty ? "" : "run: \(script)", leaveOut].filter { !$0.isEmpty }.joined(separator: "; or "),
-      context: ["table": first.displayName])
-  }
 }
 
 /// Queries for tables in the catalog of a captured database.
@@ -41,8 +21,21 @@ struct PostgresCatalog {
   ///
   /// - Throws: `table-refused` for a table whose capture would harm the application or lose rows.
   func capturable(_ meant: [PostgresTable]) throws -> [PostgresTable] {
-    if let error = PostgresSource.refusal(of: meant, connection.place) { throw error }
-    return meant.filter { $0.refusal == nil }
+    let harmed = meant.filter { $0.refusal?.isHarmless == false }
+    guard let first = harmed.first, let reason = first.refusal?.reason else {
+      return meant.filter { $0.refusal == nil }
+    }
+    let others = harmed.dropFirst().map { "; table \($0.displayName): \($0.refusal?.reason ?? "")" }.joined()
+    let script = harmed.compactMap(\.refusal?.mend).filter { !$0.isEmpty }.joined(separator: "; ")
+    // No pattern excludes only one of two names that differ in the case of their letters.
+    let leaveOut =
+      harmed.contains { $0.refusal?.isOfName == true }
+      ? "" : "leave \(harmed.count == 1 ? "the table" : "these tables") out: \(harmed.map(\.displayName).leftOut)"
+    throw CairnError(
+      .tableRefused,
+      "\(connection.place): table \(first.displayName) cannot be captured: \(reason)\(others)",
+      hint: [script.isEmpty ? "" : "run: \(script)", leaveOut].filter { !$0.isEmpty }.joined(separator: "; or "),
+      context: ["table": first.displayName])
   }
 
   /// Returns a digest of everything in the catalog that capture depends on, without a lock on any table.
