@@ -187,7 +187,7 @@ let package = Package(
       "ApplyingTests",
       [
         "TestServers", "Applying", "Changes", "Mapping", "Reshaping", "Conflicts", "SQLiteKit", "PostgresKit",
-        "SystemKit", "Trails",
+        "Statements", "SystemKit", "Trails",
       ]),
     tests(
       "ComparingTests",

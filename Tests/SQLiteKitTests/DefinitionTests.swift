@@ -31,7 +31,8 @@ import Testing
   @Test(arguments: [
     "DROP TABLE other", "CREATE TABLE fresh(a)", "CREATE INDEX i ON other(x)", "DELETE FROM other",
     "INSERT INTO t SELECT x FROM other", "CREATE TABLE t2 AS SELECT * FROM other", "ATTACH ':memory:' AS evil",
-    "PRAGMA writable_schema = ON", "CREATE VIRTUAL TABLE t3 USING fts5(a)", "CREATE VIEW v AS SELECT 1",
+    "PRAGMA writable_schema = ON", "PRAGMA cache_size = -100000000",
+    "CREATE VIRTUAL TABLE t3 USING fts5(a)", "CREATE VIEW v AS SELECT 1",
     "CREATE TEMP TABLE t(a)", "ALTER TABLE other RENAME TO t", "DETACH main", "ANALYZE", "BEGIN", "SAVEPOINT s",
     "CREATE TRIGGER g AFTER INSERT ON other BEGIN SELECT 1; END", "SELECT load_extension('x')",
     "CREATE INDEX i ON t(a); DROP TABLE other", "CREATE TABLE t(a); --\n DROP TABLE other", "",

@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import Testing
 
 @testable import Statements
@@ -82,6 +83,22 @@ import Testing
       "DELETE FROM item WHERE id IN (" + Array(repeating: "?", count: 150_000).joined(separator: ",") + ")",
     ], [Engine.sqlite, .postgres])
   func isLong(statement: String, engine: Engine) { #expect(Fixture.told(statement, for: engine).hasPrefix("no: ")) }
+
+  @Test func `rows that repeat many defaults are too long in PostgreSQL`() {
+    let columns = (1...1500).map { TableSchema.Column(name: "c\($0)", declaredType: "TEXT", defaultText: "'\($0)'") }
+    let wide = TableSchema(
+      epoch: 1, engine: .sqlite, name: "wide",
+      columns: [.init(name: "id", declaredType: "TEXT", isNotNull: true, keyOrdinal: 1)] + columns)
+    let side = StatementTable.PostgresSide(
+      name: "wide", rowsName: "ONLY wide",
+      columns: wide.columns.map { (name: $0.name, type: PostgresType($0)) })
+    for (count, isTooLong) in [(10, false), (12_000, true)] {
+      let text = "INSERT INTO wide(id) VALUES " + Array(repeating: "(?)", count: count).joined(separator: ",")
+      let statement = ExecutedStatement(dialect: .sqlite, text: text, parameters: [], rowsAffected: 1, now: nil)
+      let judged = Replayable.judge(statement, for: .postgres) { _ in StatementTable(wide, postgres: side) }
+      if case .no(let reason) = judged { #expect(isTooLong, "\(reason)") } else { #expect(!isTooLong) }
+    }
+  }
 
   /// Two rows may have NULL as their key, so the rows after an UPDATE do not show which of them it changed.
   @Test func `a change of rows whose key may be NULL goes as rows`() {

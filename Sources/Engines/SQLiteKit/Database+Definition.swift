@@ -52,7 +52,7 @@ extension ActionGuard.Action {
     }
     switch code {
     case SQLITE_SELECT, SQLITE_REINDEX: return true
-    case SQLITE_PRAGMA: return first == "quick_check" || first == "cache_size"
+    case SQLITE_PRAGMA: return first == "quick_check" || (first == "cache_size" && second == "-\(Database.cacheKiB)")
     case SQLITE_FUNCTION: return !ForbiddenCode.reaching.contains(second.asciiLowercased.nameKey)
     case SQLITE_CREATE_TABLE, SQLITE_DROP_TABLE, SQLITE_INSERT, SQLITE_DELETE, SQLITE_READ, SQLITE_UPDATE:
       return isMine(first)

@@ -99,7 +99,7 @@ extension ConfCheck {
   /// Prints the names that match no table, from the setting `tables` of a capture. Such a name is an error, unless
   /// apply may still create the table. Returns whether no name was an error.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws -> Bool {
-    let coming = TablesToCome(configuration, in: capture.database)
+    lazy var coming = TablesToCome(configuration, in: capture.database)
     var isListed = true
     for name in try end.unmatched(TablePatterns(capture.tables)) {
       let error = name.error("'tables' of [capture.\(capture.name)]", at: end.url.place)
@@ -119,7 +119,7 @@ extension ConfCheck {
 
   private func checkNames(of apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ end: TargetEnd) {
     let isWritten = awaitsTables(configuration.captures.first { configuration.trail(of: $0) == apply.trail })
-    let coming = TablesToCome(configuration, in: apply.database)
+    lazy var coming = TablesToCome(configuration, in: apply.database)
     let targets = tables.compactMap { try? TableMapping($0.schema, to: end.url.engine, names: apply.names).target }
     for name in TablePatterns(apply.tables).unmatched(in: targets.flatMap(\.listedNames)) {
       let error = name.error("'tables' of [apply.\(apply.name)]", at: "trail \(apply.trail)")
@@ -250,7 +250,7 @@ extension ConfCheck {
         ruled.tables, source.end, end, apply.names, within: TargetScope(apply.tables), isJSON)
       ruled.notices.forEach(note)
       try CheckCommand.tellQuietTriggers(end, ruled.tables, apply.names, firing: apply.fireTriggers, isJSON)
-      let coming = configuration.captures.first { $0.name == trail.name }
+      lazy var coming = configuration.captures.first { $0.name == trail.name }
         .map { TablesToCome(configuration, in: $0.database) }
       for error in ruled.unused {
         let mayCome = coming?.mayHave(error.context["table"] ?? "") ?? false

@@ -75,6 +75,8 @@ extension PostgresTranslator {
         values.append(try assigned(try piece(value), to: column, of: table))
       }
       rows.append("(\((values + defaults).joined(separator: ", ")))")
+      // Each row repeats the defaults.
+      try count(rows[rows.count - 1])
     }
     let list = columns.map { side.columns[$0].name.quotedName }.joined(separator: ", ")
     return "INSERT INTO \(side.name) AS \(alias.quotedName)(\(list)) VALUES \(rows.joined(separator: ", "))"

@@ -29,7 +29,7 @@ struct PostgresTranslator {
   }
 
   /// Adds the length of a piece of SQL to the length of all pieces, and throws if the sum is above `producedBytesMax`.
-  private mutating func count(_ sql: String) throws(Unreplayable) {
+  mutating func count(_ sql: String) throws(Unreplayable) {
     producedBytes += sql.utf8.count
     guard producedBytes <= Self.producedBytesMax else { throw Self.tooLong }
   }

@@ -3,6 +3,7 @@ import Foundation
 import Mapping
 import PostgresKit
 import SQLiteKit
+import Statements
 import SystemKit
 import TestServers
 import Testing
@@ -207,6 +208,67 @@ struct StatementReplayTests {
     #expect(after.statements.replayed == 0)
     #expect(after.notices.contains { $0.contains("ended while a statement of the trail was executed") })
     #expect(try String(contentsOf: mark, encoding: .utf8) == "0")
+  }
+
+  /// Each statement that fails has its group done again.
+  @Test func `after three failures, the rest of a transaction gets rows`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    try history.sync()
+    let path = folder("target.db")
+    _ = try apply(trail, to: path, .rows)
+    for number in 1...8 {
+      try history.execute("UPDATE item SET stock = \(number) WHERE id < 9", on: "item")
+    }
+    // The target has other rows now, so each statement acts otherwise there.
+    try history.commit()
+    try history.sync()
+    try Database(path: path).execute("INSERT INTO item(id, name) VALUES (-1, 'x')")
+    let counts = try apply(trail, to: path, .statements)
+    #expect(counts.reasons["they did something else at the target"] == 3, "\(counts)")
+    #expect(counts.asRows == 8 && counts.replayed == 0, "\(counts)")
+    try Database(path: path).execute("DELETE FROM item WHERE id = -1")
+    try expectSame(history, path, "after failures")
+  }
+
+  /// SQLite reports a full database, and rolls back the transaction, if AUTOINCREMENT is at its end.
+  @Test(.timeLimit(.minutes(1))) func `a statement whose error ends the transaction goes as rows`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    let path = folder("target.db")
+    let create = try history.database.text("SELECT sql FROM sqlite_master WHERE name = 'item'") ?? ""
+    #expect(create.contains("INTEGER PRIMARY KEY"))
+    try Database(path: path, mode: .create).execute(
+      create.replacing("INTEGER PRIMARY KEY", with: "INTEGER PRIMARY KEY AUTOINCREMENT"))
+    try filled(history)
+    try history.sync()
+    _ = try apply(trail, to: path, .rows)
+    try Database(ofProgram: path).execute("UPDATE sqlite_sequence SET seq = 9223372036854775807")
+    try history.execute("INSERT INTO item(name) VALUES ('last')", on: "item")
+    try history.commit()
+    try history.sync()
+    let counts = try apply(trail, to: path, .statements)
+    #expect(counts.asRows == 1 && counts.replayed == 0, "\(counts)")
+    try expectSame(history, path, "after SQLITE_FULL")
+  }
+
+  @Test func `a statement that is refused after its check leaves no mark`() throws {
+    let folder = try TempFolder()
+    let mark = folder("statement")
+    var options = SQLiteApply.Options()
+    (options.replay, options.statementMark) = (.statements, mark)
+    let desk = try #require(try StatementDesk(options, ApplyProgress()))
+    let table = TableSchema(
+      epoch: 1, engine: .sqlite, name: "item",
+      columns: [.init(name: "id", declaredType: "INTEGER", isNotNull: true, keyOrdinal: 1)])
+    for text in ["DELETE FROM item", "no statement"] {
+      let statement = ExecutedStatement(dialect: .sqlite, text: text, parameters: [], rowsAffected: 1, now: nil)
+      _ = try desk.judge(statement, for: .sqlite) { _ in StatementTable(table) }
+      #expect(try String(contentsOfFile: mark, encoding: .utf8) == "0", "\(text)")
+    }
   }
 
   @Test(.timeLimit(.minutes(2)))

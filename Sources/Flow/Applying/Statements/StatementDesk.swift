@@ -143,7 +143,7 @@ final class StatementDesk {
   {
     let begun = try noteBegin()
     let decision = Replayable.judge(statement, for: engine, tables: tables)
-    if case .no = decision { took(since: begun, nil) }
+    if case .no = decision { took(since: begun, nil) } else { try mark?.set(false) }
     return decision
   }
 
