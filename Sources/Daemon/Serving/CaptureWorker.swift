@@ -40,6 +40,7 @@ final class CaptureWorker: Worker {
     run.journalRows = Int64(capture.journalRows)
     run.statements = capture.statements
     run.copiesRows = capture.copiesRows
+    run.transactionBytesMax = context.configuration.limits.diskBytes.map { UInt64(clamping: $0) }
     run.relays = context.configuration.handsOn(capture)
     run.goesBothWays = context.configuration.goesBothWays(capture)
     let applies = context.configuration.applies.filter { $0.database == capture.database }

@@ -36,6 +36,8 @@ package final class Database {
   private var limit: StatementLimit?
   /// Whether the file no longer sets the size of the page cache.
   var limitsCache = false
+  /// The highest size of all rows but the largest one that ``query(_:_:)`` returns, in bytes.
+  package var answerBytesMax = 128 << 20
 
   /// Opens a file that may be hostile. Symbolic links and special files are refused (``FileRefusal``). A missing file
   /// is an ``SQLiteError`` with SQLITE_CANTOPEN.
@@ -242,8 +244,23 @@ package final class Database {
     let statement = try only(sql)
     try statement.bind(parameters)
     var rows: [[Value]] = []
-    while try statement.step() { rows.append((0..<statement.columnCount).map { statement.value($0) }) }
+    var (bytes, largest) = (0, 0)
+    while try statement.step() {
+      let row = (0..<statement.columnCount).map { statement.value($0) }
+      let size = row.reduce(0) { $0 + 32 + $1.contentBytes }
+      (bytes, largest) = (bytes + size, max(largest, size))
+      guard bytes - largest <= answerBytesMax else { throw tooManyRows(sql) }
+      rows.append(row)
+    }
     return rows
+  }
+
+  // The pages of a file can point to each other in a circle, so that a small file has rows without end.
+  private func tooManyRows(_ sql: String) -> CairnError {
+    CairnError(
+      .databaseUnsafe, "\(path) has more rows than fit into memory, in a table that is read as a whole",
+      hint: "check the file with 'PRAGMA integrity_check', and find out which program wrote the rows",
+      context: ["statement": String(sql.prefix(200))])
   }
 
   // A second statement in the text is an error.
@@ -258,7 +275,9 @@ package final class Database {
 
   /// Returns the first column of a query's first row; nil if there is no row.
   package func first(_ sql: String, _ parameters: [Value] = []) throws -> Value? {
-    try query(sql, parameters).first?.first
+    let statement = try only(sql)
+    try statement.bind(parameters)
+    return try statement.step() && statement.columnCount > 0 ? statement.value(0) : nil
   }
 
   package func integer(_ sql: String, _ parameters: [Value] = []) throws -> Int64? {
@@ -279,6 +298,16 @@ package final class Database {
     } catch {
       if isInTransaction { try? execute("ROLLBACK") }
       throw error
+    }
+  }
+}
+
+extension Value {
+  /// The length of a text or blob, in bytes; 0 for other values.
+  fileprivate var contentBytes: Int {
+    switch self {
+    case .text(let bytes), .blob(let bytes): bytes.count
+    default: 0
     }
   }
 }

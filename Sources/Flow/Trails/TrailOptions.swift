@@ -14,6 +14,9 @@ package struct TrailOptions: Sendable {
   package var blockBytes = 64 << 10
   /// Whether blocks of 1 KiB and more are compressed with zstd.
   package var compress = true
+  /// The highest size of one transaction in the segment's file, in bytes; nil: there is no limit. A transaction that
+  /// needs more fails.
+  package var transactionBytesMax: UInt64?
   /// The disk space to allocate after the end of the last segment, in bytes.
   package var allocateBytes = 1 << 20
 

@@ -273,6 +273,13 @@ extension TrailWriter {
       if spilledFrom == nil { spilledFrom = segment.place }
       try flush(&current, [])
     }
+    guard let most = options.transactionBytesMax, let first = spilledFrom,
+      segment.place.fileOffset - first.fileOffset > most
+    else { return }
+    throw CairnError(
+      .diskBudget, "a transaction takes more than \(most.counted("byte")) in trail \(folder.label)",
+      hint: "raise [limits] disk above the size of the transaction, and reload", remedy: .retry,
+      context: ["trail": folder.label])
   }
 
   private func flush(_ buffer: inout ByteWriter, _ flags: BlockHeader.Flags) throws {

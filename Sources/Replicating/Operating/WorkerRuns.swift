@@ -23,6 +23,8 @@ package struct CaptureRun: Sendable {
   /// Whether the rows that exist when capture begins go into the trail.
   package var copiesRows = true
   package var needsTables = true
+  /// The highest size of one transaction in the trail, in bytes; nil: there is no limit.
+  package var transactionBytesMax: UInt64?
   /// Whether a PostgreSQL capture starts a refresh of every table, and replaces a slot that the server has lost.
   package var copiesAgain = false
   package var clock = Clock.system
@@ -53,7 +55,10 @@ package struct CaptureRun: Sendable {
   /// Opens trail and source, calls `ready`, and captures until `stop` is set.
   /// - Parameter untilCaughtUp: Whether the run ends when the trail has everything that was committed before the call.
   package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
-    let writer = try TrailWriter.open(folder: folder, name: trail, now: { [clock] in clock.microseconds() })
+    var sizes = TrailOptions()
+    sizes.transactionBytesMax = transactionBytesMax
+    let writer = try TrailWriter.open(
+      folder: folder, name: trail, options: sizes, now: { [clock] in clock.microseconds() })
     opened()
     if let cut = writer.recovery {
       progress.tell(

@@ -6,8 +6,6 @@ import Trails
 
 /// Turns journal rows into change records of the trail, in their order, and finds out which rows a REPLACE has deleted.
 struct JournalReader: ~Copyable {
-  private static let candidatesMax = 4096
-
   private struct Key: Hashable {
     let layout: Int64
     let rowid: Int64
@@ -30,9 +28,11 @@ struct JournalReader: ~Copyable {
   /// Collects net changes to write them later; nil if each change is written at once.
   var fold: ChangeFold?
 
-  private var candidates: [Key: [UInt8]] = [:]
-  private var candidateOrder: [Key] = []
-  private var latest = LatestImages()
+  /// The rows that a REPLACE may delete, by their rowids.
+  private var candidates = RecentImages<Key>()
+  /// The last values of each updated row. They correct outdated old values, which AFTER triggers log if foreign key
+  /// actions or BEFORE triggers changed the row. The key is a hash of table shape and row key.
+  private var latest = RecentImages<Int>()
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
@@ -70,8 +70,7 @@ struct JournalReader: ~Copyable {
   /// Forgets the row values that were kept for one transaction of the journal. Must be called at the end of each
   /// transaction.
   mutating func endTransaction() {
-    candidates.removeAll(keepingCapacity: true)
-    candidateOrder.removeAll(keepingCapacity: true)
+    candidates.removeAll()
     latest.removeAll()
   }
 
@@ -96,13 +95,14 @@ struct JournalReader: ~Copyable {
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
   ) throws {
     let columns = layout.schema.columns.count
+    guard kind == .marker || rowEnds.count >= layout.valueCount else { throw Layout.foreign }
     // The copy that was requested has all rows.
     if doubtful.contains(layout.id) { return }
     switch kind {
     case .marker, .asked: break
     case .replaceCandidate:
       guard let rowid = rowid(layout, row, rowEnds) else { break }
-      remember(Key(layout: layout.id, rowid: rowid), Array(row.bytes))
+      candidates.note(Key(layout: layout.id, rowid: rowid), row.bytes)
     case .delete, .vanished:
       let rowid = rowid(layout, row, rowEnds)
       forget(layout, rowid)
@@ -120,7 +120,7 @@ struct JournalReader: ~Copyable {
     case .insert:
       let rowid = rowid(layout, row, rowEnds)
       noteWritten(slice(row, rowEnds, columns), layout)
-      if let rowid, let replaced = take(Key(layout: layout.id, rowid: rowid)) {
+      if let rowid, let replaced = candidates.take(Key(layout: layout.id, rowid: rowid)) {
         if mayHaveVacuumed, layout.carriesRowid {
           doubtful.insert(layout.id)
           break
@@ -145,7 +145,8 @@ struct JournalReader: ~Copyable {
       oldLayout = layout.id
     case .updateNew:
       // Triggers write both halves of an update in succession, but an application can write anything.
-      guard oldLayout == layout.id else {
+      // It may also change the layout between them.
+      guard oldLayout == layout.id, oldEnds.count == rowEnds.count else {
         throw CairnError(
           .databaseDamaged, "the journal has half an update of table \(layout.schema.name), which Cairn did not write",
           hint: "run 'cairn detach' on the source and replicate again", context: ["table": layout.schema.name])
@@ -160,7 +161,7 @@ struct JournalReader: ~Copyable {
         forget(layout, before)
       }
       noteWritten(slice(row, rowEnds, columns), layout)
-      if let now, now != before, let replaced = take(Key(layout: layout.id, rowid: now)) {
+      if let now, now != before, let replaced = candidates.take(Key(layout: layout.id, rowid: now)) {
         try replaced.withUnsafeBytes {
           noteGone(try Self.prefix(of: $0, columns: columns), layout)
           guard isWanted(now) else { return }
@@ -355,7 +356,7 @@ struct JournalReader: ~Copyable {
     if let before, now != before {
       _ = latest.take(before)
       // The write deletes the row that had this key.
-      if let rowid = rowid(layout, row, rowEnds), candidates[Key(layout: layout.id, rowid: rowid)] != nil {
+      if let rowid = rowid(layout, row, rowEnds), candidates.image(Key(layout: layout.id, rowid: rowid)) != nil {
         _ = latest.take(now)
       }
       // The journal already has an update of the row under its new key: that update's image stays.
@@ -374,30 +375,16 @@ struct JournalReader: ~Copyable {
 
   // MARK: Candidates
 
-  private mutating func remember(_ key: Key, _ image: [UInt8]) {
-    if candidates.updateValue(image, forKey: key) == nil { candidateOrder.append(key) }
-    if candidateOrder.count > Self.candidatesMax {
-      for stale in candidateOrder.prefix(Self.candidatesMax / 2) { candidates[stale] = nil }
-      candidateOrder.removeFirst(Self.candidatesMax / 2)
-    }
-  }
-
-  private mutating func take(_ key: Key) -> [UInt8]? {
-    guard !candidates.isEmpty, let image = candidates.removeValue(forKey: key) else { return nil }
-    if let index = candidateOrder.lastIndex(of: key) { candidateOrder.remove(at: index) }
-    return image
-  }
-
   /// If the updated row is kept as one that a REPLACE may delete, replaces the kept values by the new ones.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)
-    if candidates[key] != nil { candidates[key] = Array(row.bytes) }
+    if candidates.image(key) != nil { candidates.note(key, row.bytes) }
   }
 
   private mutating func forget(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
-    _ = take(Key(layout: layout.id, rowid: rowid))
+    _ = candidates.take(Key(layout: layout.id, rowid: rowid))
   }
 }
 

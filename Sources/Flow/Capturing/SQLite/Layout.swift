@@ -80,7 +80,8 @@ struct Layout {
     // An application can write to the file: every number is checked before it is used.
     let bound = SourcePosition.places.upperBound
     guard let id = integer(0), Self.ids.contains(id), let since = integer(2), (0..<bound).contains(since),
-      integer(3).map({ -bound < $0 && $0 < bound }) ?? true, case .blob(let bytes) = row[6]
+      integer(3).map({ -bound < $0 && $0 < bound }) ?? true, integer(1).map({ $0 < id }) ?? true,
+      case .blob(let bytes) = row[6]
     else { throw Self.foreign }
     self.id = id
     previous = integer(1)

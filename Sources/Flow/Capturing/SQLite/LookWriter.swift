@@ -245,7 +245,9 @@ final class LookWriter {
       "SELECT seq, code FROM cairn_journal WHERE seq > ? AND seq <= ? AND code % 8 = \(JournalKind.asked.rawValue) ORDER BY seq"
     )
     try statement.bind([.integer(look.from), .integer(position.mark.taken)])
+    var last = look.from
     while try statement.step() {
+      try Journal.check(statement.integer(0), after: &last, path)
       guard let layout = layouts[statement.integer(1) / 8] else { continue }
       try part?.requested.add(layout, at: statement.integer(0), to: trail)
     }

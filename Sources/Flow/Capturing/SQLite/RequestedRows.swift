@@ -78,9 +78,9 @@ struct RequestedRows {
     let id = try trail.schemaID(schema, token: layout.token)
     let terms = schema.key.map { "\(schema.columns[$0].name.quotedName) = ?" }.joined(separator: " AND ")
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
-    let row = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) WHERE \(terms)")
+    let row = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) WHERE \(terms) LIMIT 1")
     let requests = try source.prepare(
-      "SELECT \(old.schema.key.map { "v\($0)" }.joined(separator: ",")) FROM cairn_journal WHERE seq BETWEEN ? AND ? AND code = ? ORDER BY seq"
+      "SELECT \(old.schema.key.map { "v\($0)" }.joined(separator: ",")), seq FROM cairn_journal WHERE seq BETWEEN ? AND ? AND code = ? ORDER BY seq"
     )
     try requests.bind([
       .integer(places.lowerBound), .integer(places.upperBound),
@@ -89,7 +89,9 @@ struct RequestedRows {
     var image = ByteWriter()
     var record = ByteWriter()
     var (rows, asked): (UInt64, UInt64) = (0, 0)
+    var last = places.lowerBound - 1
     while try requests.step() {
+      try Journal.check(requests.integer(schema.key.count), after: &last, source.path)
       asked += 1
       let key = schema.key.indices.map { requests.value($0) }
       var bounds: [Value?] = schema.columns.map { _ in nil }

@@ -1,23 +1,42 @@
 import Changes
 import Glibc
+import Synchronization
 import SystemKit
 
 /// Syncs an SQLite file before its changes go into the trail. Without that, a power cut may lose the last commits
 /// (`synchronous=NORMAL`).
 package final class SourceSync {
   private let path: String
-  /// The descriptor of the database file, never closed: closing it would drop SQLite's POSIX locks
-  /// (https://sqlite.org/howtocorrupt.html, section 2.2).
-  private var databaseDescriptor: Int32 = -1
+  private struct Inode: Hashable {
+    let device: dev_t
+    let number: ino_t
+
+    init(_ info: stat) { (device, number) = (info.st_dev, info.st_ino) }
+  }
+
+  /// The descriptors of the database files of this process, never closed: closing one would drop SQLite's POSIX locks
+  /// on the file (https://sqlite.org/howtocorrupt.html, section 2.2). So each file has one.
+  private static let descriptors = Mutex<[Inode: Int32]>([:])
 
   /// The flags for opening a file. A pipe does not block, and a link is not followed.
   private static let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
   package init(path: String) { self.path = path }
 
-  private static func isPlainFile(_ descriptor: Int32) -> Bool {
+  private static func isPlainFile(_ info: stat) -> Bool { info.st_mode & S_IFMT == S_IFREG && info.st_nlink <= 1 }
+
+  /// Returns the descriptor of the database file; nil, with `errno`, if it cannot be opened.
+  private func databaseDescriptor() -> Int32? {
     var info = stat()
-    return fstat(descriptor, &info) == 0 && info.st_mode & S_IFMT == S_IFREG && info.st_nlink <= 1
+    guard stat(path, &info) == 0 else { return nil }
+    return Self.descriptors.withLock { known in
+      if let descriptor = known[Inode(info)] { return descriptor }
+      let descriptor = open(path, Self.flags)
+      guard descriptor >= 0, fstat(descriptor, &info) == 0 else { return nil }
+      // The path may have another file by now, whose descriptor is known: then this one stays open as well.
+      if known[Inode(info)] == nil { known[Inode(info)] = descriptor }
+      return descriptor
+    }
   }
 
   /// Syncs the -wal file if there is one. Without WAL mode, also syncs the database file and its folder.
@@ -27,19 +46,22 @@ package final class SourceSync {
   package func sync(isWAL: Bool) throws -> [String] {
     let log = try syncLog() ? ["-wal"] : []
     if isWAL { return log }
-    if databaseDescriptor < 0 { databaseDescriptor = open(path, Self.flags) }
-    guard databaseDescriptor >= 0, fdatasync(databaseDescriptor) == 0 else { throw failed("", errno) }
+    guard let descriptor = databaseDescriptor(), fdatasync(descriptor) == 0 else { throw failed("", errno) }
     do { try Folder.sync(Folder.parent(of: path)) } catch { throw failed(" (its folder)", error.code) }
     return log + [""]
   }
 
   /// Syncs the -wal file. Returns false if the file does not exist.
   private func syncLog() throws -> Bool {
+    var info = stat()
+    guard lstat(path + "-wal", &info) == 0 || errno == ENOENT else { throw failed("-wal", errno) }
+    guard info.st_nlink > 0 else { return false }
+    // The file may be a link to another database: closing it would drop the locks on that database.
+    guard Self.isPlainFile(info) else { throw failed("-wal", EPERM) }
     let descriptor = open(path + "-wal", Self.flags)
     guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }
     guard descriptor >= 0 else { return false }
-    // The file may be a link to another database: closing it would drop the locks on that database.
-    guard Self.isPlainFile(descriptor) else { throw failed("-wal", EPERM) }
+    guard fstat(descriptor, &info) == 0, Self.isPlainFile(info) else { throw failed("-wal", EPERM) }
     defer { close(descriptor) }
     guard fdatasync(descriptor) == 0 else { throw failed("-wal", errno) }
     return true

@@ -16,6 +16,8 @@ final class StatementFeed {
   /// The last journal row of the open statement; nil if no statement is open.
   private(set) var openThrough: Int64?
   private var record = ByteWriter()
+  private var lastEnd: Int64 = -1
+  private var lastPack: Int64 = -1
 
   init(_ source: Database, from: Int64, through: Int64, withStatements: Bool) throws {
     path = source.path
@@ -35,6 +37,7 @@ final class StatementFeed {
     end = nil
     guard try ends.step() else { return }
     let seq = ends.integer(0)
+    try Journal.check(seq, after: &lastEnd, path)
     guard case .blob(let bytes) = ends.view(2) else { throw damaged(seq, "it is empty") }
     do { end = (seq, try JournalStatementRow.end(of: bytes)) } catch let error as DecodingError {
       throw damaged(seq, error.description)
@@ -45,6 +48,7 @@ final class StatementFeed {
     (pack, next) = (nil, 0)
     while let packs, try packs.step() {
       let seq = packs.integer(0)
+      try Journal.check(seq, after: &lastPack, path)
       guard case .blob(let bytes) = packs.value(2) else { throw damaged(seq, "it is empty") }
       do {
         let row = try JournalStatementRow(bytes, isEnd: packs.integer(1) == JournalStatements.endCode)

@@ -7,6 +7,8 @@ import Trails
 struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
   private static let sortedRowsMin = 100_000
+  /// The most bytes of rows in a chunk, by the size of the rows in the chunk before it.
+  private static let chunkBytesGoal: Int64 = 16 << 20
   private var chunkRows = 1000
   private var sent: (rows: Int64, bytes: Int64) = (0, 0)
   /// Is called with each column whose text cannot be sent unchanged.
@@ -19,12 +21,16 @@ struct TableRefresher {
     of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
     to trail: TrailWriter
   ) throws -> SourcePosition.RefreshState {
-    let begun = Clock.monotonicMilliseconds
+    let (begun, before) = (Clock.monotonicMilliseconds, sent)
     let id = try trail.schemaID(layout.schema, token: layout.token)
     var state = state ?? .init(layout: layout.id, rows: 0, cursor: nil, isDone: false, isPartial: layout.isPartial)
     if state.cursor == nil, state.rows == 0 {
       let estimate =
         layout.isPartial ? 0 : try Self.count(layout.schema.name, source)
+      if estimate > 0 {
+        let rowBytes = try Self.size(of: source) / estimate
+        chunkRows = min(chunkRows, max(Int(Self.chunkBytesGoal / max(rowBytes, 1)), 50))
+      }
       try Self.append(
         Refresh(schemaID: id, event: .start(reason, layout.refreshMethod, estimatedRows: UInt64(estimate))), trail)
     }
@@ -37,6 +43,8 @@ struct TableRefresher {
     let took = Clock.monotonicMilliseconds - begun
     if took < Self.chunkMillisecondsGoal / 2 { chunkRows = min(chunkRows * 2, 50_000) }
     if took > Self.chunkMillisecondsGoal * 2 { chunkRows = max(chunkRows / 2, 50) }
+    let rowBytes = (sent.bytes - before.bytes) / max(sent.rows - before.rows, 1)
+    chunkRows = min(chunkRows, max(Int(Self.chunkBytesGoal / max(rowBytes, 1)), 1))
     return state
   }
 
@@ -93,8 +101,9 @@ struct TableRefresher {
         "SELECT \(columns) FROM \(table) WHERE \(condition)", [], id, schema, source, trail)
     }
     let range = KeyRange(schema, after: state.cursor, binary: source.binaryCollation)
+    let count = rows(of: schema, source)
     let through = try source.query(
-      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(rows(of: schema, source) - 1)",
+      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(count - 1)",
       range.parameters()
     ).first
     try Self.append(
@@ -103,7 +112,7 @@ struct TableRefresher {
         event: .chunk(.keys(after: range.after.map(spread(schema)), through: through.map(spread(schema))))),
       trail)
     state.rows += try appendRows(
-      "SELECT \(columns) FROM \(table)\(range.clause(through: through))\(range.order)",
+      "SELECT \(columns) FROM \(table)\(range.clause(through: through))\(range.order) LIMIT \(count)",
       range.parameters(through: through), id, schema, source, trail)
     try WaitingRecords(schema, id).append(
       within: .init(from: range.after?.first, through: through?.first), from: source, to: trail)
@@ -121,13 +130,14 @@ struct TableRefresher {
     let range = KeyRange(schema, after: state.cursor, binary: source.binaryCollation)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let table = schema.name.quotedName
+    let count = rows(of: schema, source)
     let through = try source.query(
-      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(rows(of: schema, source) - 1)",
+      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(count - 1)",
       range.parameters()
     ).first
     var isBegun = false
     state.rows += try appendRows(
-      "SELECT \(columns) FROM \(table)\(range.clause(through: through, and: wanted.sql))\(range.order)",
+      "SELECT \(columns) FROM \(table)\(range.clause(through: through, and: wanted.sql))\(range.order) LIMIT \(count)",
       range.parameters(through: through) + wanted.parameters, id, schema, source, trail
     ) { row in
       guard added?.isOther(row) ?? true else { return false }
@@ -160,10 +170,25 @@ struct TableRefresher {
     let through = try source.first(
       "SELECT \(rowid) FROM \(table) WHERE \(lower) ORDER BY \(rowid) LIMIT 1 OFFSET \(chunkRows - 1)", [after])
     state.rows += try appendRows(
-      "SELECT \(columns) FROM \(table) WHERE \(lower) AND \(rowid) <= ? ORDER BY \(rowid)",
+      "SELECT \(columns) FROM \(table) WHERE \(lower) AND \(rowid) <= ? ORDER BY \(rowid) LIMIT \(chunkRows)",
       [after, through ?? .integer(.max)], id, schema, source, trail)
     state.cursor = [through ?? .integer(.max)]
     state.isDone = through == nil
+  }
+
+  /// Returns the most bytes that rows of a file can have. The pages of a damaged file may point to each other in a
+  /// circle, so that a small file has rows without end. Texts may be longer in UTF-8 than in UTF-16, and rows may lack
+  /// the columns that were added after them, which then have their defaults.
+  private static func room(for schema: TableSchema, in source: Database) throws -> (bytes: Int64, perRow: Int64) {
+    let size = try size(of: source)
+    let defaults = schema.columns.reduce(0) { $0 + ($1.defaultText?.utf8.count ?? 0) + 16 }
+    return (size.addingBounded(size).addingBounded(64 << 20), Int64(defaults))
+  }
+
+  /// Returns the size of a file in the open snapshot, in bytes.
+  private static func size(of source: Database) throws -> Int64 {
+    let (count, page) = (try source.integer("PRAGMA page_count") ?? 0, try source.integer("PRAGMA page_size") ?? 0)
+    return count.multipliedReportingOverflow(by: page).partialValue
   }
 
   private mutating func appendRows(
@@ -175,12 +200,19 @@ struct TableRefresher {
     var image = ByteWriter()
     var record = ByteWriter()
     var rows: UInt64 = 0
+    var room = try Self.room(for: schema, in: source)
     while try statement.step() {
       guard try isWanted(statement) else { continue }
       image.removeAll()
       for index in schema.columns.indices { statement.encode(index, into: &image) }
       if let column = source.takeIllFormedColumn() { tellIllFormed(schema, column) }
       sent = (sent.rows + 1, sent.bytes + Int64(image.count))
+      room.bytes -= Int64(image.count) - room.perRow
+      guard room.bytes > 0 else {
+        throw CairnError(
+          .databaseDamaged, "table \(schema.name) of \(source.path) has more rows than fit into the file",
+          hint: "check the file with 'PRAGMA integrity_check'", context: ["table": schema.name])
+      }
       record.removeAll()
       record.appendVarint(id)
       record.appendCounted(image.bytes)
