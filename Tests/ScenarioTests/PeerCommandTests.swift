@@ -58,6 +58,18 @@ extension DaemonScenarios {
       #expect(outcome.errors.contains("[peer.store-042]"))
     }
 
+    @Test(arguments: [([], 3600), (["--ttl", "2d"], 172_800)] as [([String], Double)])
+    func `an invitation ends after an hour, or the time of --ttl`(option: [String], seconds: Double) throws {
+      let words = ["peer", "invite", "store-042", "--address", "hq.example", "--write", "--json", "--config", "conf"]
+      let before = Date().addingTimeInterval(-1)
+      let outcome = try bench.run(Bench.cairn, words + option)
+      #expect(outcome.status == 0, "\(outcome)")
+      let told = try #require(outcome.output.components(separatedBy: "\"expires\":\"").dropFirst().first)
+      let time = told.prefix(19).replacingOccurrences(of: " ", with: "T") + "Z"
+      let expires = try #require(ISO8601DateFormatter().date(from: time), "\(outcome)")
+      #expect(expires >= before.addingTimeInterval(seconds) && expires <= Date().addingTimeInterval(seconds))
+    }
+
     @Test func `the operator is asked to remove a section only if the conf has it`() throws {
       for isGranted in [true, false] {
         #expect(try peer("invite", "store-042", "--address", "hq.example", "--write").status == 0)

@@ -188,7 +188,7 @@ struct ApplyEntry {
     else { return }
     do {
       try end.checkHoldsNothingElse(
-        SourceEnd(database.location().canonical), TablePatterns(capture.tables), .fold, rules)
+        SourceEnd(database.location().canonical), TablePatterns(capture.tables), .fold, rules, within: scope)
     } catch let error as CairnError where error.code == .targetDiffers {
       throw CairnError(
         .targetDiffers, error.message,

@@ -61,13 +61,13 @@ extension ActionGuard.Action {
     }
   }
 
-  /// Returns whether a statement that may write only `table`, and read only `tables`, may perform this action.
-  func isOfWrite(to table: NameKey, reading tables: Set<NameKey>) -> Bool {
+  /// Returns whether a statement that may read and write only `table` may perform this action.
+  func isOfWrite(to table: NameKey) -> Bool {
     switch code {
     case SQLITE_SELECT, SQLITE_RECURSIVE: return true
     case SQLITE_FUNCTION: return !ForbiddenCode.reaching.contains(second.asciiLowercased.nameKey)
     case SQLITE_READ:
-      if tables.contains(first.sqliteKey) { return ["", "main"].contains(database) }
+      if first.sqliteKey == table { return ["", "main"].contains(database) }
       // The columns of a subquery or WITH clause have no database. Neither has a table whose columns are not read.
       return database.isEmpty && (!second.isEmpty || first.isEmpty)
     case SQLITE_INSERT, SQLITE_DELETE, SQLITE_UPDATE:
@@ -92,21 +92,19 @@ extension Database {
     }
   }
 
-  /// Runs `body`, in which statements may write only `table`, and read only `table` and `tables`, of the main database.
+  /// Runs `body`, in which statements may read and write only `table`, of the main database.
   ///
-  ///     try database.writing(only: "t", reading: ["u"]) { try database.execute("INSERT INTO t SELECT b FROM u") }
+  ///     try database.writing(only: "t") { try database.execute("DELETE FROM t WHERE a > 1") }
   ///
   /// Writes of triggers are refused. Values and rows above 256 KiB are refused too.
   ///
   /// - Throws: The errors of `body`; ``SQLiteError`` with SQLITE_ERROR for a refused action.
-  package func writing<Result>(only table: String, reading tables: [String], _ body: () throws -> Result) throws
-    -> Result
-  {
-    let (own, read) = (table.sqliteKey, Set((tables + [table]).map(\.sqliteKey)))
+  package func writing<Result>(only table: String, _ body: () throws -> Result) throws -> Result {
+    let own = table.sqliteKey
     let limits = [(SQLITE_LIMIT_LENGTH, Self.valueBytesMax), (SQLITE_LIMIT_LIKE_PATTERN_LENGTH, Self.patternBytesMax)]
     let before = limits.map { ($0.0, sqlite3_limit(handle, $0.0, $0.1)) }
     defer { for (limit, value) in before { sqlite3_limit(handle, limit, value) } }
-    return try guarding("", { $0.isOfWrite(to: own, reading: read) }, body)
+    return try guarding("", { $0.isOfWrite(to: own) }, body)
   }
 
   private static let valueBytesMax: Int32 = 256 << 10

@@ -301,7 +301,7 @@ extension ConfCheck {
     let patterns = configuration.captures.first { $0.name == trail.name }.map { TablePatterns($0.tables) }
     do {
       try end.checkHoldsNothingElse(
-        source, patterns ?? TablePatterns(), apply.names, apply.rules)
+        source, patterns ?? TablePatterns(), apply.names, apply.rules, within: TargetScope(apply.tables))
     } catch let error as CairnError
       where error.code == .targetDiffers
     {

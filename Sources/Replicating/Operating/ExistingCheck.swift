@@ -8,15 +8,18 @@ extension TargetEnd {
   /// has too.
   ///
   /// Two SQLite files are compared row by row. For other databases, and if a rule reshapes the table, the target's
-  /// table must be empty. Rows of other trails and rows of history tables do not count.
+  /// table must be empty. Rows of other trails, of history tables and of tables outside of `scope` do not count.
   ///
   /// - Throws: `target-differs` with the first table that holds other rows.
   package func checkHoldsNothingElse(
-    _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = []
+    _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = [],
+    within scope: TargetScope = TargetScope()
   ) throws {
     var isCompared = false
     if case (.sqlite(let one), .sqlite(let other)) = (source.handle, handle) {
-      if let other { try ExistingCheck(source: one, target: other, patterns: patterns, rules: rules).run() }
+      if let other {
+        try ExistingCheck(source: one, target: other, patterns: patterns, rules: rules, scope: scope).run()
+      }
       isCompared = true
     }
     for table in try source.tables(patterns) where table.refusal == nil {
@@ -24,6 +27,7 @@ extension TargetEnd {
       if rule == nil ? isCompared : rule?.mode == .history { continue }
       let schema = try rule.map { try ReshapePlan($0, table.schema, to: url.engine).schema } ?? table.schema
       let mapped = try TableMapping(schema, to: url.engine, names: names).target
+      guard scope.verdict(mapped.namespace, mapped.name, in: url.engine) == .allowed else { continue }
       guard try holdsRows(mapped, sharedBy: schema) else { continue }
       throw CairnError(
         .targetDiffers, "the target \(url.place) already holds rows in table \(mapped.name)",
@@ -40,6 +44,7 @@ struct ExistingCheck {
   let target: Database
   let patterns: TablePatterns
   let rules: [TableRule]
+  let scope: TargetScope
 
   /// Throws `target-differs` with the first row that differs. An empty table of the target counts as equal.
   func run() throws {
@@ -52,6 +57,7 @@ struct ExistingCheck {
     let theirs = try target.userTables()
     for table in try source.userTables() where table.refusal == nil && patterns.includes(table.name) {
       if rules.rule(for: table.schema) != nil { continue }
+      guard scope.verdict("", table.name, in: .sqlite) == .allowed else { continue }
       guard let other = theirs.first(where: { $0.name.isSameInSQLite(as: table.name) }) else { continue }
       try compare(table, other)
     }

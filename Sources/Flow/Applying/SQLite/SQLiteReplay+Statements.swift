@@ -94,7 +94,7 @@ extension SQLiteReplay {
     let areReal = schema?.columns.map { $0.affinity == "REAL" } ?? []
     let isTold = try !plan.deletes && WrittenRows.areTold && !hasHiddenColumns(plan.table)
     // SQLite may read a text in another way than the parser that judged it.
-    return try database.writing(only: plan.table, reading: [plan.table]) {
+    return try database.writing(only: plan.table) {
       let statement = try database.prepare(isTold ? plan.sql : plan.sql + plan.returning)
       try statement.bind(Array(plan.parameters.prefix(statement.parameterCount)))
       return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
