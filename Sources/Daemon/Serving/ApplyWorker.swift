@@ -105,7 +105,9 @@ final class ApplyWorker: Worker {
       try ApplyRun(location, trail: trail, folder: folder, options: options)
         .run(stop: stop, drain: stop, progress: progress)
     } catch let error as CairnError {
-      throw error.hinted(for: name, trail: folder, isReceived: trail.origin != context.node)
+      throw error.hinted(
+        for: name, trail: folder, isReceived: trail.origin != context.node,
+        copyBack: context.configuration.copyBack(of: apply))
     }
   }
 

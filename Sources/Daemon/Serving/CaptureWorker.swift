@@ -76,7 +76,9 @@ final class CaptureWorker: Worker {
           tellUnmatched(run.source)
         }
       }
-    } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
+    } catch let error as CairnError {
+      throw error.hinted(for: name, trail: folder, copyBack: context.configuration.copyBack(into: capture))
+    }
   }
 
   // Changes of tables that `cairn unhook` has switched off do not reach targets until `cairn rehook`.

@@ -34,9 +34,9 @@ extension ConfCheck {
       if let owner = try Journal(database).owner(), owner.place != folder {
         throw CairnError(
           .sourceCaptured, "\(url.place) is already captured; the state of that capture is in \(owner.place)",
-          hint: TrailHint.captured(capture.name, folder))
+          hint: TrailHint.captured(capture.name, folder, copyBack: configuration.copyBack(into: capture)))
       }
-      try checkIsSource(of: folder, url) { info in
+      try checkIsSource(of: capture, folder, url) { info in
         let owner = try Journal(database).owner()
         guard owner?.trail == info.id else {
           return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
@@ -56,7 +56,7 @@ extension ConfCheck {
       if Folder.exists(folder), let notice = try PostgresSource.encodingNotice(server) { note(notice) }
       if let notice = try server.barNotice() { note(notice) }
       if let notice = url.trustNotice { note(notice) }
-      try checkIsSource(of: folder, url) { info in
+      try checkIsSource(of: capture, folder, url) { info in
         // A running capture reports this itself.
         if running.isEmpty, case .postgres(let uri) = url.canonical,
           let how = try PostgresCapture.fault(of: uri, folder: folder)
@@ -129,9 +129,11 @@ extension ConfCheck {
   }
 
   /// Checks that a trail still belongs to its source, and not to a replaced or restored database.
+  /// - Parameter capture: The capture of that source.
   /// - Parameter fault: A function that returns the problem of the source, if there is one.
   private func checkIsSource(
-    of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
+    of capture: Configuration.Capture, _ folder: String, _ url: DatabaseURL,
+    _ fault: (TrailInfo) throws -> (ErrorCode, String)?
   ) throws {
     guard Trail.exists(folder: folder) else { return }
     let info = try Trail.info(folder: folder)
@@ -139,7 +141,8 @@ extension ConfCheck {
     throw CairnError(
       code, "\(url.place) is not at the end of trail \(info.name): \(what)",
       hint: code == .sourceWentBack
-        ? TrailHint.wentBack(folder) : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
+        ? TrailHint.wentBack(folder, copyBack: configuration.copyBack(into: capture))
+        : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
   }
 
   /// Prints the rights of the connection's role that Cairn does not need, and the owner of the schema `cairn`.
