@@ -24,13 +24,13 @@ extension Configuration {
     applies.contains { captureBehind($0)?.name.hasSameBytes(as: capture.name) == true }
   }
 
-  /// Returns the command, in quotes, that copies the rows of the other end into the database that a capture reads; nil
-  /// if only one-way applies write there.
+  /// Returns the command, in quotes, that copies the rows of the other end into the database of a capture. Nil if only
+  /// one-way applies write there.
   package func copyBack(into capture: Capture) -> String? {
     applies.first { captureBehind($0)?.name.hasSameBytes(as: capture.name) == true }.map { "'cairn copy \($0.name)'" }
   }
 
-  /// Returns the command, in quotes, that copies the rows of a two-way apply's target into its source; nil for a one-way
+  /// Returns the command, in quotes, that copies the rows of a two-way apply's target into its source. Nil for a one-way
   /// apply.
   package func copyBack(of apply: Apply) -> String? {
     guard let behind = captureBehind(apply) else { return nil }

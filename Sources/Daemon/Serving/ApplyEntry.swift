@@ -29,6 +29,7 @@ struct ApplyEntry {
   ///   present rules yet.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
+    try checkListed(end)
     let asked = try prove(end)
     try checkRulesMatch(end)
     return (asked, try adoptRules(end))

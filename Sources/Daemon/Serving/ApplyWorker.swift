@@ -28,11 +28,13 @@ final class ApplyWorker: Worker {
   // The tables that the option `tables` of this apply does not list, by their names at the target.
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
+  private let listedNames: ListedNames
 
   init(_ name: WorkerName, _ apply: Configuration.Apply, _ database: Configuration.Database, _ context: ServiceContext)
   {
     (self.name, self.apply, self.database, self.context) = (name, apply, database, context)
     ruleUpkeep = RuleUpkeep(apply.name, context)
+    listedNames = ListedNames(apply, context)
   }
 
   func run(stop: StopSignal) throws {
@@ -92,9 +94,11 @@ final class ApplyWorker: Worker {
     try gate.check(warns: true)
     let stopLooking = StopSignal()
     let looking = try gate.checkOnceCopied(progress, stop: stopLooking) { [context, name] in context.restart(name) }
+    let watching = try listedNames.watch(progress, at: location, stop: stopLooking)
     defer {
       stopLooking.set()
       _ = looking?.join()
+      _ = watching?.join()
     }
     let (auditing, stopAudit) = try startAudit(of: trail, location, goesBothWays: options.twoWay != nil)
     defer {
@@ -234,6 +238,7 @@ final class ApplyWorker: Worker {
     }
     if let table = now.waiting.first { status.detail = "table \(table.name) is suspended: \(table.message)" }
     let audited = audit.withLock { $0?.snapshot }
+    if status.detail.isEmpty, let unlisted = listedNames.detail { status.detail = unlisted }
     if status.detail.isEmpty, let problem = audited?.problem { status.detail = "no audit: \(problem.message)" }
     let drifts = audited?.drifts ?? []
     status.driftedTables = drifts.count

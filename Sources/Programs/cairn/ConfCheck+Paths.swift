@@ -118,13 +118,20 @@ extension ConfCheck {
   }
 
   private func checkNames(of apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ end: TargetEnd) {
-    let isWritten = awaitsTables(configuration.captures.first { configuration.trail(of: $0) == apply.trail })
-    lazy var coming = TablesToCome(configuration, in: apply.database)
-    let targets = tables.compactMap { try? TableMapping($0.schema, to: end.url.engine, names: apply.names).target }
-    for name in TablePatterns(apply.tables).unmatched(in: targets.flatMap(\.listedNames)) {
-      let error = name.error("'tables' of [apply.\(apply.name)]", at: "trail \(apply.trail)")
-      let mayCome = isWritten && coming.mayHave(name.name)
-      name.isMistake && !mayCome ? fail(error) : note("\(error.message); \(error.hint)")
+    for name in apply.unmatched(in: tables, to: end.url.engine) {
+      let error = name.error(apply.listName, at: "trail \(apply.trail)")
+      name.isMistake && !configuration.mayCome(name.name, to: apply)
+        ? fail(error) : note("\(error.message); \(error.hint)")
+    }
+  }
+
+  /// Prints the names in the option `tables` that no table of another node's trail has, if the trail has brought tables.
+  private func tellNames(of apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
+    let left = running.first { $0.name == WorkerName(.apply, apply.name) }?.leftOut ?? []
+    let known = try end.listedNames(of: trail) + left
+    for name in known.isEmpty ? [] : TablePatterns(apply.tables).unmatched(in: known) where name.isMistake {
+      let error = name.error(apply.listName, at: "trail \(trail)")
+      note("\(error.message); \(error.hint)")
     }
   }
 
@@ -233,6 +240,7 @@ extension ConfCheck {
       for (_, error) in RuledTables.unused(apply.rules, known: known, of: trail) {
         note("\(error.message); \(error.hint)")
       }
+      try tellNames(of: apply, end, trail)
       return try checkBothWays(apply, end, trail)
     }
     guard let source = sources[trail.name] else {

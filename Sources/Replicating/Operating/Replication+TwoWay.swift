@@ -31,8 +31,8 @@ extension Replication {
     return copying(from: source, to: target)
   }
 
-  /// Runs the worker of a two-way replication that reads or writes the database `end`. If that database or the trail is
-  /// not the one it was, the hint of the error names the direction that keeps the rows of the other end.
+  /// Runs the worker of a two-way replication that reads or writes the database `end`. After a
+  /// restore or a loss, the hint of the error names the direction that keeps the rows of the other end.
   func hinting(at end: DatabaseURL, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError {
       let other = end == source ? target : source
