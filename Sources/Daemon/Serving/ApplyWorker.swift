@@ -206,7 +206,11 @@ final class ApplyWorker: Worker {
     // Records after the last transaction of a trail are read, but do not change the position.
     let hasReadAll = now.isCaughtUp
     let isBehind = !hasReadAll && (end.map { $0 > max(now.position, now.needs ?? .start) } ?? false)
-    status.isCaughtUp = (hasReadAll || (end != nil && !isBehind)) && !now.awaitsCopies && toCopy.isEmpty
+    let isDue = context.tablesToCopy(of: apply.trail)
+    let isAtEnd = hasReadAll || (end != nil && !isBehind)
+    let awaitsFirst = isAtEnd && lacksFirstCopy(now)
+    status.isCaughtUp =
+      isAtEnd && !now.awaitsCopies && toCopy.isEmpty && now.copying == nil && isDue == 0 && !awaitsFirst
     let moment = Clock.system.microseconds()
     let since = backlog.withLock { backlog in
       if status.isCaughtUp { backlog.noteNone(now: moment) }
@@ -224,6 +228,9 @@ final class ApplyWorker: Worker {
     }
     if let first = toCopy.first {
       status.detail = "waits for copies of \(toCopy.count.counted("table")) with changed rules, the first \(first)"
+    }
+    if isDue > 0 {
+      status.detail = "waits for copies of \(isDue.counted("table")), which the capture has yet to read"
     }
     if let copying = now.copying {
       status.detail = "copies table \(copying.table), \(copying.rows.counted("row")) so far"
@@ -263,7 +270,18 @@ final class ApplyWorker: Worker {
       status.detail = "waits for the capture of its own database, which has not read all that was committed there"
     } else if now.isWaitingForLock {
       status.detail = "waits for a lock on the target"
+    } else if awaitsFirst {
+      status.state = .waiting
+      status.detail = "waits for its first copy: trail \(apply.trail) has brought nothing yet"
     }
+  }
+
+  // Whether the trail has brought nothing yet, although its capture copies the rows of the source.
+  private func lacksFirstCopy(_ now: ApplyProgress.Snapshot) -> Bool {
+    guard now.position == .start, now.needs == nil, let trail = TrailName(apply.trail) else { return false }
+    if let capture = context.capture(of: trail) { return capture.copiesRows }
+    // At the other node, the capture of a two-way pair may copy nothing.
+    return context.configuration.captureBehind(apply) == nil
   }
 
   // Reports each problem once, and only for a source at another node.
