@@ -51,5 +51,60 @@ extension DaemonScenarios {
       #expect(node.wait(seconds: 90) { ready().code == "200" }, "\(node.log)")
       #expect(node.end() == 0)
     }
+
+    @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+    func `an apply whose trail has brought nothing waits for its first copy, and is not caught up`() throws {
+      let server = try PostgresServer()
+      let url = try server.createDatabase("shop")
+      try server.psql("CREATE TABLE item(id int PRIMARY KEY); INSERT INTO item VALUES (1)", "shop")
+      let node = try DaemonBench()
+      let port = try NetworkBench.freePort()
+      try node.write(
+        """
+        [database.shop]
+        url = "\(url)"
+        [database.copy]
+        url = "sqlite://\(node.bench.path("target.db"))"
+        [capture.shop]
+        database = "shop"
+        [apply.copy]
+        trail = "store-042.shop"
+        database = "copy"
+        [metrics]
+        listen = "127.0.0.1:\(port)"
+        """)
+      func page(_ path: String) -> String {
+        let said = try? node.bench.run(
+          "/usr/bin/curl", ["-s", "-m", "5", "-w", "%{http_code}", "http://127.0.0.1:\(port)/\(path)"])
+        return said?.output ?? ""
+      }
+      // Capture cannot read the table while a program locks it.
+      let locking = try node.bench.start(
+        "locking", server.path(of: "psql"),
+        ["-d", url, "-c", "BEGIN; LOCK TABLE item; SELECT pg_sleep(600)"])
+      #expect(
+        node.wait {
+          (try? server.psql("SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted", "shop"))
+            != "0"
+        })
+      try node.start()
+      let text = "waits for its first copy: trail store-042.shop has brought nothing yet"
+      #expect(node.wait { node.worker("apply.copy")?["detail"] as? String == text }, "\(node.log)")
+      let apply = node.worker("apply.copy")
+      #expect(apply?["state"] as? String == "waiting" && apply?["caught_up"] as? Bool == false)
+      #expect(page("readyz") == "apply.copy is waiting\n503")
+      let caughtUp = page("metrics").split(separator: "\n").first {
+        $0.hasPrefix("cairn_caught_up") && $0.contains("copy")
+      }
+      #expect(caughtUp?.hasSuffix(" 0") == true, "\(caughtUp ?? "")")
+      try server.psql(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted", "shop")
+      locking.wait(seconds: 30)
+      #expect(node.wait(for: "apply.copy", "running", seconds: 60), "\(node.log)")
+      #expect(try node.bench.waitForTarget("SELECT count(*) FROM item", "1"), "\(node.log)")
+      #expect(node.wait { node.worker("apply.copy")?["caught_up"] as? Bool == true }, "\(node.log)")
+      #expect(node.wait { page("readyz") == "ready\n200" })
+      #expect(node.end() == 0)
+    }
   }
 }

@@ -24,7 +24,7 @@ import Testing
     let worker = WorkerName(kind, "erp")
     for isReceived in [false, true] {
       let error = CairnError(code, "it failed", hint: "another cause; copy again: \(CopyHint.either): all tables")
-      let hinted = error.hinted(for: worker, trail: "/state/hq.erp", isReceived: isReceived)
+      let hinted = error.hinted(for: worker, trail: "/state/hq.erp", isReceived: isReceived, copyBack: nil)
       #expect(hinted.code == code && hinted.message == error.message && hinted.remedy == error.remedy)
       #expect(!hinted.hint.contains("--existing") && !hinted.hint.contains("--state"), "\(hinted.hint)")
       if replaces(code, kind, isReceived) {
@@ -35,18 +35,24 @@ import Testing
       }
       // A hint without that choice stays as it is.
       let plain = CairnError(code, "it failed", hint: "do this")
-        .hinted(for: worker, trail: "/t", isReceived: isReceived)
+        .hinted(for: worker, trail: "/t", isReceived: isReceived, copyBack: nil)
       #expect((plain.hint == "do this") != replaces(code, kind, isReceived), "\(code) of \(worker): \(plain.hint)")
     }
   }
 
-  @Test func `a checkpoint that is not in the trail has a way out for every worker`() {
+  @Test(arguments: [nil, "'cairn copy back'"])
+  func `a checkpoint that is not in the trail has a way out for every worker`(
+    copyBack: String?
+  ) {
     func hint(_ kind: WorkerName.Kind, _ isReceived: Bool) -> String {
       CairnError(.checkpointForeign, "it failed", hint: "x")
-        .hinted(for: WorkerName(kind, "erp"), trail: "/state/hq.erp", isReceived: isReceived).hint
+        .hinted(for: WorkerName(kind, "erp"), trail: "/state/hq.erp", isReceived: isReceived, copyBack: copyBack).hint
     }
-    #expect(hint(.apply, true).contains("cairn compare erp") && hint(.apply, false).contains("cairn copy erp"))
+    for isReceived in [true, false] { #expect(hint(.apply, isReceived).contains("run 'cairn copy erp'")) }
     #expect(hint(.pump, true).contains("the pump fetches the trail again"))
     #expect(hint(.capture, false).contains("cairn detach"))
+    for text in [hint(.apply, true), hint(.capture, false)] {
+      #expect(text.contains("run 'cairn copy back' first") == (copyBack != nil), "\(text)")
+    }
   }
 }

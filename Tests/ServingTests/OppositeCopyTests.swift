@@ -31,4 +31,19 @@ import Testing
     conf.applies.removeLast()
     #expect(OppositeCopy(conf.applies[0], conf) == nil)
   }
+
+  @Test func `a hint names the copy that brings the rows of the other end`() {
+    var conf = Self.conf()
+    #expect(conf.copyBack(into: conf.captures[0]) == "'cairn copy to-a'")
+    #expect(conf.copyBack(of: conf.applies[0]) == "'cairn copy to-a'")
+    #expect(conf.copyBack(of: conf.applies[1]) == "'cairn copy to-b'")
+    // The other end is at another node, which receives this node's trail.
+    conf.captures.removeLast()
+    conf.applies = [.init(name: "to-a", trail: "till.b", database: "a")]
+    conf.peers = [.init(name: "till", push: TrailPatterns([]), pull: TrailPatterns(["hq.from-a"]))]
+    #expect(conf.copyBack(of: conf.applies[0]) == "'cairn copy' at node till for its apply of trail hq.from-a")
+    conf.peers = []
+    #expect(conf.copyBack(of: conf.applies[0]) == nil)
+    #expect(conf.copyBack(into: conf.captures[0]) == nil)
+  }
 }

@@ -24,6 +24,23 @@ extension Configuration {
     applies.contains { captureBehind($0)?.name.hasSameBytes(as: capture.name) == true }
   }
 
+  /// Returns the command, in quotes, that copies the rows of the other end into the database of a capture. Nil if only
+  /// one-way applies write there.
+  package func copyBack(into capture: Capture) -> String? {
+    applies.first { captureBehind($0)?.name.hasSameBytes(as: capture.name) == true }.map { "'cairn copy \($0.name)'" }
+  }
+
+  /// Returns the command, in quotes, that copies the rows of a two-way apply's target into its source. Nil for a one-way
+  /// apply.
+  package func copyBack(of apply: Apply) -> String? {
+    guard let behind = captureBehind(apply) else { return nil }
+    let own = trail(of: behind)
+    guard let source = captures.first(where: { trail(of: $0) == apply.trail })?.database else {
+      return "'cairn copy' at node \(TrailName(apply.trail)?.origin ?? "") for its apply of trail \(own)"
+    }
+    return applies.first { $0.trail == own && $0.database == source }.map { "'cairn copy \($0.name)'" }
+  }
+
   // MARK: Audits
 
   /// Returns the rate of an apply's audit in bytes per second; nil: no audit. If the conf sets no rate, a two-way apply

@@ -39,7 +39,10 @@ package struct TablesToCome {
         let there = try? source.tables(TablePatterns(capture.tables)).map(\.schema),
         let further = tables(configuration, in: capture.database, without: done)
       else { return nil }
-      found += (there + further).compactMap { try? TableMapping($0, to: engine, names: apply.names).target }
+      let (captured, scope) = (TablePatterns(capture.tables), TargetScope(apply.tables))
+      let relayed = further.filter { captured.includes(anyOf: $0.listedNames) }
+      found += (there + relayed).compactMap { try? TableMapping($0, to: engine, names: apply.names).target }
+        .filter { scope.verdict($0.namespace, $0.name, in: engine) == .allowed }
     }
     return found
   }

@@ -45,6 +45,33 @@ extension ApplyEntry {
     if let refused { throw refused }
   }
 
+  /// Checks that each name in the option `tables` matches a table of the trail, if this node captures the trail.
+  ///
+  /// A name with which the apply has run before is not checked, as its table may have been dropped since.
+  ///
+  /// - Throws: `table-missing` for a name that matches no table, and that no apply of this node may create.
+  func checkListed(_ end: TargetEnd) throws {
+    let conf = context.configuration
+    guard let apply = conf.applies.first(where: { $0.name.hasSameBytes(as: name) }) else { return }
+    let before = ListedTables.read(state: context.statePath, apply: name)?.patterns
+    let known = try before ?? (end.checkpoint(of: trail) == nil ? [] : apply.tables)
+    var added = apply
+    added.tables = apply.tables.filter { name in !known.contains { $0.hasSameBytes(as: name) } }
+    if added.tables.contains(where: { !TablePatterns.isPattern($0) }), let capture = context.capture(of: trail),
+      let database = conf.database(capture.database),
+      // Apply does not wait for a source that cannot be reached.
+      let source = try? SourceEnd(database.location().canonical),
+      let tables = try? source.tables(TablePatterns(capture.tables)).filter({ $0.refusal == nil }),
+      let ruled = try? RuledTables(tables, rules, source, to: target.engine)
+    {
+      let slip = added.unmatched(in: ruled.tables, to: target.engine).first {
+        $0.isMistake && !conf.mayCome($0.name, to: apply)
+      }
+      if let slip { throw slip.error(apply.listName, at: "trail \(trail)") }
+    }
+    ListedTables.note(apply.tables, state: context.statePath, apply: name)
+  }
+
   private func warn(_ error: CairnError) {
     let worker = WorkerName(.apply, name).description
     context.log.write(LogEntry(.warning, error.message, worker: worker, code: error.code, hint: error.hint))

@@ -5,6 +5,7 @@ import Deploying
 import Mapping
 import Operating
 import Reshaping
+import Steering
 import SystemKit
 import Trails
 
@@ -28,6 +29,7 @@ struct ApplyEntry {
   ///   present rules yet.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
+    try checkListed(end)
     let asked = try prove(end)
     try checkRulesMatch(end)
     return (asked, try adoptRules(end))
@@ -51,8 +53,7 @@ struct ApplyEntry {
       throw CairnError(
         .checkpointForeign,
         "the target \(target.place) was filled from trail \(trail), which is not in \(context.statePath)",
-        hint:
-          "copy everything again with 'cairn copy \(name)'; put back a state folder that was moved away only if no daemon ran without it",
+        hint: foreignHint,
         context: ["trail": trail.description])
     }
     try checkNames(end)
@@ -98,7 +99,13 @@ struct ApplyEntry {
     throw CairnError(
       .checkpointForeign,
       "the target \(target.place) has tables of trail \(trail) but no position in it, and the beginning of the trail is purged: the oldest segment is \(info.firstPosition.segment)",
-      hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
+      hint: foreignHint, context: ["trail": trail.description])
+  }
+
+  private var foreignHint: String {
+    let conf = context.configuration
+    let apply = conf.applies.first { $0.name.hasSameBytes(as: name) }
+    return TrailHint.foreign(name, copyBack: apply.flatMap { conf.copyBack(of: $0) })
   }
 
   // A suspended table must keep its name, because apply finds the changes that it missed by the name.

@@ -28,11 +28,13 @@ final class ApplyWorker: Worker {
   // The tables that the option `tables` of this apply does not list, by their names at the target.
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
+  private let listedNames: ListedNames
 
   init(_ name: WorkerName, _ apply: Configuration.Apply, _ database: Configuration.Database, _ context: ServiceContext)
   {
     (self.name, self.apply, self.database, self.context) = (name, apply, database, context)
     ruleUpkeep = RuleUpkeep(apply.name, context)
+    listedNames = ListedNames(apply, context)
   }
 
   func run(stop: StopSignal) throws {
@@ -92,9 +94,11 @@ final class ApplyWorker: Worker {
     try gate.check(warns: true)
     let stopLooking = StopSignal()
     let looking = try gate.checkOnceCopied(progress, stop: stopLooking) { [context, name] in context.restart(name) }
+    let watching = try listedNames.watch(progress, at: location, stop: stopLooking)
     defer {
       stopLooking.set()
       _ = looking?.join()
+      _ = watching?.join()
     }
     let (auditing, stopAudit) = try startAudit(of: trail, location, goesBothWays: options.twoWay != nil)
     defer {
@@ -105,7 +109,9 @@ final class ApplyWorker: Worker {
       try ApplyRun(location, trail: trail, folder: folder, options: options)
         .run(stop: stop, drain: stop, progress: progress)
     } catch let error as CairnError {
-      throw error.hinted(for: name, trail: folder, isReceived: trail.origin != context.node)
+      throw error.hinted(
+        for: name, trail: folder, isReceived: trail.origin != context.node,
+        copyBack: context.configuration.copyBack(of: apply))
     }
   }
 
@@ -200,7 +206,11 @@ final class ApplyWorker: Worker {
     // Records after the last transaction of a trail are read, but do not change the position.
     let hasReadAll = now.isCaughtUp
     let isBehind = !hasReadAll && (end.map { $0 > max(now.position, now.needs ?? .start) } ?? false)
-    status.isCaughtUp = (hasReadAll || (end != nil && !isBehind)) && !now.awaitsCopies && toCopy.isEmpty
+    let isDue = context.tablesToCopy(of: apply.trail)
+    let isAtEnd = hasReadAll || (end != nil && !isBehind)
+    let awaitsFirst = isAtEnd && lacksFirstCopy(now)
+    status.isCaughtUp =
+      isAtEnd && !now.awaitsCopies && toCopy.isEmpty && now.copying == nil && isDue == 0 && !awaitsFirst
     let moment = Clock.system.microseconds()
     let since = backlog.withLock { backlog in
       if status.isCaughtUp { backlog.noteNone(now: moment) }
@@ -219,6 +229,9 @@ final class ApplyWorker: Worker {
     if let first = toCopy.first {
       status.detail = "waits for copies of \(toCopy.count.counted("table")) with changed rules, the first \(first)"
     }
+    if isDue > 0 {
+      status.detail = "waits for copies of \(isDue.counted("table")), which the capture has yet to read"
+    }
     if let copying = now.copying {
       status.detail = "copies table \(copying.table), \(copying.rows.counted("row")) so far"
       status.copying = .init(
@@ -232,6 +245,7 @@ final class ApplyWorker: Worker {
     }
     if let table = now.waiting.first { status.detail = "table \(table.name) is suspended: \(table.message)" }
     let audited = audit.withLock { $0?.snapshot }
+    if status.detail.isEmpty, let unlisted = listedNames.detail { status.detail = unlisted }
     if status.detail.isEmpty, let problem = audited?.problem { status.detail = "no audit: \(problem.message)" }
     let drifts = audited?.drifts ?? []
     status.driftedTables = drifts.count
@@ -256,7 +270,18 @@ final class ApplyWorker: Worker {
       status.detail = "waits for the capture of its own database, which has not read all that was committed there"
     } else if now.isWaitingForLock {
       status.detail = "waits for a lock on the target"
+    } else if awaitsFirst {
+      status.state = .waiting
+      status.detail = "waits for its first copy: trail \(apply.trail) has brought nothing yet"
     }
+  }
+
+  // Whether the trail has brought nothing yet, although its capture copies the rows of the source.
+  private func lacksFirstCopy(_ now: ApplyProgress.Snapshot) -> Bool {
+    guard now.position == .start, now.needs == nil, let trail = TrailName(apply.trail) else { return false }
+    if let capture = context.capture(of: trail) { return capture.copiesRows }
+    // At the other node, the capture of a two-way pair may copy nothing.
+    return context.configuration.captureBehind(apply) == nil
   }
 
   // Reports each problem once, and only for a source at another node.

@@ -77,7 +77,9 @@ final class CaptureWorker: Worker {
           tellUnmatched(run.source)
         }
       }
-    } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
+    } catch let error as CairnError {
+      throw error.hinted(for: name, trail: folder, copyBack: context.configuration.copyBack(into: capture))
+    }
   }
 
   // Changes of tables that `cairn unhook` has switched off do not reach targets until `cairn rehook`.
@@ -131,7 +133,7 @@ final class CaptureWorker: Worker {
     status.place = (try? database.location().place) ?? ""
     (status.rows, status.transactions) = (now.changes + now.rowsCopied, now.transactions)
     status.position = now.position == .start ? "" : now.position.description
-    if now.position != .start { context.note(end: now.position, of: trail) }
+    context.note(end: now.position, tablesToCopy: now.tablesToCopy, of: trail)
     status.lags = now.lags
     let moment = Clock.system.microseconds()
     let blind = sight.withLock { $0.blindMicroseconds(isConnected: !now.isReconnecting, now: moment) }

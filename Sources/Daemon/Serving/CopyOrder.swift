@@ -23,7 +23,8 @@ struct CopyOrder {
     let trail = TrailName(origin: context.node, name: capture.name)
     throw CairnError(
       .sourceWentBack, "the source of trail \(trail) is not at the end of the trail, so the trail cannot carry a copy",
-      hint: TrailHint.wentBack(context.folder(of: trail)), remedy: .stop)
+      hint: TrailHint.wentBack(context.folder(of: trail), copyBack: context.configuration.copyBack(into: capture)),
+      remedy: .stop)
   }
 
   private func failure(of capture: Configuration.Capture) -> NodeStatus.Problem? {

@@ -104,7 +104,9 @@ final class PumpWorker: Worker {
   }
 
   private func hinted(_ error: CairnError, _ trail: TrailName) -> CairnError {
-    error.hinted(for: name, trail: context.folder(of: trail), isReceived: trail.origin != context.node)
+    error.hinted(
+      for: name, trail: context.folder(of: trail), isReceived: trail.origin != context.node,
+      copyBack: context.capture(of: trail).flatMap { context.configuration.copyBack(into: $0) })
   }
 
   private static func state(_ transfer: TransferProgress) -> NodeStatus.Path.State {

@@ -29,7 +29,7 @@ package final class ServiceContext: Sendable {
   // By name, as the purge worker of the trail last read them.
   private let trails = Mutex<[String: TrailInfo]>([:])
   // By name. More recent than what the purge worker has read.
-  private let ends = Mutex<[String: Position]>([:])
+  private let ends = Mutex<[String: (position: Position, tablesToCopy: Int)]>([:])
   private let openTrails = Mutex<Set<TrailName>>([])
   // By capture, as the heartbeat worker last read it.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
@@ -104,8 +104,16 @@ package final class ServiceContext: Sendable {
   package var trailInfos: [String: TrailInfo] { trails.withLock { $0 } }
   package func note(_ info: TrailInfo) { trails.withLock { $0[info.name.description] = info } }
 
-  func note(end: Position, of trail: TrailName) { ends.withLock { $0[trail.description] = end } }
-  func end(of trail: String) -> Position? { ends.withLock { $0[trail] } ?? trailInfos[trail]?.end.position }
+  func note(end: Position, tablesToCopy: Int, of trail: TrailName) {
+    ends.withLock { $0[trail.description] = (end, tablesToCopy) }
+  }
+  func end(of trail: String) -> Position? {
+    let noted = ends.withLock { $0[trail]?.position } ?? .start
+    return noted == .start ? trailInfos[trail]?.end.position : noted
+  }
+
+  /// Returns the number of tables that the capture of a trail has yet to copy into it; 0 for another node's trail.
+  func tablesToCopy(of trail: String) -> Int { ends.withLock { $0[trail]?.tablesToCopy } ?? 0 }
 
   /// Returns whether the capture of a trail has opened it since the capture was last started.
   func isOpen(_ trail: TrailName) -> Bool { openTrails.withLock { $0.contains(trail) } }

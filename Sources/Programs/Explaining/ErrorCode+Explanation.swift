@@ -421,7 +421,7 @@ extension ErrorCode {
           """,
           """
           If both ends take writes, the target may hold rows that no trail has any longer. A copy removes them. Run \
-          `cairn compare` first, and copy from the end that holds the newer rows.
+          `cairn compare` first, and begin with the copy from the end that holds the newer rows: the hint names it.
           """,
         ])
     default:
@@ -485,8 +485,9 @@ extension ErrorCode {
           then replicate into a new `--state` with `--existing overwrite`.
           """,
           """
-          If both ends take writes, the other end may hold newer rows, which a copy removes. Run `cairn detach` on \
-          both ends, and replicate from the end whose rows are to be kept.
+          If both ends take writes, the other end may hold newer rows, which such a copy removes. With the daemon, \
+          first run `cairn copy` of the apply that brings the other end's rows: the hint names it. Without a daemon, \
+          run `cairn detach` on both ends, and replicate from the end whose rows are to be kept.
           """,
         ])
     case .tableRefused:

@@ -34,9 +34,9 @@ extension ConfCheck {
       if let owner = try Journal(database).owner(), owner.place != folder {
         throw CairnError(
           .sourceCaptured, "\(url.place) is already captured; the state of that capture is in \(owner.place)",
-          hint: TrailHint.captured(capture.name, folder))
+          hint: TrailHint.captured(capture.name, folder, copyBack: configuration.copyBack(into: capture)))
       }
-      try checkIsSource(of: folder, url) { info in
+      try checkIsSource(of: capture, folder, url) { info in
         let owner = try Journal(database).owner()
         guard owner?.trail == info.id else {
           return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
@@ -56,7 +56,7 @@ extension ConfCheck {
       if Folder.exists(folder), let notice = try PostgresSource.encodingNotice(server) { note(notice) }
       if let notice = try server.barNotice() { note(notice) }
       if let notice = url.trustNotice { note(notice) }
-      try checkIsSource(of: folder, url) { info in
+      try checkIsSource(of: capture, folder, url) { info in
         // A running capture reports this itself.
         if running.isEmpty, case .postgres(let uri) = url.canonical,
           let how = try PostgresCapture.fault(of: uri, folder: folder)
@@ -118,20 +118,29 @@ extension ConfCheck {
   }
 
   private func checkNames(of apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ end: TargetEnd) {
-    let isWritten = awaitsTables(configuration.captures.first { configuration.trail(of: $0) == apply.trail })
-    lazy var coming = TablesToCome(configuration, in: apply.database)
-    let targets = tables.compactMap { try? TableMapping($0.schema, to: end.url.engine, names: apply.names).target }
-    for name in TablePatterns(apply.tables).unmatched(in: targets.flatMap(\.listedNames)) {
-      let error = name.error("'tables' of [apply.\(apply.name)]", at: "trail \(apply.trail)")
-      let mayCome = isWritten && coming.mayHave(name.name)
-      name.isMistake && !mayCome ? fail(error) : note("\(error.message); \(error.hint)")
+    for name in apply.unmatched(in: tables, to: end.url.engine) {
+      let error = name.error(apply.listName, at: "trail \(apply.trail)")
+      name.isMistake && !configuration.mayCome(name.name, to: apply)
+        ? fail(error) : note("\(error.message); \(error.hint)")
+    }
+  }
+
+  /// Prints the names in the option `tables` that no table of another node's trail has, if the trail has brought tables.
+  private func tellNames(of apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
+    let left = running.first { $0.name == WorkerName(.apply, apply.name) }?.leftOut ?? []
+    let known = try end.listedNames(of: trail) + left
+    for name in known.isEmpty ? [] : TablePatterns(apply.tables).unmatched(in: known) where name.isMistake {
+      let error = name.error(apply.listName, at: "trail \(trail)")
+      note("\(error.message); \(error.hint)")
     }
   }
 
   /// Checks that a trail still belongs to its source, and not to a replaced or restored database.
+  /// - Parameter capture: The capture of that source.
   /// - Parameter fault: A function that returns the problem of the source, if there is one.
   private func checkIsSource(
-    of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
+    of capture: Configuration.Capture, _ folder: String, _ url: DatabaseURL,
+    _ fault: (TrailInfo) throws -> (ErrorCode, String)?
   ) throws {
     guard Trail.exists(folder: folder) else { return }
     let info = try Trail.info(folder: folder)
@@ -139,7 +148,8 @@ extension ConfCheck {
     throw CairnError(
       code, "\(url.place) is not at the end of trail \(info.name): \(what)",
       hint: code == .sourceWentBack
-        ? TrailHint.wentBack(folder) : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
+        ? TrailHint.wentBack(folder, copyBack: configuration.copyBack(into: capture))
+        : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
   }
 
   /// Prints the rights of the connection's role that Cairn does not need, and the owner of the schema `cairn`.
@@ -230,6 +240,7 @@ extension ConfCheck {
       for (_, error) in RuledTables.unused(apply.rules, known: known, of: trail) {
         note("\(error.message); \(error.hint)")
       }
+      try tellNames(of: apply, end, trail)
       return try checkBothWays(apply, end, trail)
     }
     guard let source = sources[trail.name] else {

@@ -1,6 +1,6 @@
 import Changes
 
-// The check of both databases before a two-way replication starts.
+// The check of both databases before a two-way replication starts, and the hints if it cannot continue.
 extension Replication {
   /// Writes warnings about the tables of both databases, such as keys that both would generate for different rows.
   /// - Throws: `table-refused` for a table that cannot be replicated two-way, such as a table without a key.
@@ -23,5 +23,34 @@ extension Replication {
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
       captureProgress.tell("\(alike.message); \(alike.hint)")
     }
+  }
+
+  /// The steps in a hint that refresh all tables, with the direction that keeps newer rows.
+  var copyingAgain: String {
+    guard back != nil else { return "copy everything again with --existing overwrite" }
+    return copying(from: source, to: target)
+  }
+
+  /// Runs the worker of a two-way replication that reads or writes the database `end`. After a
+  /// restore or a loss, the hint of the error names the direction that keeps the rows of the other end.
+  func hinting(at end: DatabaseURL, _ body: () throws -> Void) throws {
+    do { try body() } catch let error as CairnError {
+      let other = end == source ? target : source
+      let hint: String
+      switch error.code {
+      case .sourceWentBack: hint = "if it was restored or replaced, \(copying(from: other, to: end))"
+      case .checkpointForeign:
+        hint = "put back the state folder that was used last; if it is lost, \(copying(from: source, to: target))"
+      default: throw error
+      }
+      throw CairnError(error.code, error.message, hint: hint, remedy: error.remedy, context: error.context)
+    }
+  }
+
+  private func copying(from kept: DatabaseURL, to other: DatabaseURL) -> String {
+    let (kept, other) = (kept.shown.shellWord, other.shown.shellWord)
+    let ends = "--from \(kept) --to \(other)"
+    return
+      "run: cairn detach \(kept); cairn detach \(other); cairn replicate --two-way --existing overwrite \(ends), with a new --state; this keeps only the rows of --from: exchange the ends if cairn compare \(ends) shows that the other one has newer rows"
   }
 }

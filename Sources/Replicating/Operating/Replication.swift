@@ -168,7 +168,9 @@ package final class Replication: Sendable {
       guard options.existing != nil else {
         throw CairnError(
           .checkpointForeign, "the target \(target.place) was filled from trail \(trail), which is not in \(statePath)",
-          hint: "name that replication's state folder with --state, or \(copyingAgain)")
+          hint:
+            "name that replication's state folder with --state; if it is lost, \(copyingAgain)"
+        )
       }
       try to.forgetCheckpoint(of: trail)
       hasCheckpoint = false
@@ -217,15 +219,6 @@ package final class Replication: Sendable {
     }
     // Do this last: the previous list is needed to find added tables.
     try state.remember(options.tables, options.names)
-  }
-
-  /// The part of a hint that says how to refresh all tables. In two-way replication, the refresh removes rows that only
-  /// the target has.
-  private var copyingAgain: String {
-    guard back != nil else { return "copy everything again with --existing overwrite" }
-    let ends = "--from \(source.shown.shellWord) --to \(target.shown.shellWord)"
-    return
-      "look with 'cairn compare \(ends)' which end holds newer rows: a copy with --existing overwrite keeps only the rows of --from; name that end there, or write its newer rows to the other end first"
   }
 
   /// Decides whether rows that other replications write to the source are sent to the target.
@@ -310,7 +303,14 @@ package final class Replication: Sendable {
   /// - Throws: `io-failed` if the process cannot start more threads; then no worker runs.
   package func start(ended: @escaping @Sendable () -> Void) throws -> [WorkerThread<Void>] {
     var bodies: [@Sendable () throws -> Void] = [{ try self.capture() }, { try self.apply() }]
-    if let back { bodies += [{ try self.captureBack(back) }, { try self.applyBack(back) }] }
+    if let back {
+      bodies = [
+        { try self.hinting(at: self.source) { try self.capture() } },
+        { try self.hinting(at: self.target) { try self.apply() } },
+        { try self.hinting(at: self.target) { try self.captureBack(back) } },
+        { try self.hinting(at: self.source) { try self.applyBack(back) } },
+      ]
+    }
     var workers: [WorkerThread<Void>] = []
     do {
       for body in bodies {

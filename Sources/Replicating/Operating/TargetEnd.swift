@@ -99,6 +99,18 @@ package struct TargetEnd {
     }
   }
 
+  /// Returns the names by which a list of tables can refer to the target tables of a trail. Empty until the trail has
+  /// brought its first table.
+  package func listedNames(of trail: TrailName) throws -> [String] {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).targetNames() } ?? []
+    case .postgres(let connection):
+      try PostgresTargetState(connection, of: trail).targetNames().flatMap { table in
+        TableSchema.listedNames(table.schema, table.name)
+      }
+    }
+  }
+
   /// Returns the suspended tables of a trail.
   package func heldTables(of trail: TrailName) throws -> [HeldTable] {
     switch handle {

@@ -13,7 +13,9 @@ extension SourceEnd {
 
 extension TableSchema {
   /// The names by which a list of tables can refer to this table.
-  package var listedNames: [String] {
+  package var listedNames: [String] { Self.listedNames(namespace, name) }
+
+  static func listedNames(_ namespace: String, _ name: String) -> [String] {
     if namespace.isEmpty { return [name] }
     return namespace == "public" ? [name, "public.\(name)"] : ["\(namespace).\(name)", name]
   }

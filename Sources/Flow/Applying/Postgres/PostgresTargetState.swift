@@ -248,6 +248,13 @@ package struct PostgresTargetState {
     return try tables().keys.map(\.text)
   }
 
+  /// Returns the schemas and names of the target tables of the trail, as in apply's state.
+  package func targetNames() throws -> [(schema: String, name: String)] {
+    guard try isInstalled() else { return [] }
+    try upgrade()
+    return try tables().values.map { ($0.schema, $0.name) }
+  }
+
   private var owner: String { trail?.description ?? "" }
 
   // MARK: Tables

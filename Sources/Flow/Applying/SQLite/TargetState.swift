@@ -229,6 +229,13 @@ package struct TargetState {
     }
   }
 
+  /// Returns the names of the target tables of the trail, as in apply's state.
+  package func targetNames() throws -> [String] {
+    guard try isInstalled() else { return [] }
+    try upgrade()
+    return try tables().flatMap { name, table in [name.text] + (table.waiting?.names ?? []) }
+  }
+
   /// Makes apply skip the changes of every table of the trail until the table's next refresh begins. Without ``trail``,
   /// does so for all trails.
   package func expectRefreshOfAll() throws {
