@@ -46,6 +46,25 @@ struct FilledColumn {
     }
   }
 
+  /// Returns a notice if each database computes the default of a column that the source adds, such as `random()`; nil
+  /// for a literal.
+  ///
+  /// - Parameter table: The table's name.
+  static func notice(_ source: TableSchema.Column, of table: String) -> String? {
+    guard let text = source.defaultValue, source.literalDefault == nil else { return nil }
+    let bytes = Array(text.utf8)
+    let tokens = SQLText.tokens(bytes)
+    // A function with arguments, or one such as CURRENT_TIMESTAMP.
+    let calls = tokens.indices.contains { index in
+      if tokens[index].word.hasPrefix("CURRENT_") || tokens[index].word.hasPrefix("LOCALTIME") { return true }
+      guard index > 0, bytes[tokens[index].range] == [UInt8(ascii: "(")] else { return false }
+      return !tokens[index - 1].word.isEmpty
+    }
+    guard calls else { return nil }
+    return
+      "table \(table): each database computes the default \(text) of the new column \(source.name) by itself, so rows that were on their way between them may differ in it: run 'cairn compare'"
+  }
+
   /// Returns the error for the target's rows whose value in the column differs from the source's.
   ///
   /// - Parameter condition: The SQL condition that selects these rows.

@@ -36,8 +36,8 @@ struct AddedColumnTests {
   @discardableResult
   private static func apply(_ mesh: Mesh, _ from: Int, to: Int) throws -> [CairnError] {
     do { try mesh.apply(from, to: to) } catch let error as CairnError where error.code == .schemaStopped {
-      for line in error.hint.split(separator: "\n") where line.hasPrefix("  ") {
-        try mesh.nodes[to].execute(String(line.dropFirst(2)))
+      if let script = error.hint.firstRange(of: "by itself:\n").map({ error.hint[$0.upperBound...] }) {
+        try mesh.nodes[to].execute(String(script))
       }
       return [error]
     }

@@ -181,6 +181,9 @@ extension PostgresShape {
     guard !change.isReplaced || change.ownTrail != nil else { return }
     for case .addColumn(let index) in change.source.changes {
       let column = change.after.columns[index]
+      if change.ownTrail != nil, let notice = FilledColumn.notice(change.source.after.columns[index], of: change.name) {
+        progress.note(notice)
+      }
       guard let own = there.first(where: { $0.name.hasSameBytes(as: column.name) }),
         !change.before.columns.contains(where: { $0.name.hasSameBytes(as: column.name) })
       else { continue }

@@ -210,6 +210,9 @@ struct TargetShape {
       store: change.ownTrail.map { _ in SQLiteCandidates(database: database) })
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
       let column = after.target.columns[index]
+      if change.ownTrail != nil, let notice = FilledColumn.notice(after.source.columns[index], of: change.name) {
+        progress.note(notice)
+      }
       guard let own = there.first(where: { $0.name.sqliteKey == column.name.sqliteKey }),
         !before.target.columns.contains(where: { $0.name.sqliteKey == column.name.sqliteKey })
       else { continue }
