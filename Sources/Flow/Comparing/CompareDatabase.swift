@@ -51,8 +51,7 @@ package final class CompareDatabase {
       sortsByBytes =
         try isUTF8
         && connection.first(
-          // The column `datlocprovider` exists since PostgreSQL 15.
-          "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
+          "SELECT datcollate IN ('C', 'POSIX') AND datlocprovider = 'c' FROM pg_database WHERE datname = current_database()"
         ) == "t"
     }
   }

@@ -22,9 +22,11 @@ struct KnownFloor: Equatable {
 
   func includes(_ entry: WindowEntry) -> Bool { entry.number <= number && entry.clock < clock }
 
-  /// Replaces this value by `other` if `other` has a higher number, or the same number and a later clock.
+  /// Replaces this value by `other` if `other` includes everything that this value includes.
+  ///
+  /// So a transaction whose versions may have been removed stays included, also after a false claim of a node.
   mutating func raise(to other: KnownFloor) {
-    if (other.number, other.clock) > (number, clock) { self = other }
+    if other.number >= number, other.clock >= clock { self = other }
   }
 }
 

@@ -169,11 +169,35 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a deleted row, so deleted rows of \(names(found.map(\.fullName))) cannot be restored if another node refers to them; run there: \(script)"
   }
 
-  /// Returns warnings about two-way tables: deleted rows that cannot be restored, and keys that can have two spellings.
+  /// Returns warnings about two-way tables. They concern deleted rows that cannot be restored, keys that can have two
+  /// spellings, and unique indexes that each database judges by itself.
   /// - Parameter other: The engine of the other end; nil if it is not known here.
   package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: Engine?) throws -> [String]
   {
-    [try keysLogged(end, tables), spelledApart(end, tables, other)].compactMap { $0 }
+    let all = [try keysLogged(end, tables), spelledApart(end, tables, other), try judgedApart(end, tables, other)]
+    return all.compactMap { $0 }
+  }
+
+  /// Returns a warning for unique indexes with an expression, a WHERE, or a column in which different texts can be
+  /// equal. Nil if there are none.
+  private static func judgedApart(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ other: Engine?) throws -> String? {
+    let place: KeyCheck.Place =
+      switch end.handle {
+      case .sqlite(let database): .sqlite(database)
+      case .postgres(let server): .postgres(server)
+      }
+    let found = try tables.filter { $0.refusal == nil }.flatMap { table in
+      // SQLite may keep the texts of a numeric without a scale.
+      let texts =
+        end.server != nil && other == .sqlite
+        ? table.schema.columns.filter { PostgresType($0).kind == .numeric(nil) }.map(\.name.sqliteKey) : []
+      return try KeyCheck.looseUniques(of: table.schema, in: place, texts: Set(texts)).map {
+        "\($0) of table \(table.name)"
+      }
+    }
+    guard !found.isEmpty else { return nil }
+    return
+      "\(end.url.place): each database decides by itself which rows have one value in the unique \(found.count == 1 ? "index" : "indexes") \(names(found)), which \(found.count == 1 ? "has" : "have") an expression, a WHERE, or a column in which different texts can be equal; if the other database decides otherwise, a row may wait at one end and be present at the other: give both the same index, and run 'cairn compare'"
   }
 
   /// Returns a warning for PostgreSQL keys of type `uuid` or `char(n)`, if the other database is SQLite. There, two

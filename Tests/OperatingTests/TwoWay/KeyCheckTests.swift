@@ -232,6 +232,32 @@ struct KeyCheckTests {
   }
 
   @Test(
+    "a unique index that each database judges by itself is named",
+    arguments: [
+      ("p", "CREATE TABLE item(id int PRIMARY KEY, name text); CREATE UNIQUE INDEX one ON item (lower(name))", "one"),
+      (
+        "p", "CREATE TABLE item(id int PRIMARY KEY, name text); CREATE UNIQUE INDEX one ON item (name) WHERE id > 3",
+        "one"
+      ),
+      ("p", "CREATE TABLE item(id int PRIMARY KEY, name numeric UNIQUE)", "(name)"),
+      ("p", "CREATE TABLE item(id int PRIMARY KEY, name interval UNIQUE)", "(name)"),
+      ("p", "CREATE TABLE item(id int PRIMARY KEY, name text UNIQUE, cost numeric(9,2) UNIQUE)", nil),
+      ("s", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE COLLATE NOCASE)", "(name)"),
+      (
+        "s", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); CREATE UNIQUE INDEX one ON item(lower(name))", "one"
+      ),
+      ("s", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE, cost NUMERIC UNIQUE)", nil),
+    ] as [(String, String, String?)])
+  func judgedApart(engine: String, schema: String, name: String?) throws {
+    let mesh = try Mesh(engine, schema: schema, isCaptured: false)
+    let end = try SourceEnd(mesh.nodes[0].url)
+    let warnings = try TwoWayCheck.warnings(end, end.tables(TablePatterns()), beside: .sqlite)
+    #expect(warnings.count == (name == nil ? 0 : 1), "\(warnings)")
+    if let name { #expect(warnings.first?.contains("\(name) of table") == true, "\(warnings)") }
+    try mesh.close()
+  }
+
+  @Test(
     "a key with several spellings is named beside SQLite",
     arguments: [
       ("uuid", Engine.sqlite, true), ("char(6)", .sqlite, true), ("text", .sqlite, false), ("uuid", .postgres, false),

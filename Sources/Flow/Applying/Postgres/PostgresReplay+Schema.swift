@@ -190,13 +190,13 @@ extension PostgresReplay {
       after: shapes.after.target, isRefreshed: made.isRefreshed)
     let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
     let right = try right(change.source.onlyAddsColumns ? .adds : .removes, own)
-    // A requested copy will bring the rows again.
+    change.isAwaited = own.isAwaited
     change.isSourceAlone =
-      right.isOnlyTrail && !made.isApplied && !own.isAwaited
-      && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
+      right.isOnlyTrail && !made.isApplied && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
     change.yieldsDefaults =
-      !own.isAwaited && options.yieldsDefaults(change.after.namespace, change.after.name, to: name)
-    change.goesBothWays = !own.isAwaited && options.goesBothWays(change.after.namespace, change.after.name)
+      !change.isAwaited && options.yieldsDefaults(change.after.namespace, change.after.name, to: name)
+    let goesBothWays = options.goesBothWays(change.after.namespace, change.after.name)
+    change.ownTrail = goesBothWays ? options.twoWay?.own.description : nil
     var known = own
     known.isCreated = right.isCreated
     let policy = right.policy(options.ddl)

@@ -14,7 +14,12 @@ extension PostgresShape {
     /// Two-way: whether this database gives up its default for the other database's default, for a column that both
     /// have added.
     var yieldsDefaults = false
-    var goesBothWays = false
+    /// Two-way: the name of this database's own trail. Nil for a one-way table.
+    var ownTrail: String?
+    /// Whether a requested copy will bring the rows again.
+    var isAwaited = false
+    /// Whether a copy brings the rows of the source again.
+    var isReplaced: Bool { isRefreshed || isAwaited }
     var name: String { source.after.fullName }
     var phrases: [String] {
       source.isEmpty ? ["a change of constraints of table \(after.fullName)"] : source.phrases
@@ -173,36 +178,24 @@ extension PostgresShape {
     _ there: [PostgresTargetTable.Column], _ change: Change, _ known: PostgresTargetState.Table,
     _ refusal: SchemaRefusal, _ sink: PostgresSink
   ) throws {
-    guard !change.isRefreshed || change.goesBothWays else { return }
+    guard !change.isReplaced || change.ownTrail != nil else { return }
     for case .addColumn(let index) in change.source.changes {
       let column = change.after.columns[index]
+      if change.ownTrail != nil, let notice = FilledColumn.notice(change.source.after.columns[index], of: change.name) {
+        progress.note(notice)
+      }
       guard let own = there.first(where: { $0.name.hasSameBytes(as: column.name) }),
         !change.before.columns.contains(where: { $0.name.hasSameBytes(as: column.name) })
       else { continue }
       let filled = FilledColumn(
         change.source.after.columns[index], column, isSourceAlone: change.isSourceAlone,
-        own: TableSchema.Column(name: own.name, defaultText: own.defaultText), yields: change.yieldsDefaults)
-      // A copy lacks the rows that only this end has: they need the source's default if both ends differ.
-      if change.isRefreshed, !filled.isUnlike { continue }
-      let (table, name) = ("\(known.schema.quotedName).\(known.name.quotedName)", column.name.quotedName)
-      func check(_ condition: String, isNull: Bool = false, more: [String] = []) throws {
-        let question = "SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1"
-        guard try sink.attempt({ try connection.first(question) }) != nil else { return }
-        throw filled.error(refusal, condition, of: table, named: change.name, isNull: isNull, more: more)
-      }
-      if filled.sourceDefault != nil { try check("\(name) IS NULL", isNull: true) }
-      if let (mine, wanted) = filled.displaced, let value = try read(known)?.column(column.name)?.comparable {
-        try check(
-          "\(value) IS NOT DISTINCT FROM \(mine) AND \(value) IS DISTINCT FROM \(wanted)",
-          more: ["ALTER TABLE \(table) ALTER COLUMN \(name) SET DEFAULT \(wanted)"])
-      }
-      guard !change.isRefreshed, let wanted = filled.wanted else { continue }
-      if wanted == "NULL" {
-        try check("\(name) IS NOT NULL")
-      } else {
-        guard let value = try read(known)?.column(column.name)?.comparable else { continue }
-        try check("\(value) IS DISTINCT FROM \(wanted)")
-      }
+        own: TableSchema.Column(name: own.name, defaultText: own.defaultText), wasFilled: own.wasFilled,
+        yields: change.yieldsDefaults)
+      let rows = PostgresFilledRows(
+        table: "\(known.schema.quotedName).\(known.name.quotedName)", own: try read(known)?.column(column.name) ?? own,
+        connection: connection, sink: sink, store: change.ownTrail.map { _ in PostgresCandidates(connection) })
+      try rows.check(
+        filled, isRefreshed: change.isReplaced, trail: change.ownTrail, refusal, named: change.name)
     }
   }
 
@@ -344,5 +337,32 @@ extension PostgresTargetTable.Column {
   fileprivate var comparable: String? {
     if hasEquality { return name.quotedName }
     return ["json", "xml"].contains(castType) ? "\(name.quotedName)::text" : nil
+  }
+}
+
+/// The rows of a table of a PostgreSQL target in a column that the source has added and the target already had.
+private struct PostgresFilledRows: FilledRows {
+  let table: String
+  let own: PostgresTargetTable.Column
+  let connection: PostgresConnection
+  let sink: PostgresSink
+  let store: PostgresCandidates?
+
+  func areThere(where condition: String) throws -> Bool {
+    try sink.attempt { try connection.first("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") } != nil
+  }
+
+  func condition(_ column: String, is isEqual: Bool, _ literal: String) -> String? {
+    if literal == "NULL" { return "\(column.quotedName) IS \(isEqual ? "" : "NOT ")NULL" }
+    return own.comparable.map { "\($0) IS \(isEqual ? "NOT " : "")DISTINCT FROM \(literal)" }
+  }
+
+  func statements(settingDefault literal: String, of column: String) -> [String] {
+    ["ALTER TABLE \(table) ALTER COLUMN \(column.quotedName) SET DEFAULT \(literal)"]
+  }
+
+  func value(_ literal: String, of column: String) throws -> Value {
+    let text = try connection.first("SELECT CAST(\(literal) AS \(own.type.name))::text")
+    return text.map { PostgresForm.value(Array($0.utf8), own.type) } ?? .null
   }
 }

@@ -25,6 +25,8 @@ struct PostgresTargetTable {
     var equality: String
     /// Whether indexes sort the column by its bytes.
     var sortsByBytes: Bool
+    /// Whether ALTER TABLE ADD COLUMN gave the rows that were there the column's default. False if that is unknown.
+    var wasFilled = false
   }
 
   struct UniqueIndex {
@@ -135,7 +137,8 @@ struct PostgresTargetTable {
           JOIN pg_operator p ON p.oid = x.amopopr JOIN pg_namespace n ON n.oid = p.oprnamespace
           WHERE k.oid = t.oid AND t.typnamespace <> 'pg_catalog'::regnamespace LIMIT 1),
         a.attcollation = 'pg_catalog."C"'::regcollation AND current_setting('server_encoding') = 'UTF8',
-        a.atthasdef AND a.attgenerated = '' AND pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) IS NOT NULL
+        a.atthasdef AND a.attgenerated = '' AND pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) IS NOT NULL,
+        a.atthasmissing
       FROM pg_attribute a JOIN types t ON t.start = a.atttypid AND t.typtype <> 'd'
       LEFT JOIN pg_attrdef g ON g.adrelid = a.attrelid AND g.adnum = a.attnum
       WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -147,7 +150,7 @@ struct PostgresTargetTable {
         defaultText: field[5].isEmpty ? row[4] : nil, generation: field[5].isEmpty ? nil : row[4],
         identity: field[6] == "a" ? .always : field[6] == "d" ? .byDefault : .none,
         isSerial: field[11] == "t", hasEquality: field[8] == "t", equality: field[9].isEmpty ? "=" : field[9],
-        sortsByBytes: field[10] == "t")
+        sortsByBytes: field[10] == "t", wasFilled: field[12] == "t")
     }
   }
 

@@ -281,11 +281,10 @@ extension SQLiteReplay {
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
       isRename: made.action == .rename, right: right)
     let name = change.after?.target.name ?? change.name
-    // A requested copy will bring the rows again.
-    change.isSourceAlone =
-      right.isOnlyTrail && !made.isApplied && !(known?.isAwaited ?? false) && options.holdsOnlyTheSource("", name)
-    change.yieldsDefaults = !(known?.isAwaited ?? false) && options.yieldsDefaults("", name, to: self.name)
-    change.goesBothWays = !(known?.isAwaited ?? false) && options.goesBothWays("", name)
+    change.isAwaited = known?.isAwaited ?? false
+    change.isSourceAlone = right.isOnlyTrail && !made.isApplied && options.holdsOnlyTheSource("", name)
+    change.yieldsDefaults = !change.isAwaited && options.yieldsDefaults("", name, to: self.name)
+    change.ownTrail = options.goesBothWays("", name) ? options.twoWay?.own.description : nil
     change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
     switch (made.action, before, after) {
     case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)

@@ -21,7 +21,12 @@ struct TargetShape {
     var isSourceAlone = false
     /// Two-way: whether this database takes the other database's default for a column that both have added.
     var yieldsDefaults = false
-    var goesBothWays = false
+    /// Two-way: the name of this database's own trail. Nil for a one-way table.
+    var ownTrail: String?
+    /// Whether a requested copy will bring the rows again.
+    var isAwaited = false
+    /// Whether a copy brings the rows of the source again.
+    var isReplaced: Bool { isRefreshed || isAwaited }
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
 
@@ -198,27 +203,25 @@ struct TargetShape {
   ///
   /// - Parameter there: The target's columns before the schema change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {
-    guard !change.isRefreshed || change.goesBothWays, let before = change.before, let after = change.after else {
-      return
-    }
+    guard !change.isReplaced || change.ownTrail != nil, let before = change.before, let after = change.after
+    else { return }
+    let rows = SQLiteFilledRows(
+      table: after.target.name.quotedName, database: database,
+      store: change.ownTrail.map { _ in SQLiteCandidates(database: database) })
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
       let column = after.target.columns[index]
-      guard let own = there.first(where: { $0.name.sqliteKey == column.name.sqliteKey }) else { continue }
+      if change.ownTrail != nil, let notice = FilledColumn.notice(after.source.columns[index], of: change.name) {
+        progress.note(notice)
+      }
+      guard let own = there.first(where: { $0.name.sqliteKey == column.name.sqliteKey }),
+        !before.target.columns.contains(where: { $0.name.sqliteKey == column.name.sqliteKey })
+      else { continue }
+      // ALTER TABLE ADD COLUMN gives the default to all rows, and no statement of SQLite changes a default.
       let filled = FilledColumn(
         after.source.columns[index], column, isSourceAlone: change.isSourceAlone, own: own,
-        yields: change.yieldsDefaults)
-      // A copy lacks the rows that only this end has: they need the source's default if both ends differ.
-      if change.isRefreshed, !filled.isUnlike { continue }
-      let (table, name) = (after.target.name.quotedName, column.name.quotedName)
-      func check(_ condition: String, isNull: Bool = false) throws {
-        guard try database.integer("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") != nil else { return }
-        throw filled.error(refusal(change), condition, of: table, named: change.name, isNull: isNull)
-      }
-      if filled.sourceDefault != nil { try check("\(name) IS NULL", isNull: true) }
-      if !change.isRefreshed, let wanted = filled.wanted { try check("\(name) COLLATE BINARY IS NOT \(wanted)") }
-      if let (mine, wanted) = filled.displaced {
-        try check("\(name) COLLATE BINARY IS \(mine) AND \(name) COLLATE BINARY IS NOT \(wanted)")
-      }
+        wasFilled: own.defaultValue != nil, yields: change.yieldsDefaults)
+      try rows.check(
+        filled, isRefreshed: change.isReplaced, trail: change.ownTrail, refusal(change), named: change.name)
     }
   }
 
@@ -329,4 +332,26 @@ struct TargetShape {
 extension SQLiteError {
   var isSchemaRefusal: Bool { primary == 1 }
   var isMismatch: Bool { primary == 20 }
+}
+
+/// The rows of a table of an SQLite target in a column that the source has added and the target already had.
+private struct SQLiteFilledRows: FilledRows {
+  let table: String
+  let database: Database
+  let store: SQLiteCandidates?
+
+  func areThere(where condition: String) throws -> Bool {
+    try database.integer("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") != nil
+  }
+
+  func condition(_ column: String, is isEqual: Bool, _ literal: String) -> String? {
+    "\(column.quotedName) COLLATE BINARY \(isEqual ? "IS" : "IS NOT") \(literal)"
+  }
+
+  func statements(settingDefault literal: String, of column: String) -> [String] { [] }
+
+  func value(_ literal: String, of column: String) throws -> Value {
+    // A literal of another type than the column's has the column's affinity in a row.
+    try database.first("SELECT \(literal)", []) ?? .null
+  }
 }

@@ -34,6 +34,26 @@ package enum KeyCheck {
     return nil
   }
 
+  /// Returns the unique indexes of a table in which each database decides by itself which rows have equal values.
+  ///
+  /// Such an index has an expression, a WHERE, or a column in which different texts can be equal. A unique index without
+  /// a name in the table's schema is given by its columns.
+  ///
+  /// - Parameter texts: As for ``problem(of:in:texts:includes:)``, of the columns of unique indexes.
+  package static func looseUniques(of table: TableSchema, in place: Place, texts: Set<NameKey>) throws -> [String] {
+    var found: [String] = []
+    for unique in table.uniques {
+      let names = unique.map { table.columns[$0].name }
+      let problem = try problem(names, of: (table.namespace, table.name), in: place, texts)
+      if problem != nil { found.append("(\(names.joined(separator: ", ")))") }
+    }
+    let columns = table.columns.map(\.name)
+    for object in table.objects where SQLText.tokens(Array(object.text.utf8)).prefix(2).last?.word == "UNIQUE" {
+      if IndexText(object.text, columns: columns, engine: table.engine) == nil { found.append(object.name) }
+    }
+    return found
+  }
+
   private static func problem(
     _ columns: [String], of table: (namespace: String, name: String), in place: Place,
     _ texts: Set<NameKey> = []

@@ -52,8 +52,7 @@ struct PostgresCopier {
     isC =
       try isUTF8
       && connection.first(
-        // The column `datlocprovider` exists since PostgreSQL 15.
-        "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
+        "SELECT datcollate IN ('C', 'POSIX') AND datlocprovider = 'c' FROM pg_database WHERE datname = current_database()"
       )
         == "t"
     try connection.executeScript("SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0")

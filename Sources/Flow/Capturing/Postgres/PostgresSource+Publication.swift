@@ -230,12 +230,11 @@ extension PostgresSource {
         WHERE r.prpubid = p.oid AND c.relkind = 'p')) FROM pg_publication AS p WHERE pubname = $1
       """, [name])
     guard let row = found.first else { return nil }
-    // Filters and lists of columns exist since PostgreSQL 15.
     let tables = try connection.query(
       row[0] == "t"
         ? "SELECT oid, $1::text, false FROM pg_class WHERE relkind IN ('r', 'p')"
         : """
-        SELECT prrelid, pubname, coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL
+        SELECT prrelid, pubname, prqual IS NOT NULL OR prattrs IS NOT NULL
         FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1
         """, [name])
     func oids(_ rows: [[String?]]) -> Set<UInt32> { Set(rows.compactMap { $0[0].flatMap { UInt32($0) } }) }

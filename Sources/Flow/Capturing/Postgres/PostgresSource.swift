@@ -25,11 +25,7 @@ package struct PostgresSource {
     func refuse(_ message: String, _ hint: String) -> CairnError {
       CairnError(.serverSetting, "\(place): \(message)", hint: hint)
     }
-    guard connection.serverVersion >= 140000 else {
-      throw CairnError(
-        .unsupported, "\(place) is PostgreSQL \(connection.serverVersion / 10000), and capture needs 14 or newer",
-        hint: "upgrade the server", remedy: .badInput)
-    }
+    try checkVersion(connection.serverVersion, at: place)
     let row =
       try connection.query(
         """
@@ -128,16 +124,24 @@ package struct PostgresSource {
     return SchemaTriggers.unreadable(connection.place, (row.last ?? nil) ?? "")
   }
 
+  /// Throws `unsupported` if server version `version`, such as 140018 for 14.18, is one that capture is not tested with.
+  static func checkVersion(_ version: Int, at place: String) throws(CairnError) {
+    guard version < 150_000 else { return }
+    throw CairnError(
+      .unsupported, "\(place) is PostgreSQL \(version / 10_000), and capture needs 15 or newer",
+      hint: "upgrade the server", remedy: .badInput)
+  }
+
   /// Returns a warning if the server's version can lose changes in logical replication; nil otherwise.
   ///
-  /// Source: release notes of 17.5, 16.9, 15.13 and 14.18 ("Avoid data loss in logical replication").
+  /// Source: release notes of 17.5, 16.9 and 15.13 ("Avoid data loss in logical replication").
   package static func versionNotice(_ connection: PostgresConnection) -> String? {
     versionNotice(connection.serverVersion, at: connection.place)
   }
 
   /// Returns a warning if server version `version`, such as 150012 for 15.12, can lose changes; nil otherwise.
   static func versionNotice(_ version: Int, at place: String) -> String? {
-    let mended = [14: 18, 15: 13, 16: 9, 17: 5]
+    let mended = [15: 13, 16: 9, 17: 5]
     let (major, minor) = (version / 10_000, version % 10_000)
     guard let least = mended[major], minor < least else { return nil }
     return
