@@ -93,7 +93,7 @@ extension PostgresReplay {
 
   /// Writes a row that the target refused earlier in the transaction, and deletes the target's rows with the same
   /// unique values. Returns false, with nothing written, if the policy for local writes does not allow this.
-  func meet(held row: PostgresHeldRows.Row) throws -> Bool {
+  func meet(parked row: Parked.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
     after.assign(row.values)
     return try meet(row.table, before: nil, after: values(of: after, row.table))

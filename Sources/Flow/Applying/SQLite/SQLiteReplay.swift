@@ -84,7 +84,7 @@ final class SQLiteReplay {
   /// Whether apply itself makes the present schema change. False if an operator has already made it at the target.
   var isShapeMade = false
   var early = EarlyUpdates()
-  var held = HeldRows()
+  var parked = ParkedRows<TargetTable, Value>()
   var before: [ColumnView] = []
   var after: [ColumnView] = []
   var madeBefore = ByteWriter(capacity: 256)
@@ -161,7 +161,7 @@ final class SQLiteReplay {
         try endChunk()
         try resolver?.resolve(stop)
         try settleEarly()
-        if !held.isEmpty { try settleHeld() }
+        if !parked.isEmpty { try settleParked() }
         let isDue =
           number >= limit || halt != nil || group.rows - skipped >= options.commitRows ?? Self.commitRowsUsual
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
