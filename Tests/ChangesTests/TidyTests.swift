@@ -155,12 +155,6 @@ import Testing
   /// Files of apply outside of the engines' folders that import an engine. A file leaves the list when it needs none.
   static let engineFiles: Set<String> = [
     "Applying/ApplyOptions.swift",
-    "Applying/Conflicts/PostgresTurnedRow.swift",
-    "Applying/Conflicts/SQLiteTurnedRow.swift",
-    "Applying/OneWay/PostgresGuards.swift",
-    "Applying/OneWay/PostgresReplay+Meetings.swift",
-    "Applying/OneWay/SQLiteGuards.swift",
-    "Applying/OneWay/SQLiteReplay+Meetings.swift",
     "Applying/TwoWay/CaptureStream.swift",
     "Applying/TwoWay/ConflictExpression.swift",
     "Applying/TwoWay/KeyCheck+Apply.swift",

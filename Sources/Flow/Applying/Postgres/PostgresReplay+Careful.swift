@@ -28,7 +28,7 @@ extension PostgresReplay {
   func settleParked() throws {
     guard !parked.isEmpty else { return }
     try parked.settle(putBack)
-    for row in parked.takeAll() where try !meet(parked: row) { throw row.error }
+    for row in parked.takeAll() where try !resolve(parked: row) { throw row.error }
   }
 
   /// Inserts a row that the target refused earlier in the transaction. Returns false if another row still has one of

@@ -197,7 +197,7 @@ extension PostgresReplay {
     if isInPlace { return try insertInPlace(table) }
     if isAlone, isExact(table) { return try insertCopied(image, table) }
     guard !isAlone else {
-      return try settlingMeetings(table, isInsert: true) { try insert(table, isLenient: table.mayHoldRows) }
+      return try resolvingLocalWrites(table, isInsert: true) { try insert(table, isLenient: table.mayHoldRows) }
     }
     if pieceTable == nil {
       try sink.settle()

@@ -13,7 +13,7 @@ extension PostgresReplay {
     if change.treatment.contains(.refused) { return try refuse(table) }
     if try defers(change, table) { return }
     try encode(change, table)
-    try settlingMeetings(table, isInsert: change.operation == .insert) { try apply(change, table) }
+    try resolvingLocalWrites(table, isInsert: change.operation == .insert) { try apply(change, table) }
   }
 
   func encode(_ change: ChangeView, _ table: MappedTable) throws {
@@ -172,7 +172,7 @@ extension PostgresReplay {
     guard error.code == .rowMissing, table.source.treatment != nil, !isLineSettled, table.source.engine == .sqlite,
       let old = change.before
     else { throw error }
-    let delete = EarlyUpdates.Update(before: Array(old.bytes), after: nil, error: error, meet: meeting(table))
+    let delete = EarlyUpdates.Update(before: Array(old.bytes), after: nil, error: error, meet: resolution(table))
     try early.add(delete, table: table.stateKey)
   }
 
@@ -219,7 +219,7 @@ extension PostgresReplay {
     guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
     else { throw error }
     let update = EarlyUpdates.Update(
-      before: Array(old.bytes), after: Array(new.bytes), error: error, meet: meeting(table))
+      before: Array(old.bytes), after: Array(new.bytes), error: error, meet: resolution(table))
     try early.add(update, table: table.stateKey)
   }
 

@@ -97,7 +97,7 @@ extension SQLiteReplay {
     try parked.settle(putBack)
     for row in parked.takeAll() {
       let isSettled = row.table.localWrites.areSettled
-      guard isSettled, try meet(row.table, before: nil, after: row.values) else { throw row.error }
+      guard isSettled, try resolve(row.table, before: nil, after: row.values) else { throw row.error }
     }
   }
 }

@@ -232,7 +232,7 @@ final class SQLiteReplay {
         return
       }
       if try defers(change, table) { return }
-      try settlingMeetings(table) { try apply(change, table) }
+      try resolvingLocalWrites(table) { try apply(change, table) }
     case .refreshRow(let id, let image):
       try statements?.checkIdle()
       guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image, table) else {
@@ -242,7 +242,7 @@ final class SQLiteReplay {
       before.removeAll(keepingCapacity: true)
       try decode(image, into: &after, &madeAfter, table)
       try checkWhole(table)
-      try settlingMeetings(table) { try takeCopied(table) }
+      try resolvingLocalWrites(table) { try takeCopied(table) }
       copied += 1
     case .waitingRow(let row): try takeWaiting(row)
     case .refresh(let refresh):
