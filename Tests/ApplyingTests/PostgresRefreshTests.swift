@@ -38,6 +38,29 @@ struct PostgresRefreshTests {
     #expect(failure { try target.replay() }?.code == .rowMissing)
   }
 
+  @Test func `a copy does not mark rows of its earlier chunks as deleted`() throws {
+    let target = try PostgresTarget()
+    var rule = TableRule(from: "t")
+    rule.delete = .mark(column: "gone")
+    target.options.rules = [rule]
+    // The source's order is a, B, c; by their bytes, B comes before a.
+    try target.begin(
+      "CREATE TABLE t(k TEXT COLLATE NOCASE PRIMARY KEY, v TEXT)", "t",
+      [["a", "1"], ["B", "1"], ["c", "1"], ["d", "1"]])
+    try target.trail.transaction {
+      try target.trail.refresh("t", .start(.asked, .byKey, estimatedRows: 3))
+      try target.trail.refresh("t", .chunk(.keys(after: nil, through: ["B", nil])))
+      try target.trail.row("t", ["a", "2"])
+      try target.trail.row("t", ["B", "2"])
+      try target.trail.refresh("t", .chunk(.keys(after: ["B", nil], through: nil)))
+      try target.trail.row("t", ["c", "2"])
+      try target.trail.refresh("t", .end(rows: 3))
+    }
+    try target.replay()
+    #expect(
+      try target.psql("SELECT k, v, gone IS NULL FROM t ORDER BY lower(k)") == "a|2|t\nB|2|t\nc|2|t\nd|1|f")
+  }
+
   @Test func `a chunk replaces what is in its range, by the source's order of texts`() throws {
     let target = try PostgresTarget()
     try target.begin(

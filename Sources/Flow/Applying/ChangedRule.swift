@@ -81,6 +81,15 @@ struct ChangedRules {
     return rule
   }
 
+  /// Returns whether a changed rule sends a table's rows to another target table, which by the options must be empty.
+  func isLedElsewhere(_ given: TableSchema, _ options: ApplyOptions, to engine: Engine) -> Bool {
+    guard options.refusesRowsElsewhere, isPending(given),
+      let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
+    else { return false }
+    if rule.before.isEmpty { return true }
+    return rule.steps(of: given, to: options.rules.rule(for: given), in: engine).contains(where: \.isElsewhere)
+  }
+
   /// Notes that the changed rule of a table has taken effect.
   mutating func finish(_ given: TableSchema) {
     if isPending(given) { fresh.insert(given.plainName) }

@@ -8,9 +8,6 @@ extension PostgresApply {
   /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of one catch-up have
   /// the same checkpoint.
   struct CatchUp {
-    /// The time in ms for which a catch-up runs before apply continues with the other tables.
-    static let sliceMilliseconds: Int64 = 500
-
     var tables: [PostgresTargetState.Waiting]
     /// The conflict handling of two-way tables; nil if the tables are one-way.
     let desk: PostgresReplay.Desk?
@@ -27,13 +24,9 @@ extension PostgresApply {
     var isOvertaken = false
   }
 
-  /// The time of the next attempt to continue a suspended table, and the delay until the attempt after that one.
+  /// The attempts to continue a suspended table.
   struct Attempt {
-    static let delayMin: Int64 = 2_000
-    static let delayMax: Int64 = 60_000
-    /// The monotonic time of the next attempt, in ms.
-    var next: Int64
-    var delay: Int64 = delayMin
+    var schedule: CatchUpSchedule
     /// Whether the table is suspended only because a session holds a lock on it.
     var isLocked = false
   }
@@ -64,7 +57,7 @@ extension PostgresApply {
     if refusals[refusal.position] != nil { throw refusal.error }
     refusals[refusal.position] = refusal.error
     attempts[refusal.key] = Attempt(
-      next: Clock.monotonicMilliseconds + Attempt.delayMin, isLocked: refusal.isLocked)
+      schedule: CatchUpSchedule(from: Clock.monotonicMilliseconds), isLocked: refusal.isLocked)
   }
 
   // MARK: Trying again
@@ -81,9 +74,8 @@ extension PostgresApply {
     }
     var isMoved = false
     for group in Self.groups(replay.waiting) where !stop.isSet {
-      let isDue = group.contains { table in
-        attempts[table.source].map { Clock.monotonicMilliseconds >= $0.next } ?? true
-      }
+      let now = Clock.monotonicMilliseconds
+      let isDue = group.contains { attempts[$0.source]?.schedule.isDue(now) ?? true }
       guard isDue || isLast else { continue }
       let desk = catchUpDesk(group, replay)
       var catchUp = CatchUp(tables: group, desk: desk, replay: try open(group, desk))
@@ -154,7 +146,7 @@ extension PostgresApply {
 
   private func advance(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     try main.sink.rest()
-    let deadline = Clock.monotonicMilliseconds + CatchUp.sliceMilliseconds
+    let deadline = Clock.monotonicMilliseconds + CatchUpSchedule.slice
     let last = main.applied
     var isMoved = false
     try catchUp.replay.reload()
@@ -228,15 +220,6 @@ extension PostgresApply {
       do {
         if let desk = catchUp.desk { try catchUp.replay.checkOvertaken(desk, stop) }
       } catch is LocalAhead { overtake(&catchUp, number - applied) }
-    case is LocalAhead: overtake(&catchUp, number - applied)
-    case is ClockGate.Ahead:
-      postpone(catchUp.tables.map(\.source))
-      return false
-    case let failed as CairnError
-    where catchUp.desk != nil && !catchUp.replay.isCareful && QuarantineShelf.isOfRows(failed):
-      catchUp.carefulThrough = max(catchUp.carefulThrough, number)
-    case let failed as CairnError where TwoWay.isOfRow(failed) && catchUp.desk?.settle(through: number) ?? false:
-      catchUp.carefulThrough = max(catchUp.carefulThrough, number)
     case let ahead as Ahead: try make(ahead, catchUp.replay.connection)
     case let refusal as SchemaStop:
       try tell(refusal.error, refusal.key, catchUp)
@@ -255,14 +238,35 @@ extension PostgresApply {
     case let failed as PostgresError where failed.isTransient:
       postpone(catchUp.tables.map(\.source))
       return false
-    case let failed as CairnError where Self.isOfRow(failed):
-      for table in catchUp.tables { try tell(failed, table.source, catchUp) }
-      postpone(catchUp.tables.map(\.source))
-      return false
-    default: throw error
+    default: guard try recover(&catchUp, fromRows: error) else { return false }
     }
     catchUp.replay = try open(
       catchUp.tables, catchUp.desk, isCareful: applied < catchUp.carefulThrough, catchUp.refusals, catchUp.overtaken)
+    return true
+  }
+
+  /// Handles an error that is not of the server and not of a schema change. Returns false if the catch-up must wait for
+  /// its next attempt.
+  private func recover(_ catchUp: inout CatchUp, fromRows error: any Error) throws -> Bool {
+    let number = catchUp.replay.number
+    // One-way, a row that fails is known already: the group is sent singly after a fault of the server only.
+    let isCareful = catchUp.desk == nil || catchUp.replay.isCareful
+    let mayResolve = catchUp.desk?.maySettle(through: number) ?? false
+    switch ApplyDecision(isCareful: isCareful, mayResolve: mayResolve).next(after: error) {
+    case .waitForCapture: overtake(&catchUp, number - catchUp.replay.applied)
+    case .waitForClock:
+      postpone(catchUp.tables.map(\.source))
+      return false
+    case .sendSingly: catchUp.carefulThrough = max(catchUp.carefulThrough, number)
+    case .resolveAll:
+      catchUp.desk?.settle(through: number)
+      catchUp.carefulThrough = max(catchUp.carefulThrough, number)
+    case .refused, .fail:
+      guard let failed = error as? CairnError, Self.isOfRow(failed) else { throw error }
+      for table in catchUp.tables { try tell(failed, table.source, catchUp) }
+      postpone(catchUp.tables.map(\.source))
+      return false
+    }
     return true
   }
 
@@ -298,9 +302,10 @@ extension PostgresApply {
 
   private func postpone(_ keys: [String], isLocked: Bool = false) {
     for key in keys {
-      let delay = attempts[key]?.delay ?? Attempt.delayMin
-      attempts[key] = Attempt(
-        next: Clock.monotonicMilliseconds + delay, delay: min(delay * 2, Attempt.delayMax), isLocked: isLocked)
+      var attempt = attempts[key] ?? Attempt(schedule: .due)
+      attempt.schedule.postpone(Clock.monotonicMilliseconds)
+      attempt.isLocked = isLocked
+      attempts[key] = attempt
     }
   }
 

@@ -83,20 +83,28 @@ extension PostgresApply {
       replay.abandon()
       desk?.shared.window.rollback(name)
       switch error {
-      case is LocalAhead: wait = { [self] in if let desk { try waitForCapture(desk, stop) } }
-      case is ClockGate.Ahead: wait = { _ = stop.wait(milliseconds: 200) }
-      case let ahead as Ahead: try make(ahead, connection)
+      case let ahead as Ahead:
+        try make(ahead, connection)
+        return false
       // Apply waits for the sessions that use the table.
-      case let refusal as SchemaStop where refusal.isLocked: wait = { _ = stop.wait(milliseconds: 200) }
+      case let refusal as SchemaStop where refusal.isLocked:
+        wait = { _ = stop.wait(milliseconds: 200) }
+        return false
       case let refusal as SchemaStop:
         try explain(one, refusal.error, connection)
         return true
       case let fault as PostgresSink.Fault: throw fault.error ?? Self.untouched(replay)
-      case let error as CairnError where TwoWay.isOfRow(error) && desk?.settle(through: one.number) ?? false: break
-      case let error as CairnError where QuarantineShelf.isOfRows(error):
-        try explain(one, error, connection)
+      default: break
+      }
+      let mayResolve = desk?.maySettle(through: one.number) ?? false
+      switch ApplyDecision(isCareful: true, mayResolve: mayResolve).next(after: error) {
+      case .waitForCapture: wait = { [self] in if let desk { try waitForCapture(desk, stop) } }
+      case .waitForClock: wait = { _ = stop.wait(milliseconds: 200) }
+      case .resolveAll: desk?.settle(through: one.number)
+      case .refused:
+        if let error = error as? CairnError { try explain(one, error, connection) }
         return true
-      default: throw error
+      case .sendSingly, .fail: throw error
       }
       return false
     }

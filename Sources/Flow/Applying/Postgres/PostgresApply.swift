@@ -17,17 +17,7 @@ import Trails
 package final class PostgresApply {
   package typealias Options = ApplyOptions
 
-  private static let conflictsMax = 10
-  private static let waitMillisecondsMax: Int64 = 5000
-  /// The time in ms after which apply ends with an error if the server stays unreachable and `drain` is set. The time
-  /// also counts while the server is busy or read-only.
-  private static let awayMillisecondsMax: Int64 = 60_000
   private static let lockedMillisecondsMax: Int64 = 5000
-
-  /// The `lock_timeout` of two-way apply in ms, at first and at most: each lock timeout doubles it.
-  ///
-  /// Both are below `deadlock_timeout` (1 s), so in a deadlock PostgreSQL never cancels an application's transaction.
-  private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
 
   private let uri: String
   let folder: String
@@ -57,7 +47,7 @@ package final class PostgresApply {
   /// conflict handling.
   private let gate: ClockGate
   private var isDraining = false
-  private var lockMilliseconds = patienceMilliseconds.first
+  private var patience = ServerPatience()
   private var share = GroupShare()
   private var hasTables = false
   private var lookedAt: Int64 = 0
@@ -99,23 +89,20 @@ package final class PostgresApply {
   }
 
   private func apply(_ stop: StopSignal, _ drain: StopSignal) throws {
-    var conflicts = 0
-    var awaySince: Int64?
     var drainedSince: Int64?
-    var wait: Int64 = 100
     while !stop.isSet {
       // `drain` is read before the trail: records that were appended before it was set are still found.
       let isLast = drain.isSet
       isDraining = isLast
       do {
         let replay = try ready(stop)
-        if awaySince != nil { progress.update { $0.isReconnecting = false } }
-        (awaySince, wait) = (nil, 100)
+        if patience.isAway { progress.update { $0.isReconnecting = false } }
+        patience.connected()
         try guardTables(replay)
         if try settleQuarantine(replay, stop) { continue }
         let isMoved = try tryCatchUps(stop)
         if try step(replay, stop) || isMoved {
-          (conflicts, lockMilliseconds) = (0, Self.patienceMilliseconds.first)
+          patience.moved()
           continue
         }
         try replay.keepUpIdentities(isLast: isLast)
@@ -138,36 +125,25 @@ package final class PostgresApply {
       } catch let error as PostgresError {
         forget()
         if stop.isSet { return }
-        if error.isServerGone {
+        // A schema change and a two-way group have released their locks, so that waiting sessions continue.
+        let fault = ServerPatience.Fault(error)
+        if fault == .away {
           connection = nil
           desk?.shared.quiet.withLock { $0.forget() }
-          let now = Clock.monotonicMilliseconds
-          let since = awaySince ?? now
-          awaySince = since
           progress.update { $0.isReconnecting = true }
-          if drain.isSet, now - since > Self.awayMillisecondsMax { throw error.asCairnError }
-        } else if error.isLockTimeout {
-          // A schema change and a two-way group release their locks, so that waiting sessions continue, and try again.
-          // Locks are granted in order, so apply gets its lock if it waits as long as their transactions take.
-          lockMilliseconds = min(lockMilliseconds * 2, Self.patienceMilliseconds.most)
+        } else if fault == .locked {
           progress.update { $0.isWaitingForLock = true }
-        } else if error.isTransient || error.isCancelled {
-          conflicts += 1
-          guard conflicts < Self.conflictsMax else { throw error.asCairnError }
-        } else {
-          throw error.asCairnError
         }
+        let next = patience.next(after: fault, isDraining: drain.isSet, now: Clock.monotonicMilliseconds)
+        guard case .wait(let milliseconds) = next else { throw error.asCairnError }
         // The random part keeps several applies from returning at the same moment.
-        if stop.wait(milliseconds: Int32(wait + Int64.random(in: 0...wait / 2))) { return }
-        wait = min(wait * 2, Self.waitMillisecondsMax)
-      } catch let error as CairnError
-        where awaySince != nil && [.databaseBusy, .databaseReadOnly].contains(error.code)
-      {
+        if stop.wait(milliseconds: Int32(milliseconds + Int64.random(in: 0...milliseconds / 2))) { return }
+      } catch let error as CairnError where [.databaseBusy, .databaseReadOnly].contains(error.code) {
+        guard case .wait(let milliseconds)? = patience.nextWhileBusy() else { throw error }
         // The session that was cut off still holds the replication origin, or a standby is not yet promoted.
         close()
-        if stop.wait(milliseconds: Int32(wait)) { return }
-        wait = min(wait * 2, Self.waitMillisecondsMax)
-        if Clock.monotonicMilliseconds - (awaySince ?? 0) > Self.awayMillisecondsMax { throw error }
+        if stop.wait(milliseconds: Int32(milliseconds)) { return }
+        if patience.isOver(now: Clock.monotonicMilliseconds) { throw error }
       }
     }
   }
@@ -241,19 +217,19 @@ package final class PostgresApply {
     } catch {
       desk.shared.window.rollback(name)
       var end = TurnEnd.moved(true)
-      switch error {
-      case is LocalAhead:
+      let mayResolve = desk.maySettle(through: replay.number)
+      switch ApplyDecision(isCareful: replay.isCareful, mayResolve: mayResolve).next(after: error) {
+      case .waitForCapture:
         share.shrink(replay.number - replay.applied)
         desk.overtaken(at: replay.number)
         end = .overtaken
       // A fault of a row, or of its rule, stops apply after everything before it has been applied.
-      case let error as CairnError
-      where !replay.isCareful && (QuarantineShelf.isOfRows(error) || error.code == .ruleRefused):
+      case .sendSingly: carefulThrough = max(carefulThrough, replay.number)
+      case .waitForClock(let header): desk.gate.holdBack(header)
+      case .resolveAll:
+        desk.settle(through: replay.number)
         carefulThrough = max(carefulThrough, replay.number)
-      case let ahead as ClockGate.Ahead: desk.gate.holdBack(ahead.header)
-      case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number):
-        carefulThrough = max(carefulThrough, replay.number)
-      default:
+      case .refused, .fail:
         if (error as? PostgresError)?.isLockTimeout == true { share.shrink(replay.number - replay.applied) }
         desk.shared.note(error)
         throw error
@@ -268,7 +244,7 @@ package final class PostgresApply {
     guard desk.shared.mayHaveDecisions else { return }
     if try Decisions(ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try PostgresConnection(uri, application: "cairn decide \(name)")
-    try session.execute("SET lock_timeout = \(lockMilliseconds)")
+    try session.execute("SET lock_timeout = \(patience.lockMilliseconds)")
     let outcome = try Decisions(session).make(within: options.scope)
     if case .refused(let notice) = outcome { progress.note(notice) }
     desk.shared.mayHaveDecisions = outcome.isLocked
@@ -402,7 +378,7 @@ package final class PostgresApply {
         hasTables = true
       }
       // The timeout is set only now: all applies to one database create these tables when they begin.
-      try connection.execute("SET lock_timeout = \(lockMilliseconds)")
+      try connection.execute("SET lock_timeout = \(patience.lockMilliseconds)")
       made.holdWindow()
       try desk.lookAtKeys { try MappedTable.foreignKeys(connection) }
       try desk.shared.prepare(

@@ -6,24 +6,34 @@ import PostgresKit
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  /// Deletes a row whose update would collide with another row's unique value, and holds the updated row. Apply inserts
-  /// the held row at the end of the transaction.
-  func hold(_ table: MappedTable, _ error: PostgresError) throws {
+  typealias Parked = ParkedRows<MappedTable, String?>
+
+  /// Parks a row that the target refuses, until the end of the transaction.
+  func park(_ table: MappedTable, _ values: [String?], _ error: PostgresError) throws {
+    try parked.add(.init(table: table, values: values, position: reader.position, error: refused(table, error)))
+  }
+
+  /// Deletes a row whose update would collide with another row's unique value, and parks the updated row.
+  func takeOut(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
     for column in table.columns.indices where after.gives(column) { values[column] = after.string(column) }
-    try held.add(table, values, at: reader.position, refused(table, error))
+    try park(table, values, error)
   }
 
-  func putBackHeldRows() throws {
-    for row in held.takeAll() where try !putBack(row) {
-      guard try meet(held: row) else { throw row.error }
-    }
+  /// Writes the parked rows at the end of the transaction. The policy for local writes may let them win over rows with
+  /// the same unique values.
+  ///
+  /// - Throws: The error of the first row that cannot be written.
+  func settleParked() throws {
+    guard !parked.isEmpty else { return }
+    try parked.settle(putBack)
+    for row in parked.takeAll() where try !resolve(parked: row) { throw row.error }
   }
 
   /// Inserts a row that the target refused earlier in the transaction. Returns false if another row still has one of
   /// its unique values.
-  private func putBack(_ row: PostgresHeldRows.Row) throws -> Bool {
+  private func putBack(_ row: Parked.Row) throws -> Bool {
     before.removeAll()
     after.assign(row.values)
     do {
@@ -39,35 +49,35 @@ extension PostgresReplay {
   /// Before a schema change of a table, inserts the table's rows that the target refused earlier in the transaction.
   /// Leaves out rows whose unique values other rows have.
   ///
-  /// - Returns: The table's name in apply's state, if the table still has held rows or rows to check for unique values;
+  /// - Returns: The table's name in apply's state, if the table still has parked rows or rows to check for unique values;
   ///   otherwise nil.
   func settleRows(before ddl: DDL) throws -> String? {
-    guard ddl.before != 0, !held.rows.isEmpty || !unchecked.isEmpty,
+    guard ddl.before != 0, !parked.isEmpty || !unchecked.isEmpty,
       let key = scope.key(try schema(ddl.before).sourceKey)
     else { return nil }
-    try held.settle(key, putBack)
-    return held.hasRows(of: key) || unchecked.hasRows(of: key) ? key : nil
+    try parked.settle(of: key, putBack)
+    return parked.hasRows(of: key) || unchecked.hasRows(of: key) ? key : nil
   }
 
-  /// Assigns a table's held rows, and its rows to check for unique values, to the table with its new schema. Forgets
+  /// Assigns a table's parked rows, and its rows to check for unique values, to the table with its new schema. Forgets
   /// the rows if the schema change dropped the table.
   func followRows(of key: String, after ddl: DDL) throws {
     guard ddl.after != 0 else {
-      held.forget(key)
+      parked.forget(key)
       return unchecked.forget(key)
     }
     try onTable(ddl.after) {
       guard let table = try table(ddl.after) else { return }
-      try held.move(from: key, to: table)
+      try parked.move(from: key, to: table)
       unchecked.move(from: key, to: table)
     }
   }
 
-  /// Inserts the held rows of a table that is to be suspended. If two rows still have the same unique value, throws
-  /// ``SchemaStop`` with the position of the first held row.
+  /// Inserts the parked rows of a table that is to be suspended. If two rows still have the same unique value, throws
+  /// ``SchemaStop`` with the position of the first parked row.
   func leaveOpenRows(_ key: String, _ error: CairnError) throws {
-    try held.settle(key, putBack)
-    if let position = held.start(of: key) { throw SchemaStop(key: key, position: position, error: error) }
+    try parked.settle(of: key, putBack)
+    if let position = parked.start(of: key) { throw SchemaStop(key: key, position: position, error: error) }
     guard let position = unchecked.start(of: key) else { return }
     do {
       try checkUnique(

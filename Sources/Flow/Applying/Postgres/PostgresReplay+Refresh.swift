@@ -17,25 +17,13 @@ extension PostgresReplay {
     case _ where known.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number): break
     case .start(let reason, let method, let rows):
       if method != .rows { _ = try claimRows(of: table.source, as: table.mapped, key, isCopied: true) }
-      if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
-      let isForOthers = options.isForOthers(reason, isAwaited: known.isAwaited)
-      if reason == .asked {
-        let holds = (options.existingHolds || isForOthers) && method == .byKey && !known.isCreated
-        known.existing = holds ? options.existing : .overwrite
-      }
-      if method != .rows, reason != .firstCopy || known.isCreated, table.localWrites.areSettled {
-        let stays = try table.localWrites == .allow && holdsRows(table)
-        let isWhole = known.refreshing == nil || known.refreshing == .rows
-        known.existing = stays ? (isForOthers && isWhole ? .keep : .merge) : .overwrite
-      }
-      if options.refusesRows || isLedElsewhere(refresh.schemaID), !known.isCreated, method != .rows,
-        started.insert(key).inserted, try holdsRows(table)
-      {
-        throw ApplyOptions.holdsRows(table.mapped.fullName)
-      }
-      (known.refreshing, known.isAwaited) = (method, false)
+      let plan = RefreshPlan(reason, method, known, try facts(reason, method, refresh.schemaID, table, known))
+      if plan.checksRows { started.insert(key) }
+      if let refusal = plan.refusal { throw refusal.error(table.mapped.fullName, of: table.source.fullName) }
+      known.beginRefresh(method, plan)
       if method != .rows { earlyRows.begin(key) }
-      known.isEmptied = try prepareForRows(table, method, known.existing)
+      if plan.emptiesTable { try empty(table) }
+      known.isEmptied = plan.isEmptied(table.removal)
       try save(key, known)
       (copying, copied, estimated) = (table, 0, rows)
       noteBegin(of: refresh.schemaID, table, method)
@@ -43,53 +31,43 @@ extension PostgresReplay {
       if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
       try resolver?.beginChunk(of: table)
       if case .some = range { isReread = true } else { isReread = false }
-      switch range {
-      case .row: try clear(range, table)
-      case .some: break
-      case .nullKeys, .keys, .unkeyed:
-        if table.state.existing == .overwrite, !table.state.isEmptied { try clear(range, table) }
+      let (state, hasRanges) = (table.state, table.hasRanges)
+      if RefreshPlan.clears(range, state.existing, hasRanges: hasRanges, isEmptied: state.isEmptied) {
+        try clear(range, table)
       }
-    case .end where known.refreshing == .rows:
-      known.refreshing = nil
-      try save(key, known)
-      copying = nil
     case .end:
-      (known.refreshing, known.isEmptied) = (nil, false)
-      earlyRows.end(key)
-      // The effect of the copy on rows that were there is complete.
-      if table.localWrites.areSettled { known.existing = known.isCreated ? .overwrite : options.existing }
+      let isCopy = known.endRefresh(table.localWrites, existing: options.existing)
       let isFirst = !known.isLoaded
-      known.isLoaded = true
+      if isCopy {
+        (known.isEmptied, known.isLoaded) = (false, true)
+        earlyRows.end(key)
+      }
       try save(key, known)
       copying = nil
+      guard isCopy else { return }
       tablesCopied += 1
       try makeWhatWaited(table, isFirst: isFirst)
     }
   }
 
-  /// Called when a refresh begins: deletes the rows that the table holds, if chunks cannot replace them range by range.
-  ///
-  /// Ranges need the same order of keys at both databases, and an index at the target.
-  ///
-  /// - Returns: Whether the table is now empty, and chunks need not delete rows.
-  private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
-    if method == .rows { return false }
-    if try !holdsRows(table) { return existing == .overwrite }
-    if method == .whole, existing != .overwrite {
-      throw CairnError(
-        .targetDiffers,
-        "table \(table.source.fullName) has no key, so \(existing.rawValue) cannot identify its rows",
-        hint: "empty the table at the target, or use existing = \"overwrite\" (--existing overwrite)",
-        context: ["table": table.source.fullName])
-    }
-    guard method == .whole || (existing == .overwrite && !table.hasRanges) else { return false }
+  private func facts(
+    _ reason: Refresh.Reason, _ method: Refresh.Method, _ id: UInt64, _ table: MappedTable,
+    _ known: PostgresTargetState.Table
+  ) throws -> RefreshPlan.Facts {
+    RefreshPlan.Facts(
+      existing: options.existing, existingHolds: options.existingHolds,
+      isForOthers: options.isForOthers(reason, isAwaited: known.isAwaited), localWrites: table.localWrites,
+      holdsRows: try method != .rows && holdsRows(table), hasRanges: table.hasRanges,
+      refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: started.contains(table.stateKey.nameKey))
+  }
+
+  private func empty(_ table: MappedTable) throws {
     if table.removal == .applied, let own = try table.ownValues(connection) {
       progress.note(
         "table \(table.mapped.fullName) is emptied for its copy: the values of columns \(own), which only the target has, are deleted"
       )
     }
     try remove(nil, table)
-    return table.removal == .applied
   }
 
   private func holdsRows(_ table: MappedTable) throws -> Bool {
@@ -219,7 +197,7 @@ extension PostgresReplay {
     if isInPlace { return try insertInPlace(table) }
     if isAlone, isExact(table) { return try insertCopied(image, table) }
     guard !isAlone else {
-      return try settlingMeetings(table, isInsert: true) { try insert(table, isLenient: table.mayHoldRows) }
+      return try resolvingLocalWrites(table, isInsert: true) { try insert(table, isLenient: table.mayHoldRows) }
     }
     if pieceTable == nil {
       try sink.settle()

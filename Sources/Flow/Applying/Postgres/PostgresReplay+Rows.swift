@@ -13,7 +13,7 @@ extension PostgresReplay {
     if change.treatment.contains(.refused) { return try refuse(table) }
     if try defers(change, table) { return }
     try encode(change, table)
-    try settlingMeetings(table, isInsert: change.operation == .insert) { try apply(change, table) }
+    try resolvingLocalWrites(table, isInsert: change.operation == .insert) { try apply(change, table) }
   }
 
   func encode(_ change: ChangeView, _ table: MappedTable) throws {
@@ -45,7 +45,7 @@ extension PostgresReplay {
     case .update where !isTolerant && isFilled(table): try updateInFilled(change, table)
     case .update: try mayLack ? updateLeniently(table) : update(table, change)
     case .truncate:
-      held.forget(table.stateKey)
+      parked.forget(table.stateKey)
       try remove(nil, table)
     }
   }
@@ -126,7 +126,7 @@ extension PostgresReplay {
       do {
         guard try write(table, .insert(.strict), expecting: 1) == 1 else { throw swallowed(table) }
       } catch let error as PostgresError where error.isUniqueness {
-        try held.add(table, after.strings, at: reader.position, refused(table, error))
+        try park(table, after.strings, error)
       } catch let error as PostgresError { throw refusal(table, error) }
     }
     unchecked.note(table, after, at: reader.position)
@@ -162,7 +162,7 @@ extension PostgresReplay {
         : try write(table, .delete(checks: isExpected ? checks(table) : .init()), expecting: isExpected ? 1 : nil)
     } catch let error as PostgresError { throw refusal(table, error) }
     guard isCareful, touched != 1 else { return }
-    if held.remove(table, key(of: before, table)) { return }
+    if parked.take(key: key(of: before, table), of: table) != nil { return }
     guard isExpected else { return }
     let error = unexpected(table, "deleted")
     if try excuses(table) {
@@ -172,7 +172,7 @@ extension PostgresReplay {
     guard error.code == .rowMissing, table.source.treatment != nil, !isLineSettled, table.source.engine == .sqlite,
       let old = change.before
     else { throw error }
-    let delete = EarlyUpdates.Update(before: Array(old.bytes), after: nil, error: error, meet: meeting(table))
+    let delete = EarlyUpdates.Update(before: Array(old.bytes), after: nil, error: error, meet: resolution(table))
     try early.add(delete, table: table.stateKey)
   }
 
@@ -209,16 +209,17 @@ extension PostgresReplay {
     } catch let error as PostgresError where error.isUniqueness && !isTwin(table) {
       // The row in the way may have been removed with its partition.
       if table.mayHoldRows { return try updateLeniently(table) }
-      return try hold(table, error)
+      return try takeOut(table, error)
     } catch let error as PostgresError { throw refusal(table, error) }
-    if held.update(table, before.count > 0 ? key(of: before, table) : key(of: after, table), after.given) { return }
+    let old = before.count > 0 ? key(of: before, table) : key(of: after, table)
+    if parked.update(key: old, of: table, after.given) { return }
     if change.treatment.contains(.incomplete) { return try refuse(table) }
     let error = unexpected(table, "updated")
     if try excuses(table) { return try updateLeniently(table) }
     guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
     else { throw error }
     let update = EarlyUpdates.Update(
-      before: Array(old.bytes), after: Array(new.bytes), error: error, meet: meeting(table))
+      before: Array(old.bytes), after: Array(new.bytes), error: error, meet: resolution(table))
     try early.add(update, table: table.stateKey)
   }
 

@@ -110,11 +110,7 @@ extension PostgresReplay {
 
   /// Returns whether a changed rule sends a table's rows to another target table, which by the options must be empty.
   func isLedElsewhere(_ id: UInt64) -> Bool {
-    guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
-      let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
-    else { return false }
-    if rule.before.isEmpty { return true }
-    return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
+    reader.given(id).map { changedRules.isLedElsewhere($0, options, to: .postgres) } ?? false
   }
 
   /// Notes that a refresh of a table begins, to report it after the commit.

@@ -51,7 +51,7 @@ extension PostgresReplay {
     guard let statements, let given = reader.given(change.schemaID) else {
       return .no(reason: "its table is not known")
     }
-    guard early.isEmpty, held.rows.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
+    guard early.isEmpty, parked.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
     guard let written = try table(change.schemaID), written.uncheckedIndexes.isEmpty else {
       return .no(reason: "the target checks keys of its table later")
     }

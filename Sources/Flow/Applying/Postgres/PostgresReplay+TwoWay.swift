@@ -307,8 +307,8 @@ extension PostgresReplay: ApplyTarget {
     }
   }
 
-  func takeHeld(_ key: [Value], of table: MappedTable) -> [Value]? {
-    held.take(key: key.map(\.postgresInput), of: table).map { form(of: $0.table).row($0.values) }
+  func takeParked(_ key: [Value], of table: MappedTable) -> [Value]? {
+    parked.take(key: key.map(\.postgresInput), of: table).map { form(of: $0.table).row($0.values) }
   }
 
   func settle(_ rows: MetRows, by function: String, in table: MappedTable) throws -> RowVersion.Row? {
@@ -327,7 +327,10 @@ extension PostgresReplay: ApplyTarget {
   }
 }
 
-extension MappedTable: ApplyTable {
+extension MappedTable: ApplyTable, ParkingTable {
+  var stateName: String { stateKey }
+  var rowKey: [Int] { key }
+  var columnCount: Int { columns.count }
   var shape: TableSchema { mapped }
   var refreshing: Refresh.Method? { state.refreshing }
   var isPartitioned: Bool { source.flags.contains(.partitioned) }

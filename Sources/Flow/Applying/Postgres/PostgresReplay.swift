@@ -89,7 +89,7 @@ final class PostgresReplay {
   var early = EarlyUpdates()
   var earlyRows = EarlyRows()
   var isReread = false
-  var held = PostgresHeldRows()
+  var parked = ParkedRows<MappedTable, String?>()
   var unchecked = UncheckedRows()
   var sequences = SequenceUpkeep()
   var copying: MappedTable?
@@ -326,7 +326,7 @@ final class PostgresReplay {
       try resolver?.resolve(stop)
     }
     try settleEarly()
-    try putBackHeldRows()
+    try settleParked()
   }
 
   private func commit(_ last: TransactionHeader, rows: Int, skipped: Int, isCatchUpDone: Bool) throws {

@@ -7,17 +7,10 @@ import Trails
 extension SQLiteApply {
   /// A catch-up: a second reader of the trail, which applies it to one suspended table.
   struct CatchUp {
-    static let delayMin: Int64 = 2_000
-    static let delayMax: Int64 = 60_000
-    /// The longest run of a catch-up, in ms, before apply continues with all other tables.
-    static let slice: Int64 = 500
-
     /// The conflict handling of a two-way table; nil if the table is one-way.
     let desk: SQLiteReplay.Desk?
     var replay: SQLiteReplay?
-    /// The monotonic time of the next attempt to continue the table, in ms.
-    var next: Int64
-    var delay = delayMin
+    var schedule: CatchUpSchedule
   }
 
   private enum Progress {
@@ -65,22 +58,22 @@ extension SQLiteApply {
 
   /// Creates the catch-ups of tables that were suspended in the last group.
   func noteWaiting() {
-    let next = Clock.monotonicMilliseconds + CatchUp.delayMin
+    let schedule = CatchUpSchedule(from: Clock.monotonicMilliseconds)
     for key in target.waiting(in: replay.reader.id).keys where catchUps[key] == nil {
-      catchUps[key] = catchUp(key, next: next)
+      catchUps[key] = catchUp(key, schedule)
     }
     tellWaiting()
   }
 
   // MARK: Trying again
 
-  private func catchUp(_ key: NameKey, next: Int64) -> CatchUp {
+  private func catchUp(_ key: NameKey, _ schedule: CatchUpSchedule) -> CatchUp {
     let names = target.tables[key]?.waiting?.names ?? []
     guard let twoWay = options.twoWay, names.contains(where: { options.goesBothWays("", $0) }) else {
-      return CatchUp(desk: nil, next: next)
+      return CatchUp(desk: nil, schedule: schedule)
     }
     let desk = SQLiteReplay.Desk(twoWay, name, RowNames(to: .sqlite, options.names), target.clock)
-    return CatchUp(desk: desk, next: next)
+    return CatchUp(desk: desk, schedule: schedule)
   }
 
   /// Runs the catch-ups that are in progress or whose next attempt is due. Returns whether any of them has made
@@ -92,16 +85,15 @@ extension SQLiteApply {
     let keys = target.waiting(in: replay.reader.id).keys.sorted()
     for key in catchUps.keys where !keys.contains(key) { catchUps[key] = nil }
     for key in keys where !stop.isSet {
-      var catchUp = catchUps[key] ?? catchUp(key, next: 0)
-      guard isLast || catchUp.replay != nil || Clock.monotonicMilliseconds >= catchUp.next else { continue }
+      var catchUp = catchUps[key] ?? catchUp(key, .due)
+      guard isLast || catchUp.replay != nil || catchUp.schedule.isDue(Clock.monotonicMilliseconds) else { continue }
       let result = try advanceOrSettle(key, &catchUp, stop)
       switch result {
       case .resumed: catchUps[key] = nil
       case .moved: catchUps[key] = catchUp
       case .refused:
         catchUp.replay = nil
-        catchUp.next = Clock.monotonicMilliseconds + catchUp.delay
-        catchUp.delay = min(catchUp.delay * 2, CatchUp.delayMax)
+        catchUp.schedule.postpone(Clock.monotonicMilliseconds)
         catchUps[key] = catchUp
       }
       isMoved = isMoved || result != .refused
@@ -134,13 +126,14 @@ extension SQLiteApply {
     do { return try advance(key, &catchUp, stop) } catch {
       target.rollback()
       desk.shared.window.rollback(name)
-      switch error {
-      case is LocalAhead:
+      let number = desk.place.stamp.number
+      switch ApplyDecision(isCareful: true, mayResolve: desk.maySettle(through: number)).next(after: error) {
+      case .waitForCapture:
         progress.update { $0.isWaitingForCapture = true }
         wait = { try desk.waitForCapture(stop) }
-      case is ClockGate.Ahead: wait = { _ = stop.wait(milliseconds: 200) }
-      case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: desk.place.stamp.number): break
-      default:
+      case .waitForClock: wait = { _ = stop.wait(milliseconds: 200) }
+      case .resolveAll: desk.settle(through: number)
+      case .sendSingly, .refused, .fail:
         desk.shared.note(error)
         throw error
       }
@@ -161,7 +154,7 @@ extension SQLiteApply {
         target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .catchUp(key),
         desk: catchUp.desk, shelf: shelf)
     catchUp.replay = replay
-    let end = Clock.monotonicMilliseconds + CatchUp.slice
+    let end = Clock.monotonicMilliseconds + CatchUpSchedule.slice
     do {
       while let group = try replay.applyGroup(through: number, stop) {
         if try commit(group, of: replay, key) { return .resumed }

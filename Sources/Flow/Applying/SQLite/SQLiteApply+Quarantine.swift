@@ -102,17 +102,19 @@ extension SQLiteApply {
       desk?.shared.window.rollback(name)
       try target.reload()
       self.replay.forgetShapes()
-      switch error {
-      case is LocalAhead: wait = { [desk] in try desk?.waitForCapture(stop) }
-      case is ClockGate.Ahead: wait = { _ = stop.wait(milliseconds: 200) }
-      case let refusal as SQLiteReplay.Refusal:
+      if let refusal = error as? SQLiteReplay.Refusal {
         try explain(one, refusal.error, stop)
         return true
-      case let error as CairnError where TwoWay.isOfRow(error) && desk?.settle(through: one.number) ?? false: break
-      case let error as CairnError where QuarantineShelf.isOfRows(error):
-        try explain(one, error, stop)
+      }
+      let mayResolve = desk?.maySettle(through: one.number) ?? false
+      switch ApplyDecision(isCareful: true, mayResolve: mayResolve).next(after: error) {
+      case .waitForCapture: wait = { [desk] in try desk?.waitForCapture(stop) }
+      case .waitForClock: wait = { _ = stop.wait(milliseconds: 200) }
+      case .resolveAll: desk?.settle(through: one.number)
+      case .refused:
+        if let error = error as? CairnError { try explain(one, error, stop) }
         return true
-      default: throw error
+      case .sendSingly, .fail: throw error
       }
       return false
     }

@@ -157,14 +157,15 @@ package final class SQLiteApply {
       return .moved(isMoved)
     } catch {
       desk.shared.window.rollback(name)
+      let number = replay.number + 1
       var end = TurnEnd.moved(true)
-      switch error {
-      case is LocalAhead:
+      switch ApplyDecision(isCareful: true, mayResolve: desk.maySettle(through: number)).next(after: error) {
+      case .waitForCapture:
         target.rollback()
         end = .overtaken
-      case let ahead as ClockGate.Ahead: desk.gate.holdBack(ahead.header)
-      case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number + 1): break
-      default:
+      case .waitForClock(let header): desk.gate.holdBack(header)
+      case .resolveAll: desk.settle(through: number)
+      case .sendSingly, .refused, .fail:
         desk.shared.note(error)
         throw error
       }

@@ -28,7 +28,7 @@ extension SQLiteReplay {
       guard touched != 1, isExpected else { return }
       let error = unexpected(table, "deleted")
       guard error.code == .rowMissing, table.treatment != nil, !isLineSettled else { throw error }
-      let delete = EarlyUpdates.Update(before: Self.image(before), after: nil, error: error, meet: meeting(table))
+      let delete = EarlyUpdates.Update(before: Self.image(before), after: nil, error: error, meet: resolution(table))
       try early.add(delete, table: table.schema.name)
     case .update:
       if !early.isEmpty, table.schema.key.contains(where: { !after[$0].isUnchanged }) {
@@ -46,7 +46,7 @@ extension SQLiteReplay {
         let error = unexpected(table, "updated")
         guard error.code == .rowMissing else { throw error }
         let update = EarlyUpdates.Update(
-          before: Self.image(before), after: Self.image(after), error: error, meet: meeting(table))
+          before: Self.image(before), after: Self.image(after), error: error, meet: resolution(table))
         return try early.add(update, table: table.schema.name)
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }

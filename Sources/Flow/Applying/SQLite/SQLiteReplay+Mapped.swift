@@ -4,6 +4,8 @@ import SQLiteKit
 
 // Changes of rows as PostgreSQL gives them.
 extension SQLiteReplay {
+  typealias Parked = ParkedRows<TargetTable, Value>
+
   /// Applies a change of a PostgreSQL source.
   ///
   /// Such a change may lack values that the row had before. The source may have checked unique constraints only at the
@@ -12,24 +14,24 @@ extension SQLiteReplay {
     switch change.operation {
     case .insert:
       let insertion = insertion(of: table, isCopy: change.treatment.contains(.tolerant))
-      try writeOrHold(table, after: { after.map { $0.value ?? .null } }) { try table.insert(after, insertion) }
+      try writeOrPark(table, after: { after.map { $0.value ?? .null } }) { try table.insert(after, insertion) }
     case .delete:
       let touched = try write(table) { try table.delete(before, isChecked: !isLenient) }
-      guard touched != 1, !isLenient, held.take(before, of: table) == nil else { return }
+      guard touched != 1, !isLenient, takeParked(before, of: table) == nil else { return }
       let error = unexpected(table, "deleted")
       guard try excuses(table) else { throw error }
       _ = try write(table) { try table.delete(before, isChecked: false) }
     case .update:
       if before.isEmpty { before = Array(repeating: .unchanged, count: after.count) }
       for index in table.schema.key where before[index].isUnchanged { before[index] = after[index] }
-      let touched = try writeOrHold(table, after: { try takeOut(table) }) {
+      let touched = try writeOrPark(table, after: { try takeOut(table) }) {
         try table.update(before, after, isChecked: !isLenient)
       }
       guard touched == 0 else { return }
       if !isLenient {
-        if let row = held.take(before, of: table) {
+        if let row = takeParked(before, of: table) {
           return try write(
-            held: .init(table: table, values: merged(row.values), position: row.position, error: row.error))
+            parked: .init(table: table, values: merged(row.values), position: row.position, error: row.error))
         }
         if change.treatment.contains(.incomplete) { return try refuse(table) }
         let error = unexpected(table, "updated")
@@ -40,7 +42,7 @@ extension SQLiteReplay {
       if after.contains(where: \.isUnchanged) { return }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate:
-      held.forget(table.schema.name)
+      parked.forget(table.schema.name)
       if let resolver, table.goesBothWays { return try removeKnown(nil, table, resolver) }
       try table.remove(nil, at: reader.commitTime)
     }
@@ -49,12 +51,12 @@ extension SQLiteReplay {
   /// Runs `body`, which writes a row, and returns the number of rows. If another row has the same unique value, apply
   /// writes the row at the end of the transaction.
   @discardableResult
-  func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
+  func writeOrPark(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64
   {
     do { return try write(table, body) } catch let error as CairnError where error.code == .rowExists {
       guard !table.schema.flags.contains(.wholeRow) else { throw error }
-      try hold(.init(table: table, values: try row(), position: reader.position, error: error))
+      try park(.init(table: table, values: try row(), position: reader.position, error: error))
       return 1
     }
   }
@@ -68,24 +70,34 @@ extension SQLiteReplay {
 
   func merged(_ row: [Value]) -> [Value] { zip(row, after).map { $1.value ?? $0 } }
 
-  func hold(_ row: HeldRows.Row) throws {
-    if held.isFull { try held.settle(insertHeld) }
-    try held.add(row)
+  private func takeParked(_ row: [ColumnView], of table: TargetTable) -> Parked.Row? {
+    let key = table.schema.key.compactMap { row[$0].value }
+    return key.count == table.schema.key.count ? parked.take(key: key, of: table) : nil
   }
 
-  func write(held row: HeldRows.Row) throws { if try !insertHeld(row) { try hold(row) } }
+  private func park(_ row: Parked.Row) throws {
+    if parked.isFull { try parked.settle(putBack) }
+    try parked.add(row)
+  }
 
-  func insertHeld(_ row: HeldRows.Row) throws -> Bool {
+  private func write(parked row: Parked.Row) throws { if try !putBack(row) { try park(row) } }
+
+  /// Inserts a parked row. Returns false if another row still has one of its unique values.
+  func putBack(_ row: Parked.Row) throws -> Bool {
     do { return try row.table.insert(row.values) == 1 } catch let error as SQLiteError where error.isUniqueness {
       return false
     }
   }
 
-  func settleHeld() throws {
-    try held.settle(insertHeld)
-    for row in held.takeAll() {
+  /// Writes the parked rows at the end of the transaction. The policy for local writes may let them win over rows with
+  /// the same unique values.
+  ///
+  /// - Throws: The error of the first row that cannot be written.
+  func settleParked() throws {
+    try parked.settle(putBack)
+    for row in parked.takeAll() {
       let isSettled = row.table.localWrites.areSettled
-      guard isSettled, try meet(row.table, before: nil, after: row.values) else { throw row.error }
+      guard isSettled, try resolve(row.table, before: nil, after: row.values) else { throw row.error }
     }
   }
 }

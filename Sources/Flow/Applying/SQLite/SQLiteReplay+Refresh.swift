@@ -16,60 +16,36 @@ extension SQLiteReplay {
         }
       }
       var known = target.tables[key(name)] ?? .init()
-      if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
-      let isForOthers = options.isForOthers(reason, isAwaited: table.state.isAwaited)
-      if reason == .asked {
-        let holds = (options.existingHolds || isForOthers) && method == .byKey && !known.isCreated
-        known.existing = holds ? options.existing : .overwrite
-      }
-      if method != .rows, reason != .firstCopy || known.isCreated, table.localWrites.areSettled {
-        let stays = try table.localWrites == .allow && table.holdsRows()
-        let isWhole = known.refreshing == nil || known.refreshing == .rows
-        known.existing = stays ? (isForOthers && isWhole ? .keep : .merge) : .overwrite
-      }
-      if options.refusesRows || isLedElsewhere(refresh.schemaID), !known.isCreated, method != .rows,
-        started.insert(key(name)).inserted, try table.holdsRows()
-      {
-        throw ApplyOptions.holdsRows(name)
-      }
-      (known.refreshing, known.isAwaited) = (method, false)
+      let plan = RefreshPlan(reason, method, known, try facts(reason, method, refresh.schemaID, table))
+      if plan.checksRows { started.insert(key(name)) }
+      if let refusal = plan.refusal { throw refusal.error(name, of: name) }
+      known.beginRefresh(method, plan)
       known.source = table.state.source
       try save(name, known)
       guard let table = try self.table(refresh.schemaID) else { return }
-      if method == .whole {
-        if known.existing != .overwrite, try table.holdsRows() {
-          throw CairnError(
-            .targetDiffers,
-            "table \(name) has no key, so \(known.existing.rawValue) cannot identify its rows",
-            hint: "empty the table at the target, or use existing = \"overwrite\" (--existing overwrite)",
-            context: ["table": name])
-        }
-        try empty(table)
-      }
-      // Ranges of keys that sort differently here cannot be emptied one by one.
-      if method == .byKey, known.existing == .overwrite, !table.sortsAsSource { try empty(table) }
+      if plan.emptiesTable { try empty(table) }
       (copying, copied, estimated) = (table, 0, rows)
       noteBegin(of: refresh.schemaID, table, method)
     case .chunk(let range):
       if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
       try resolver?.beginChunk(of: table)
-      switch range {
-      case .row: try clear(range, table)
-      case .some: break
-      case .nullKeys, .keys, .unkeyed:
-        if table.state.existing == .overwrite, table.sortsAsSource { try clear(range, table) }
-      }
+      if RefreshPlan.clears(range, table.state.existing, hasRanges: table.sortsAsSource) { try clear(range, table) }
     case .end:
       var known = target.tables[key(name)] ?? .init()
-      if known.refreshing != .rows {
-        tablesCopied += 1
-        // The effect of the copy on rows that were there is complete.
-        if table.localWrites.areSettled { known.existing = known.isCreated ? .overwrite : options.existing }
-      }
-      known.refreshing = nil
+      if known.endRefresh(table.localWrites, existing: options.existing) { tablesCopied += 1 }
       try save(name, known)
       copying = nil
     }
+  }
+
+  private func facts(
+    _ reason: Refresh.Reason, _ method: Refresh.Method, _ id: UInt64, _ table: TargetTable
+  ) throws -> RefreshPlan.Facts {
+    RefreshPlan.Facts(
+      existing: options.existing, existingHolds: options.existingHolds,
+      isForOthers: options.isForOthers(reason, isAwaited: table.state.isAwaited), localWrites: table.localWrites,
+      holdsRows: try method != .rows && table.holdsRows(), hasRanges: table.sortsAsSource,
+      refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: started.contains(key(table.schema.name)))
   }
 
   func leavesOut(_ change: ChangeView, _ table: TargetTable) -> Bool {

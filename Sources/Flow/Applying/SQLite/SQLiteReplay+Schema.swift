@@ -26,12 +26,12 @@ extension SQLiteReplay {
   }
 
   func apply(_ ddl: DDL) throws {
-    try held.settle(insertHeld)
-    let name = try held.isEmpty || ddl.before == 0 ? nil : targetName(of: schema(ddl.before))
+    try parked.settle(putBack)
+    let name = try parked.isEmpty || ddl.before == 0 ? nil : targetName(of: schema(ddl.before))
     try carryOut(ddl)
-    guard let name, held.hasRows(of: name) else { return }
-    if ddl.after == 0 { return held.forget(name) }
-    if let table = try table(ddl.after) { try held.move(from: name, to: table) }
+    guard let name, parked.hasRows(of: name) else { return }
+    if ddl.after == 0 { return parked.forget(name) }
+    if let table = try table(ddl.after) { try parked.move(from: name, to: table) }
   }
 
   private func carryOut(_ ddl: DDL) throws {
@@ -161,13 +161,13 @@ extension SQLiteReplay {
     defer { forgetShapes() }
     if case .catchUp = scope {
       guard catchUpName?.sqliteKey == name.sqliteKey else { return }
-      try leaveHeld(name, error)
+      try leaveParked(name, error)
       (halt, catchUpName) = (place, nil)
       return
     }
     var known = target.tables[name.sqliteKey] ?? TargetState.Table(claim: TableClaim.none)
     guard known.waiting == nil else { return }
-    try leaveHeld(name, error)
+    try leaveParked(name, error)
     try WaitingTable.checkCount(target.waiting(in: reader.id).count, of: self.name, error)
     if isStranger(name.sqliteKey) { (known.refreshing, known.isAwaited) = (.byKey, true) }
     let table = WaitingTable(
@@ -179,9 +179,9 @@ extension SQLiteReplay {
 
   /// Throws ``Refusal`` if a row of the table still waits for a unique value of another row. The table is then
   /// suspended at the record of the first such row.
-  private func leaveHeld(_ name: String, _ error: CairnError) throws {
-    try held.settle(insertHeld)
-    if let position = held.start(of: name) { throw Refusal(position: position, error: error) }
+  private func leaveParked(_ name: String, _ error: CairnError) throws {
+    try parked.settle(putBack)
+    if let position = parked.start(of: name) { throw Refusal(position: position, error: error) }
   }
 
   /// Returns whether a schema change is skipped because its table is suspended. If so, stores the table's new name, or

@@ -66,7 +66,7 @@ extension SQLiteReplay {
     guard let statements, let given = reader.given(change.schemaID) else {
       return .no(reason: "its table is not known")
     }
-    guard early.isEmpty, held.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
+    guard early.isEmpty, parked.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
     _ = try table(change.schemaID)
     let judged = try statements.judge(statement, for: .sqlite) { [self] name in
       guard let schema = statements.source(name, reader), (try? isWhole(schema)) ?? false else { return nil }

@@ -99,7 +99,7 @@ extension SQLiteReplay: ApplyTarget {
 
   func isReferred(_ row: [Value], key: [Value], of table: TargetTable) throws -> Bool { try table.isReferred(row) }
 
-  func takeHeld(_ key: [Value], of table: TargetTable) -> [Value]? { held.take(key: key, of: table)?.values }
+  func takeParked(_ key: [Value], of table: TargetTable) -> [Value]? { parked.take(key: key, of: table)?.values }
 
   func settle(_ rows: MetRows, by function: String, in table: TargetTable) throws -> RowVersion.Row? {
     try SettledRow.noFunction(function, rows)
@@ -115,7 +115,10 @@ extension SQLiteReplay: ApplyTarget {
   }
 }
 
-extension TargetTable: ApplyTable {
+extension TargetTable: ApplyTable, ParkingTable {
+  var stateName: String { schema.name }
+  var rowKey: [Int] { schema.key }
+  var columnCount: Int { schema.columns.count }
   var shape: TableSchema { schema }
   var refreshing: Refresh.Method? { state.refreshing }
   var isPartitioned: Bool { schema.flags.contains(.partitioned) }

@@ -84,7 +84,7 @@ final class SQLiteReplay {
   /// Whether apply itself makes the present schema change. False if an operator has already made it at the target.
   var isShapeMade = false
   var early = EarlyUpdates()
-  var held = HeldRows()
+  var parked = ParkedRows<TargetTable, Value>()
   var before: [ColumnView] = []
   var after: [ColumnView] = []
   var madeBefore = ByteWriter(capacity: 256)
@@ -161,7 +161,7 @@ final class SQLiteReplay {
         try endChunk()
         try resolver?.resolve(stop)
         try settleEarly()
-        if !held.isEmpty { try settleHeld() }
+        if !parked.isEmpty { try settleParked() }
         let isDue =
           number >= limit || halt != nil || group.rows - skipped >= options.commitRows ?? Self.commitRowsUsual
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
@@ -232,7 +232,7 @@ final class SQLiteReplay {
         return
       }
       if try defers(change, table) { return }
-      try settlingMeetings(table) { try apply(change, table) }
+      try resolvingLocalWrites(table) { try apply(change, table) }
     case .refreshRow(let id, let image):
       try statements?.checkIdle()
       guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image, table) else {
@@ -242,7 +242,7 @@ final class SQLiteReplay {
       before.removeAll(keepingCapacity: true)
       try decode(image, into: &after, &madeAfter, table)
       try checkWhole(table)
-      try settlingMeetings(table) { try takeCopied(table) }
+      try resolvingLocalWrites(table) { try takeCopied(table) }
       copied += 1
     case .waitingRow(let row): try takeWaiting(row)
     case .refresh(let refresh):

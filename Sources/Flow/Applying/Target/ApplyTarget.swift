@@ -43,7 +43,7 @@ protocol ApplyTarget: AnyObject {
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool
   /// Removes and returns the row with this key from the rows that are written at the end of the transaction; nil if
   /// there is none.
-  func takeHeld(_ key: [Value], of table: Table) throws -> [Value]?
+  func takeParked(_ key: [Value], of table: Table) throws -> [Value]?
   /// Returns the row with which a database function resolves a conflict of two rows; nil if it returns NULL.
   ///
   /// - Throws: `rule-refused` if the database has no such function, or if the function fails.

@@ -132,7 +132,7 @@ final class RowResolver<Target: ApplyTarget> {
         if !desk.isAhead, try target.hasReferrers(row.table), let there = try target.row(key, of: row.table) {
           try gone.append(GoneRow(index: index, key: key, there: there))
         }
-        _ = try target.takeHeld(key, of: row.table)
+        _ = try target.takeParked(key, of: row.table)
         _ = try target.put(nil, key, in: row.table)
         return
       }
@@ -159,7 +159,7 @@ final class RowResolver<Target: ApplyTarget> {
     let row = try wide(desk.row(one.index))
     var put = one.put
     // The row may have waited for the end of the transaction: columns that are not written now stay as they were meant.
-    if let held = try target.takeHeld(one.key, of: row.table) {
+    if let held = try target.takeParked(one.key, of: row.table) {
       put = put.map { $0.enumerated().map { $1 ?? ($0 < held.count ? held[$0] : nil) } }
     }
     try write(put, one.key, in: row.table, outcome: one.outcome) { try one.stamp ?? desk.lastStamp(row) }

@@ -189,13 +189,11 @@ final class TwoWayDesk<Table: AnyObject> {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests that all rows of transactions through `number` are resolved from versions. Returns false if this was
-  /// already requested.
-  func settle(through number: UInt64) -> Bool {
-    guard number > settlesThrough else { return false }
-    settlesThrough = number
-    return true
-  }
+  /// Returns whether all rows of transactions through `number` can still be requested to be resolved from versions.
+  func maySettle(through number: UInt64) -> Bool { number > settlesThrough }
+
+  /// Requests that all rows of transactions through `number` are resolved from versions.
+  func settle(through number: UInt64) { settlesThrough = max(settlesThrough, number) }
 
   var isToLock: Bool { locksFirst && !hasLocked }
 

@@ -1,23 +1,12 @@
 import Changes
 import Conflicts
 import PostgresKit
+import SystemKit
 import Versions
 
 // Rows that applications have written to at a one-way target. Only a careful replay calls this: it gets an answer for
 // each row.
 extension PostgresReplay {
-  private struct Site: MeetingPlace {
-    let table: MappedTable
-    let replay: PostgresReplay
-
-    var isShared: Bool { !(table.source.treatment?.shares.isEmpty ?? true) }
-    func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
-      try PostgresCandidates(replay.connection, attempt: replay.sink.attempt).rows(inTheWayOf: row)
-    }
-    func put(_ row: Meeting.Row?, _ key: [Value]) throws { try replay.put(row, key, table) }
-    func log(_ record: ConflictRecord) throws { try replay.log(record) }
-  }
-
   /// Returns the policy for rows that applications at the target have changed. For a two-way table, the policy is
   /// `stop`.
   func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
@@ -29,19 +18,19 @@ extension PostgresReplay {
   /// local writes can let the source's row win.
   ///
   /// - Throws: The error of `body`, unless the source's row won.
-  func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
+  func resolvingLocalWrites(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
       let rows = met(table, isInsert: isInsert)
-      guard try meet(table, before: rows.before, after: rows.after) else { throw error }
+      guard try resolve(table, before: rows.before, after: rows.after) else { throw error }
     } catch let error as PostgresError where error.isUniqueness {
       let refused = refused(table, error)
       let rows = met(table, isInsert: isInsert)
-      guard try meet(table, before: rows.before, after: rows.after) else { throw refused }
+      guard try resolve(table, before: rows.before, after: rows.after) else { throw refused }
     }
   }
 
-  private func met(_ table: MappedTable, isInsert: Bool) -> (before: Meeting.Row?, after: Meeting.Row?) {
+  private func met(_ table: MappedTable, isInsert: Bool) -> (before: SourceWins.Row?, after: SourceWins.Row?) {
     let new = after.count == 0 ? nil : values(of: after, table)
     guard !isInsert else { return (nil, new) }
     // Without a before image, the key is unchanged.
@@ -49,12 +38,12 @@ extension PostgresReplay {
     return (old, new)
   }
 
-  private func keyed(_ row: Meeting.Row, _ table: MappedTable) -> Meeting.Row {
+  private func keyed(_ row: SourceWins.Row, _ table: MappedTable) -> SourceWins.Row {
     row.enumerated().map { table.key.contains($0) ? $1 : nil }
   }
 
-  private func values(of row: borrowing RowText, _ table: MappedTable) -> Meeting.Row {
-    var values: Meeting.Row = []
+  private func values(of row: borrowing RowText, _ table: MappedTable) -> SourceWins.Row {
+    var values: SourceWins.Row = []
     for index in table.columns.indices {
       if !row.gives(index) {
         values.append(nil)
@@ -67,43 +56,19 @@ extension PostgresReplay {
     return values
   }
 
-  /// Resolves a change of a row that an application has changed at the target: the source's row wins.
-  ///
-  /// - Returns: False, with nothing changed, if the key is unknown or has NULL, or if rows with the same unique values
-  ///   may not be deleted.
-  private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
-    // A row with NULL in its key is identified by all its values.
-    let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
-    let form = PostgresForm(table: table, names: options.names)
-    guard isKeyed,
-      let meeting = try Meeting(
-        before: before, after: after, key: table.key,
-        local: { key in try sink.attempt { try table.row(key, connection) }.map(form.row) })
-    else { return false }
-    do {
-      guard
-        try meeting.settle(
-          at: Site(table: table, replay: self), table.mapped, table.localWrites, currentPlace, of: name,
-          now: clock.microseconds())
-      else { return false }
-    } catch let error as PostgresError { throw refusal(table, error) }
-    if meeting.passedOver != nil { progress.note(.passedOver(table.mapped.fullName, name)) }
-    return true
-  }
-
   /// Writes a row that the target refused earlier in the transaction, and deletes the target's rows with the same
   /// unique values. Returns false, with nothing written, if the policy for local writes does not allow this.
-  func meet(held row: PostgresHeldRows.Row) throws -> Bool {
+  func resolve(parked row: Parked.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
     after.assign(row.values)
-    return try meet(row.table, before: nil, after: values(of: after, row.table))
+    return try resolve(row.table, before: nil, after: values(of: after, row.table))
   }
 
   // MARK: Rows that have not come
 
   /// Resolves the transaction's changes of rows that the target lacks. Called at the end of the transaction; the
   /// source's row wins.
-  func settleEarly() throws { try meet(early.takeAll()) }
+  func settleEarly() throws { try resolve(early.takeAll()) }
 
   /// Resolves the deferred updates that give another row the key which `change` gives its row. Called before the
   /// change.
@@ -128,7 +93,7 @@ extension PostgresReplay {
   {
     guard table.localWrites.areSettled, !early.isEmpty else { return false }
     let line = try early.takeLine(of: table.stateKey, to: key) { try keys(of: $0, table) }
-    try meet(line)
+    try resolve(line)
     try encode(change, table)
     return !line.isEmpty
   }
@@ -154,17 +119,26 @@ extension PostgresReplay {
     table.key.map { after.gives($0) ? after.string($0) : before.string($0) }
   }
 
-  private func meet(_ updates: [EarlyUpdates.Update]) throws {
-    for update in updates where try !(update.meet?() ?? false) { throw update.error }
+  /// Returns a closure that resolves the present change, of a row that the target lacks.
+  func resolution(_ table: MappedTable) -> (() throws -> Bool)? { resolution(table, met(table, isInsert: false)) }
+}
+
+extension PostgresReplay: OneWayTarget {
+  func localRow(_ key: [Value], of table: MappedTable) throws -> [Value]? {
+    try sink.attempt { try table.row(key, connection) }.map(form(of: table).row)
   }
 
-  /// Returns a closure that resolves the present change, of a row that the target lacks. The closure returns false if
-  /// it could not resolve the change.
-  ///
-  /// - Returns: Nil if the policy for local writes does not let the source's row win.
-  func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
-    guard table.localWrites.areSettled else { return nil }
-    let rows = met(table, isInsert: false)
-    return { [unowned self] in try self.meet(table, before: rows.before, after: rows.after) }
+  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
+    try PostgresCandidates(connection, attempt: sink.attempt).rows(inTheWayOf: row)
   }
+
+  func write(_ row: SourceWins.Row?, _ key: [Value], to table: MappedTable) throws { try put(row, key, table) }
+
+  func naming<Result>(_ table: MappedTable, _ body: () throws -> Result) throws -> Result {
+    do { return try body() } catch let error as PostgresError { throw refusal(table, error) }
+  }
+}
+
+extension MappedTable: OneWayTable {
+  var isShared: Bool { !(source.treatment?.shares.isEmpty ?? true) }
 }

@@ -3,10 +3,10 @@ import Testing
 @testable import Applying
 
 /// The outcome of a change whose row an application of the target has written too, on a way that leads only one way.
-@Suite struct MeetingTests {
+@Suite struct SourceWinsTests {
   /// Rows of a key and two values.
-  private func steps(_ before: [Value?]?, _ after: [Value?]?, there: [[Value]]) throws -> [Meeting.Step] {
-    try #require(Meeting(before: before, after: after, key: [0]) { key in there.first { $0[0] == key[0] } }).steps
+  private func steps(_ before: [Value?]?, _ after: [Value?]?, there: [[Value]]) throws -> [SourceWins.Step] {
+    try #require(SourceWins(before: before, after: after, key: [0]) { key in there.first { $0[0] == key[0] } }).steps
   }
 
   @Test func `a row that is inserted here too becomes the source's`() throws {
@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test func `a row that the trail does not name meets nothing`() {
-    #expect(Meeting(before: [nil, 2], after: nil, key: [0]) { _ in nil } == nil)
-    #expect(Meeting(before: [1, 2], after: nil, key: []) { _ in nil } == nil)
+    #expect(SourceWins(before: [nil, 2], after: nil, key: [0]) { _ in nil } == nil)
+    #expect(SourceWins(before: [1, 2], after: nil, key: []) { _ in nil } == nil)
   }
 }

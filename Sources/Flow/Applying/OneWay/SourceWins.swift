@@ -4,7 +4,7 @@ import Conflicts
 /// A change of a row that an application at a one-way target has written too.
 ///
 /// The source's row wins, and the target's row is logged. This type only plans what to write.
-struct Meeting: Equatable {
+struct SourceWins: Equatable {
   typealias Row = RowVersion.Row
 
   /// The change of one row, identified by its key.
