@@ -108,6 +108,19 @@ import Testing
     }
   }
 
+  @Test func `the library that programs embed reads no configuration and has no network`() throws {
+    var imports: [String: Set<String>] = [:]
+    for file in try Self.files() { imports[file.module, default: []].formUnion(file.imports) }
+    var found: Set<String> = []
+    var open: Set<String> = ["CairnC"]
+    while let module = open.popFirst() {
+      guard found.insert(module).inserted else { continue }
+      open.formUnion(imports[module] ?? [])
+    }
+    #expect(found.isSuperset(of: ["CairnCapture", "Applying", "CSQLite"]))
+    #expect(found.isDisjoint(with: ["CToml", "Configuring", "NetKit", "CHTTP", "CCurl", "CTLS", "CSystemd"]))
+  }
+
   /// Files of more than 400 lines, with their size. A file leaves the list when it is split, and none may come in.
   static let large: [String: Int] = [
     "Applying/Postgres/OwnersCode.swift": 471,
