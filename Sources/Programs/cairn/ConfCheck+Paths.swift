@@ -262,11 +262,14 @@ extension ConfCheck {
     }
     guard areKept else { return }
     try checkBothWays(apply, source)
-    // A trail without copies overwrites nothing.
-    let isCopied = configuration.captures.first { $0.name == trail.name }?.copiesRows ?? true
-    if apply.existing == nil, isCopied, try end.checkpoint(of: trail) == nil {
-      try checkExisting(apply, end, source.end, trail)
-    }
+    let folder = "\(configuration.node.state)/\(trail)"
+    let plan = StartPlan(
+      try end.checkpoint(of: trail), trail: Trail.exists(folder: folder) ? .init(try Trail.info(folder: folder)) : nil,
+      request: .none,
+      rules: .init(
+        existing: apply.existing,
+        copiesRows: configuration.captures.first { $0.name == trail.name }?.copiesRows ?? true))
+    if plan.proves.contains(.noRows) { try checkExisting(apply, end, source.end, trail) }
   }
 
   /// Checks that no other trail is applied to the same rows of the tables, according to this configuration and to the
