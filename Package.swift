@@ -19,7 +19,7 @@ let floors = [
   "Rules": ["Mapping", "Statements", "Conflicts", "Reshaping"],
   "Flow": ["Trails", "Versions", "Pumping", "Capturing", "Applying", "Comparing"],
   "Replicating": ["Operating"],
-  "Daemon": ["Peering", "ServiceKit", "Configuring", "Steering", "Deploying", "Serving"],
+  "Daemon": ["Peering", "ServiceKit", "Configuring", "Steering", "Deploying", "Checking", "Serving"],
   "Programs": ["Explaining", "cairn", "cairnd", "CairnCapture", "CairnC"],
 ]
 
@@ -111,6 +111,12 @@ let package = Package(
         "Operating", "Configuring", "Steering", "NetKit", "Peering",
       ]),
     module(
+      "Checking",
+      [
+        "Changes", "Mapping", "Reshaping", "Conflicts", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing",
+        "Applying", "Configuring", "Operating", "Deploying", "Steering", "NetKit", "Peering",
+      ]),
+    module(
       "Serving",
       [
         "Changes", "Mapping", "Reshaping", "Conflicts", "Versions", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
@@ -122,7 +128,7 @@ let package = Package(
       dependencies: [
         "Changes", "Explaining", "Conflicts", "Mapping", "Statements", "Reshaping", "SystemKit", "SQLiteKit",
         "PostgresKit", "Trails", "Capturing", "Applying", "Comparing", "Configuring", "Operating", "Deploying",
-        "Steering", "NetKit", "Peering",
+        "Checking", "Steering", "NetKit", "Peering",
       ], path: path("cairn"),
       swiftSettings: strict),
     .executableTarget(
