@@ -7,7 +7,7 @@ import Testing
   /// Folders whose code holds names of tables and columns.
   static let folders = [
     "Applying/", "Capturing/", "Changes/", "Comparing/", "Conflicts/", "Mapping/",
-    "Reshaping/", "Statements/",
+    "Checking/", "Reshaping/", "Statements/",
     "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Deploying/", "NetKit/", "Operating/", "Peering/",
     "Pumping/PumpMessages", "Serving/", "Steering/", "Trails/", "cairn/",
   ]
@@ -108,7 +108,7 @@ import Testing
       "cairn/Arguments.swift": ["var values", "var switches"]
     ],
     "names of sections and servers of the conf": [
-      "cairn/ConfCheck.swift": ["var sources", "var newSlots", "var newOrigins"]
+      "Checking/ConfCheck.swift": ["var sources", "var newSlots", "var newOrigins"]
     ],
     "places of databases": [
       "cairn/StatusCommand.swift": ["var places"]
@@ -140,7 +140,7 @@ import Testing
     ],
     "names of captures and trails": [
       "Serving/LeftSlotDesk.swift": ["captures: Set"],
-      "cairn/ConfCheck+Paths.swift": ["let known =", "let captures ="],
+      "Checking/ConfCheck+Paths.swift": ["let known =", "let captures ="],
     ],
   ]
 

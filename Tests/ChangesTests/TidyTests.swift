@@ -1,7 +1,8 @@
 import Foundation
 import Testing
 
-/// The house rules that `docs/explanation/architecture.md` states: which module may import which, and how large files may be.
+/// The house rules that `docs/explanation/architecture.md` states: which module may import which, and how large files
+/// and types may be.
 @Suite struct TidyTests {
   private struct SourceFile {
     /// The folder of `Sources` that has the module.
@@ -108,6 +109,19 @@ import Testing
     }
   }
 
+  @Test func `the library that programs embed reads no configuration and has no network`() throws {
+    var imports: [String: Set<String>] = [:]
+    for file in try Self.files() { imports[file.module, default: []].formUnion(file.imports) }
+    var found: Set<String> = []
+    var open: Set<String> = ["CairnC"]
+    while let module = open.popFirst() {
+      guard found.insert(module).inserted else { continue }
+      open.formUnion(imports[module] ?? [])
+    }
+    #expect(found.isSuperset(of: ["CairnCapture", "Applying", "CSQLite"]))
+    #expect(found.isDisjoint(with: ["CToml", "Configuring", "NetKit", "CHTTP", "CCurl", "CTLS", "CSystemd"]))
+  }
+
   /// Files of more than 400 lines, with their size. A file leaves the list when it is split, and none may come in.
   static let large: [String: Int] = [
     "Applying/Postgres/OwnersCode.swift": 471,
@@ -149,6 +163,74 @@ import Testing
     // The explanations of error codes are a text by chapters.
     for (type, files) in Dictionary(grouping: topics, by: \.self) where type != "ErrorCode" {
       #expect(files.count <= Self.spread[type] ?? 5, "\(type) is spread over \(files.count) files of topics")
+    }
+  }
+
+  /// The most that a type may have, over all of its files.
+  static let mostStored = 25
+  static let mostMethods = 40
+
+  /// Types with more stored properties, with their number. A number may only go down.
+  static let wide = [
+    "Applying.PostgresReplay": 67, "Applying.SQLiteReplay": 45, "Applying.TwoWayDesk": 34, "Applying.MappedTable": 34,
+    "Applying.ApplyOptions": 31, "Applying.TwoWay": 27,
+  ]
+
+  /// Types with more methods and initializers, with their number. A number may only go down.
+  static let busy = [
+    "Applying.PostgresReplay": 195, "Applying.SQLiteReplay": 123, "PostgresKit.PostgresConnection": 85,
+    "Applying.TwoWayDesk": 74, "Mapping.DDLParser": 68, "Capturing.Journal": 58, "SQLiteKit.Database": 51,
+    "Versions.WindowIndex": 48, "Checking.ConfCheck": 45, "Capturing.PostgresSource": 43,
+    "Mapping.PostgresAlteration": 43, "Configuring.OptionReader": 43, "Applying.PostgresTargetState": 42,
+    "Applying.PostgresApply": 41, "Statements.StatementParser": 41,
+  ]
+
+  /// Counts the stored properties and the methods of each type, by module and name.
+  ///
+  /// A member of a type in a formatted file is indented by two spaces. A property whose line opens a brace counts as
+  /// computed.
+  private static func members(_ files: [SourceFile]) -> (stored: [String: Int], methods: [String: Int]) {
+    var (stored, methods): ([String: Int], [String: Int]) = ([:], [:])
+    for file in files {
+      var type: String?
+      for line in file.lines {
+        if line.hasPrefix("}") {
+          type = nil
+        } else if !line.hasPrefix(" "),
+          let match = line.firstMatch(of: #/^(?:@\w+ |\w+ )*?(?:class|struct|enum|actor|extension) (\w+)/#)
+        {
+          type = "\(file.module).\(match.1)"
+        } else if let type, line.hasPrefix("  "), !line.hasPrefix("   "), line.dropFirst(2).first != "/" {
+          let head = line.prefix { $0 != "=" && $0 != ":" && $0 != "<" }
+          let words = head.replacing("(set)", with: "").split(separator: " ")
+          let kind = words.first { word in
+            ["let", "var", "case", "func"].contains(word) || word.hasPrefix("init")
+          }
+          switch kind {
+          case "let", "var": if !line.contains("{"), !words.contains("static") { stored[type, default: 0] += 1 }
+          case "case", nil: break
+          default: methods[type, default: 0] += 1
+          }
+        }
+      }
+    }
+    return (stored, methods)
+  }
+
+  @Test func `no type has too many properties or methods`() throws {
+    let (stored, methods) = Self.members(try Self.files())
+    #expect(stored.count > 400 && methods.count > 400)
+    for (type, count) in stored where count > max(Self.mostStored, Self.wide[type] ?? 0) {
+      Issue.record("\(type) has \(count) stored properties: give some of them to a type of their own")
+    }
+    for (type, count) in methods where count > max(Self.mostMethods, Self.busy[type] ?? 0) {
+      Issue.record("\(type) has \(count) methods: give some of them to a type of their own")
+    }
+    for type in Self.wide.keys where stored[type] ?? 0 <= Self.mostStored {
+      Issue.record("\(type) is in the list of types with many properties and is none")
+    }
+    for type in Self.busy.keys where methods[type] ?? 0 <= Self.mostMethods {
+      Issue.record("\(type) is in the list of types with many methods and is none")
     }
   }
 

@@ -41,52 +41,46 @@ struct ApplyEntry {
     let request = CopyRequest(state: context.statePath, apply: name)
     try checkNotItsSource(end)
     let known = try end.checkpoint(of: trail)
-    try checkReaches(known, info)
     let first = FirstCopies(state: context.statePath, apply: name)
+    let isOrdered = try request.isPending()
+    var asked = try request.asked(of: info.id)
+    let plan = StartPlan(
+      known, trail: .init(info), request: isOrdered ? .ordered : asked.map { .open($0) } ?? .none,
+      rules: .init(
+        existing: existing, copiesRows: context.capture(of: trail)?.copiesRows ?? true, copiesPurged: true,
+        awaitsTrail: trail.origin != context.node))
+    if case .refuse(let refusal) = plan { throw error(refusal, known, info) }
     // An operator who orders a copy of everything accepts that rows are overwritten.
-    if try request.isPending() { first.end() }
-    if try request.isPending() || isPurged(known, info) {
-      let isLost = known.map { $0.trail != info.id } ?? true || isPurged(known, info)
-      return try copyAll(end, info, request, forgets: isLost)
+    if isOrdered { first.end() }
+    if case .copyAll(let copy) = plan, copy.proves.isEmpty {
+      return try copyAll(end, info, request, forgets: copy.forgets)
     }
-    if let known, known.trail != info.id {
-      throw CairnError(
+    try checkNames(end)
+    if plan.proves.contains(.noRows) {
+      if trail.origin == context.node { try checkExisting(end) } else { try first.begin() }
+    }
+    if plan.proves.contains(.noTables) { try checkIsNew(end, info) }
+    switch plan {
+    case .copyAll(let copy): return try copyAll(end, info, request, forgets: copy.forgets)
+    case .begin(let at, _, _): asked?.at = at
+    case .resume, .refuse:
+      if let begun = asked, !begun.isBegun {
+        asked?.isBegun = true
+        try request.note(asked ?? begun, of: info.id)
+      }
+    }
+    return asked
+  }
+
+  private func error(_ refusal: StartPlan.Refusal, _ known: Checkpoint?, _ info: TrailInfo) -> CairnError {
+    guard refusal == .ahead, let known else {
+      return CairnError(
         .checkpointForeign,
         "the target \(target.place) was filled from trail \(trail), which is not in \(context.statePath)",
         hint: foreignHint,
         context: ["trail": trail.description])
     }
-    try checkNames(end)
-    var asked = try request.asked(of: info.id)
-    if known != nil {
-      if let begun = asked, !begun.isBegun {
-        asked?.isBegun = true
-        try request.note(asked ?? begun, of: info.id)
-      }
-      return asked
-    }
-    // A target for which a copy of all tables was ordered may still hold its earlier rows, if the copy has not begun.
-    let isTold = asked.map { !$0.isBegun && $0.at != nil } ?? false
-    // A trail without copies overwrites nothing.
-    let isCopied = context.capture(of: trail)?.copiesRows ?? true
-    if existing == nil, !isTold, isCopied {
-      if trail.origin == context.node { try checkExisting(end) } else { try first.begin() }
-    }
-    guard info.firstPosition.segment > 1 else {
-      asked?.at = nil
-      return asked
-    }
-    if isTold, let at = asked?.at, at.position >= info.firstPosition { return asked }
-    try checkIsNew(end, info)
-    return try copyAll(end, info, request, forgets: false)
-  }
-
-  // The copy of another node's trail must reach the target's checkpoint. Otherwise the apply waits.
-  private func checkReaches(_ known: Checkpoint?, _ info: TrailInfo) throws {
-    guard trail.origin != context.node, let known, known.trail == info.id,
-      info.end.position < known.position
-    else { return }
-    throw CairnError(
+    return CairnError(
       .trailElsewhere,
       "the copy of trail \(trail) here ends at \(info.end.position), before \(known.position), where the target \(target.place) continues",
       hint: "the apply waits for the rest; see in 'cairn status' whether the trail arrives", remedy: .retry,
@@ -145,11 +139,6 @@ struct ApplyEntry {
     throw CairnError(
       .sameDatabase, "trail \(trail) comes from the database to which it would be applied, \(target.place)",
       hint: "name another database in [apply.\(name)]", remedy: .badInput)
-  }
-
-  private func isPurged(_ known: Checkpoint?, _ info: TrailInfo) -> Bool {
-    guard let known, known.trail == info.id else { return false }
-    return known.position.segment < info.firstPosition.segment
   }
 
   // The request is durable before the checkpoint is removed, so a crash in between only repeats the copy.

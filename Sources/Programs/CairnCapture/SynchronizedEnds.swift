@@ -60,12 +60,16 @@ struct SynchronizedEnds: Sendable {
   /// - Parameter forgets: Whether to remove such a checkpoint instead. Rows written from that trail stay.
   /// - Throws: `checkpoint-foreign` without `forgets`.
   func checkTrail(_ trail: TrailName, isKnownAt end: DatabaseURL, forgets: Bool) throws {
-    guard !Trail.exists(folder: "\(state)/\(trail)"), try TargetEnd(end).checkpoint(of: trail) != nil else { return }
-    guard forgets else {
+    guard !Trail.exists(folder: "\(state)/\(trail)") else { return }
+    let plan = StartPlan(
+      try TargetEnd(end).checkpoint(of: trail), trail: nil, request: .none,
+      rules: .init(existing: nil, replacesForeign: forgets))
+    if case .refuse = plan {
       throw CairnError(
         .checkpointForeign, "\(end.place) was filled from trail \(trail), which is not in \(state)",
         hint: "name the state folder of that trail, or copy all rows again")
     }
+    guard plan.forgets else { return }
     _ = try Detaching.forget(trail, at: end)
   }
 

@@ -1,5 +1,6 @@
 import Capturing
 import Changes
+import Checking
 import Configuring
 import Deploying
 import Mapping
@@ -50,34 +51,34 @@ struct CheckCommand: Command {
     let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(at: ","))
     let names = NamePolicy(rawValue: arguments.value("--names") ?? "fold") ?? .fold
     let source = try SourceEnd(from)
-    let isJSON = arguments.has("--json")
-    if case .sqlite(let database) = source.handle { try tellOfFile(database, from.place, isJSON) }
+    let output = CheckOutput(asJSON: arguments.has("--json"))
+    if case .sqlite(let database) = source.handle { try output.tellOfFile(database, from.place) }
     if let server = source.server, let notice = try PostgresSource.schemaNotice(server) {
-      say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
+      output.say(notice, [("event", .text("notice")), ("text", .text(notice))])
     }
     if let server = source.server {
       let notices = try [
         PostgresSource.versionNotice(server), PostgresSource.encodingNotice(server), server.barNotice(),
       ]
-      for case let notice? in notices { say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))]) }
-      try tellRights(server, isSource: true, isJSON)
+      for case let notice? in notices { output.say(notice, [("event", .text("notice")), ("text", .text(notice))]) }
+      try tellRights(server, isSource: true, output)
     }
     let ends = try [from] + (arguments.value("--to").map { [try DatabaseURL($0)] } ?? [])
     for url in ends {
-      if let notice = url.trustNotice { say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))]) }
+      if let notice = url.trustNotice { output.say(notice, [("event", .text("notice")), ("text", .text(notice))]) }
     }
     let tables = try source.tables(patterns)
-    tellTables(tables, isJSON)
+    output.tellTables(tables)
     for name in try source.unmatched(patterns) {
       let error = name.error("--tables", at: from.place)
       guard !name.isMistake else { throw error }
       let text = "\(error.message); \(error.hint)"
-      say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
+      output.say(text, [("event", .text("notice")), ("text", .text(text))])
     }
     if case .sqlite = source.handle {
-      tellBlobs(tables, isJSON)
+      output.tellBlobs(tables)
       let text = "note: \(SQLiteCapture.unseenNotice); or audit the target (--audit)"
-      say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
+      output.say(text, [("event", .text("notice")), ("text", .text(text))])
     }
     guard tables.contains(where: { $0.refusal == nil }) else {
       throw CairnError(
@@ -90,18 +91,18 @@ struct CheckCommand: Command {
       options.names = names
       options.joinsCapture = true
       let end = try Replication(from: from, to: target, options: options, notice: { _ in }).checkTarget(patterns)
-      if let server = end.server { try tellRights(server, isSource: false, isJSON) }
-      say(isJSON, "\(target.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
+      if let server = end.server { try tellRights(server, isSource: false, output) }
+      output.say("\(target.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
       let captured = tables.filter { $0.refusal == nil }
-      try tellContracts(captured, source, end, names, isJSON)
-      try tellQuietTriggers(end, captured, names, firing: [], isJSON)
+      try output.tellContracts(captured, source, end, names)
+      try output.tellQuietTriggers(end, captured, names, firing: [])
     }
     return 0
   }
 
-  private static func tellRights(_ server: PostgresConnection, isSource: Bool, _ isJSON: Bool) throws {
+  private static func tellRights(_ server: PostgresConnection, isSource: Bool, _ output: CheckOutput) throws {
     for notice in try ConfCheck.rightsNotices(server, isSource: isSource) {
-      say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
+      output.say(notice, [("event", .text("notice")), ("text", .text(notice))])
     }
   }
 
@@ -117,6 +118,18 @@ struct CheckCommand: Command {
       return SecurityReview(configuration, loaded, isJSON: arguments.has("--json")).run()
     }
     _ = ConfigCommand.report(loaded, isJSON: arguments.has("--json"))
-    return try ConfCheck(configuration, loaded, user: arguments.value("--user"), isJSON: arguments.has("--json")).run()
+    let output = CheckOutput(asJSON: arguments.has("--json"))
+    return try ConfCheck(configuration, loaded, user: arguments.value("--user"), output: output).run()
+  }
+}
+
+extension CheckOutput {
+  /// Prints each fact as a line of text, or as a line of JSON.
+  init(asJSON isJSON: Bool) {
+    self.init(
+      say: { text, members in
+        guard isJSON else { return Terminal.print(text) }
+        if !members.isEmpty { Terminal.print(JSONObject(members).line) }
+      }, report: { Terminal.report($0, asJSON: isJSON) })
   }
 }

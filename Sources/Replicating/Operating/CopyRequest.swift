@@ -24,7 +24,9 @@ package struct CopyRequest {
     package var isBegun = false
 
     package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }
-    fileprivate init(behind: UInt64) { self.behind = behind }
+    package init(behind: UInt64, at: Checkpoint? = nil, isBegun: Bool = false) {
+      (self.behind, self.at, self.isBegun) = (behind, at, isBegun)
+    }
   }
 
   private let folder: String

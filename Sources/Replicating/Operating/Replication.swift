@@ -161,34 +161,18 @@ package final class Replication: Sendable {
 
   private func prepare(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
     let checkpoint = try to.checkpoint(of: trail)
-    let known = checkpoint?.trail
-    var hasCheckpoint = known != nil
-    if let known, try !Trail.exists(folder: folder) || Trail.info(folder: folder).id != known {
-      // The target was fed from a trail that this state does not have.
-      guard options.existing != nil else {
-        throw CairnError(
-          .checkpointForeign, "the target \(target.place) was filled from trail \(trail), which is not in \(statePath)",
-          hint:
-            "name that replication's state folder with --state; if it is lost, \(copyingAgain)"
-        )
-      }
-      try to.forgetCheckpoint(of: trail)
-      hasCheckpoint = false
-    }
     let info = try Trail.exists(folder: folder) ? Trail.info(folder: folder) : nil
-    var isPurged = false
-    if let info, let checkpoint, hasCheckpoint, checkpoint.position.segment < info.firstPosition.segment {
-      guard options.existing != nil else {
-        throw CairnError(
-          .checkpointForeign,
-          "the target \(target.place) continues at \(checkpoint.position), which is purged from trail \(trail)",
-          hint: copyingAgain, context: ["trail": trail.description])
-      }
-      isPurged = true
-    }
-    if let info, !hasCheckpoint, info.firstPosition.segment > 1 { isPurged = true }
     let remembered = try state.existing
-    if !hasCheckpoint, options.existing == nil, remembered == nil { try checkExisting(from, to, options.tables) }
+    let isOrdered = options.existing == .overwrite && (info?.lastTransaction ?? 0) > 0
+    let plan = StartPlan(
+      checkpoint, trail: info.map(StartPlan.Extent.init), request: isOrdered ? .ordered : .none,
+      rules: .init(
+        existing: options.existing ?? remembered, replacesForeign: options.existing != nil,
+        copiesPurged: options.existing != nil))
+    if case .refuse(let refusal) = plan { throw error(refusal, checkpoint) }
+    // `--existing` also decides about tables that the target knows.
+    if plan.proves.contains(.noRows) { try checkExisting(from, to, options.tables) }
+    let hasCheckpoint = checkpoint != nil && checkpoint?.trail == info?.id
     for name in try from.unmatched(options.tables) {
       let error = name.error("--tables", at: source.place)
       // In a later run, the table may have been dropped or renamed.
@@ -201,9 +185,8 @@ package final class Replication: Sendable {
     existing.withLock { $0 = options.existing ?? remembered ?? .overwrite }
     asked.withLock { $0 = nil }
     if let info {
-      if isPurged || (options.existing == .overwrite && info.lastTransaction > 0) {
-        try askForCopies(from, info, isPurged: isPurged)
-        if isPurged, hasCheckpoint { try to.forgetCheckpoint(of: trail) }
+      if case .copyAll(let copy) = plan {
+        try askForCopies(from, info, isPurged: copy.isLost)
       } else if let asked = try request.asked(of: info.id) {
         self.asked.withLock { $0 = asked }
       }
@@ -211,14 +194,29 @@ package final class Replication: Sendable {
         && RelayedRows.areMissing(in: folder, of: trail, at: source, options.tables)
       {
         captureProgress.tell(RelayedRows.notice(trail, at: source))
-        try askForCopies(from, info, isPurged: isPurged)
+        try askForCopies(from, info, isPurged: plan.isLost)
       }
-      if hasCheckpoint, !isPurged, !copiesAgain.load(ordering: .acquiring) {
+      if hasCheckpoint, !plan.isLost, !copiesAgain.load(ordering: .acquiring) {
         try askForAdded(from, to, info, before: StateFolder.tables(in: statePath))
       }
     }
+    // The request is durable by now, so a crash only repeats the copy.
+    if plan.forgets, checkpoint != nil { try to.forgetCheckpoint(of: trail) }
     // Do this last: the previous list is needed to find added tables.
     try state.remember(options.tables, options.names)
+  }
+
+  private func error(_ refusal: StartPlan.Refusal, _ checkpoint: Checkpoint?) -> CairnError {
+    guard refusal == .purged, let checkpoint else {
+      return CairnError(
+        .checkpointForeign,
+        "the target \(target.place) was filled from trail \(trail), which is not in \(statePath)",
+        hint: "name that replication's state folder with --state; if it is lost, \(copyingAgain)")
+    }
+    return CairnError(
+      .checkpointForeign,
+      "the target \(target.place) continues at \(checkpoint.position), which is purged from trail \(trail)",
+      hint: copyingAgain, context: ["trail": trail.description])
   }
 
   /// Decides whether rows that other replications write to the source are sent to the target.

@@ -30,7 +30,7 @@ extension ConfCheck {
     let folder = "\(configuration.node.state)/\(configuration.trail(of: capture))"
     switch end.handle {
     case .sqlite(let database):
-      try CheckCommand.tellOfFile(database, url.place, isJSON)
+      try output.tellOfFile(database, url.place)
       if let owner = try Journal(database).owner(), owner.place != folder {
         throw CairnError(
           .sourceCaptured, "\(url.place) is already captured; the state of that capture is in \(owner.place)",
@@ -75,9 +75,9 @@ extension ConfCheck {
       try tellIdleSlots(server, url)
     }
     let tables = try end.tables(TablePatterns(capture.tables))
-    CheckCommand.tellTables(tables, isJSON)
+    output.tellTables(tables)
     if case .sqlite = end.handle {
-      CheckCommand.tellBlobs(tables, isJSON)
+      output.tellBlobs(tables)
       if configuration.isUnaudited(capture) { note(SQLiteCapture.unseenNotice) }
     }
     let isListed = try checkNames(of: capture, end)
@@ -159,7 +159,7 @@ extension ConfCheck {
 
   /// Returns notices about the rights of the connection's role that Cairn does not need, and about the owner of the
   /// schema `cairn`.
-  static func rightsNotices(_ server: PostgresConnection, isSource: Bool) throws -> [String] {
+  package static func rightsNotices(_ server: PostgresConnection, isSource: Bool) throws -> [String] {
     let row = try server.query(
       """
       SELECT rolname, rolsuper, rolcreaterole, rolbypassrls AND NOT rolsuper, rolreplication AND NOT rolsuper,
@@ -257,10 +257,10 @@ extension ConfCheck {
       let ruled = try RuledTables(source.tables, rules, source.end, to: end.url.engine) { refused.append($0) }
       for error in refused.dropLast() { fail(error) }
       if let last = refused.last { throw last }
-      try CheckCommand.tellContracts(
-        ruled.tables, source.end, end, apply.names, within: TargetScope(apply.tables), isJSON)
+      try output.tellContracts(
+        ruled.tables, source.end, end, apply.names, within: TargetScope(apply.tables))
       ruled.notices.forEach(note)
-      try CheckCommand.tellQuietTriggers(end, ruled.tables, apply.names, firing: apply.fireTriggers, isJSON)
+      try output.tellQuietTriggers(end, ruled.tables, apply.names, firing: apply.fireTriggers)
       lazy var coming = configuration.captures.first { $0.name == trail.name }
         .map { TablesToCome(configuration, in: $0.database) }
       for error in ruled.unused {
@@ -273,11 +273,14 @@ extension ConfCheck {
     }
     guard areKept else { return }
     try checkBothWays(apply, source)
-    // A trail without copies overwrites nothing.
-    let isCopied = configuration.captures.first { $0.name == trail.name }?.copiesRows ?? true
-    if apply.existing == nil, isCopied, try end.checkpoint(of: trail) == nil {
-      try checkExisting(apply, end, source.end, trail)
-    }
+    let folder = "\(configuration.node.state)/\(trail)"
+    let plan = StartPlan(
+      try end.checkpoint(of: trail), trail: Trail.exists(folder: folder) ? .init(try Trail.info(folder: folder)) : nil,
+      request: .none,
+      rules: .init(
+        existing: apply.existing,
+        copiesRows: configuration.captures.first { $0.name == trail.name }?.copiesRows ?? true))
+    if plan.proves.contains(.noRows) { try checkExisting(apply, end, source.end, trail) }
   }
 
   /// Checks that no other trail is applied to the same rows of the tables, according to this configuration and to the

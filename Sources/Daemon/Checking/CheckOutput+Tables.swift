@@ -6,11 +6,11 @@ import Operating
 import SQLiteKit
 
 /// The functions that print the results of `cairn check` about tables, columns and files.
-extension CheckCommand {
-  static func tellTables(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
+extension CheckOutput {
+  package func tellTables(_ tables: [SourceEnd.Table]) {
     for table in tables {
       say(
-        isJSON, "table \(table.name): \(table.refusal.map { "not captured: \($0)" } ?? identity(of: table.schema))",
+        "table \(table.name): \(table.refusal.map { "not captured: \($0)" } ?? identity(of: table.schema))",
         [
           ("event", .text("table")), ("table", .text(table.name)), ("captured", .bool(table.refusal == nil)),
           ("identity", .text(table.refusal ?? identity(of: table.schema))),
@@ -19,30 +19,30 @@ extension CheckCommand {
     let mends = tables.map(\.mend).filter { !$0.isEmpty }
     guard mends.count > 1 else { return }
     let script = mends.joined(separator: "; ") + ";"
-    say(isJSON, "one script for all tables: \(script)", [("event", .text("script")), ("sql", .text(script))])
+    say("one script for all tables: \(script)", [("event", .text("script")), ("sql", .text(script))])
   }
 
   /// Prints a notice about tables with BLOB columns: `sqlite3_blob_write` changes values without firing the triggers of
   /// capture.
-  static func tellBlobs(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
+  package func tellBlobs(_ tables: [SourceEnd.Table]) {
     let names = tables.filter { table in
       table.refusal == nil && table.schema.columns.contains { $0.declaredType.uppercased().contains("BLOB") }
     }.map(\.name)
     guard !names.isEmpty else { return }
     let text =
       "note: incremental blob I/O (sqlite3_blob_write) fires no trigger: a running capture finds such writes when it is idle, in files up to 64 MiB; else run 'cairn compare' (tables with BLOB columns: \(names.joined(separator: ", ")))"
-    say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
+    say(text, [("event", .text("notice")), ("text", .text(text))])
   }
 
   /// Prints the triggers of an SQLite target that do not fire while apply writes.
-  static func tellQuietTriggers(
-    _ end: TargetEnd, _ tables: [SourceEnd.Table], _ names: NamePolicy, firing patterns: [String], _ isJSON: Bool
+  package func tellQuietTriggers(
+    _ end: TargetEnd, _ tables: [SourceEnd.Table], _ names: NamePolicy, firing patterns: [String]
   ) throws {
     guard case .sqlite(let database?) = end.handle else { return }
     let targets = try tables.map { try TableMapping($0.schema, to: .sqlite, names: names).target.name }
     for quiet in try QuietTrigger.all(in: database, tables: targets, firing: patterns) {
       say(
-        isJSON, quiet.text,
+        quiet.text,
         [("event", .text("notice")), ("table", .text(quiet.table)), ("text", .text(quiet.text))])
     }
   }
@@ -50,9 +50,9 @@ extension CheckCommand {
   // MARK: The type contract
 
   /// Prints the contract of every column.
-  static func tellContracts(
+  package func tellContracts(
     _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy,
-    within scope: TargetScope = TargetScope(), _ isJSON: Bool
+    within scope: TargetScope = TargetScope()
   ) throws {
     let proof = try source.server.map(ContractProof.init) ?? target.server.map(ContractProof.init)
     var owners: [NameKey: TableSchema] = [:]
@@ -61,7 +61,7 @@ extension CheckCommand {
       let (namespace, plain) = (mapping.target.namespace, mapping.target.name)
       guard scope.verdict(namespace, plain, in: target.url.engine) != .leftOut else {
         let text = "\(table.name) is left out: 'tables' of the apply does not include \(mapping.target.fullName)"
-        say(isJSON, text, [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(text))])
+        say(text, [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(text))])
         continue
       }
       // SQLite ignores the case of names.
@@ -69,18 +69,18 @@ extension CheckCommand {
       if let other = owners.updateValue(table.schema, forKey: target.server == nil ? name.sqliteKey : name.nameKey) {
         throw TableMapping.collision(other.fullName, table.schema.fullName, at: mapping.target.fullName)
       }
-      if !isJSON { Terminal.print("\(table.name) -> \(mapping.target.fullName)") }
+      say("\(table.name) -> \(mapping.target.fullName)", [])
       for (index, contract) in mapping.contracts.enumerated() {
-        tell(contract, try proof?.prove(mapping, index), table.name, isJSON)
+        tell(contract, try proof?.prove(mapping, index), table.name)
       }
       for notice in try mapping.notices + target.emptyColumns(of: mapping.target) {
-        say(isJSON, "  \(notice)", [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(notice))])
+        say("  \(notice)", [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(notice))])
       }
     }
   }
 
-  static func tell(
-    _ contract: ColumnContract, _ outcome: ContractProof.Outcome?, _ table: String, _ isJSON: Bool
+  private func tell(
+    _ contract: ColumnContract, _ outcome: ContractProof.Outcome?, _ table: String
   ) {
     // An existing type may change values in ways that the table of types does not show.
     let altered = outcome?.broken.first
@@ -91,16 +91,13 @@ extension CheckCommand {
       case .lossy(let how): ("lossy", how)
       case .refused(let why): ("refused", why)
       }
-    if isJSON {
-      let proven = outcome.map { JSONObject.Value.integer(Int64($0.equal)) } ?? .null
-      let members: [(String, JSONObject.Value)] = [
-        ("event", .text("column")), ("table", .text(table)), ("column", .text(contract.column)),
-        ("from", .text(contract.sourceType)), ("to", .text(contract.targetType)), ("contract", .text(verdict)),
-        ("how", .text(how)), ("misfits", .text(contract.misfits)), ("proven", proven),
-        ("altered", .list((outcome?.broken ?? []).map { .text($0) })),
-      ]
-      return Terminal.print(JSONObject(members).line)
-    }
+    let proven = outcome.map { JSONObject.Value.integer(Int64($0.equal)) } ?? .null
+    let members: [(String, JSONObject.Value)] = [
+      ("event", .text("column")), ("table", .text(table)), ("column", .text(contract.column)),
+      ("from", .text(contract.sourceType)), ("to", .text(contract.targetType)), ("contract", .text(verdict)),
+      ("how", .text(how)), ("misfits", .text(contract.misfits)), ("proven", proven),
+      ("altered", .list((outcome?.broken ?? []).map { .text($0) })),
+    ]
     var line = "  \(contract.column): \(contract.sourceType) -> \(contract.targetType), \(verdict)"
     if !how.isEmpty { line += ": \(how)" }
     if !contract.misfits.isEmpty { line += "; does not fit: \(contract.misfits)" }
@@ -109,33 +106,28 @@ extension CheckCommand {
       line += outcome.refused > 0 ? ", \(outcome.refused) were refused" : ""
       line += (outcome.broken.isEmpty ? "" : ", \(outcome.broken.count) came back changed") + ")"
     }
-    Terminal.print(line)
+    say(line, members)
   }
 
-  static func tellOfFile(_ source: Database, _ path: String, _ isJSON: Bool) throws {
+  package func tellOfFile(_ source: Database, _ path: String) throws {
     let mode = try source.text("PRAGMA journal_mode") ?? "?"
     say(
-      isJSON,
       "\(path): journal mode \(mode)\(mode == "wal" ? "" : "; in WAL mode programs would not wait for our reads")",
       [("event", .text("source")), ("database", .text(path)), ("journal_mode", .text(mode))])
     if let error = try Journal(source).lostTables() { throw error }
     if let owner = try Journal(source).owner() {
       say(
-        isJSON, "\(path): captured already, state in \(owner.place)",
+        "\(path): captured already, state in \(owner.place)",
         [("event", .text("captured")), ("state", .text(owner.place)), ("trail_id", .text(owner.trail.description))])
     }
   }
 
-  static func identity(of schema: TableSchema) -> String {
+  private func identity(of schema: TableSchema) -> String {
     if schema.flags.contains(.wholeRow) {
       return "no key: all columns together identify a row, which is slow"
     }
     let names = schema.key.map { schema.columns[$0].name }.joined(separator: ", ")
     return schema.flags.contains(.nullableKey)
       ? "key \(names), which may be NULL: all columns together identify a row with NULL" : "key \(names)"
-  }
-
-  static func say(_ isJSON: Bool, _ text: String, _ members: [(String, JSONObject.Value)]) {
-    Terminal.print(isJSON ? JSONObject(members).line : text)
   }
 }

@@ -6,16 +6,18 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn check --config`: checks a configuration against the databases, files and folders that it names. All checks
-/// run, even if one reports a problem.
-final class ConfCheck {
+/// The check of `cairn check --config`: compares a configuration with the databases, files and folders that it names.
+/// All checks run, even if one reports a problem.
+///
+///     let status = try ConfCheck(configuration, loaded, user: "cairn", output: output).run()
+package final class ConfCheck {
   typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
 
   let configuration: Configuration
   let loaded: LoadedConfiguration
   /// The user that runs the daemon; nil if unknown, and then the checks use the rights of this command.
   let account: Account?
-  let isJSON: Bool
+  let output: CheckOutput
   /// The sources of the captures that can be read, by the name of the capture.
   var sources: [String: Source] = [:]
   /// For each task that only one worker may have, such as to capture a database: the worker that has it in the conf.
@@ -33,8 +35,10 @@ final class ConfCheck {
   /// Creates the check of a configuration.
   /// - Parameter user: The user that runs the daemon; nil for the owner of the state folder.
   /// - Throws: `usage` if there is no such user.
-  init(_ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?, isJSON: Bool) throws {
-    (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
+  package init(
+    _ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?, output: CheckOutput
+  ) throws {
+    (self.configuration, self.loaded, self.output) = (configuration, loaded, output)
     if let user {
       guard let named = Account(named: user) else {
         throw CairnError(
@@ -47,7 +51,8 @@ final class ConfCheck {
     }
   }
 
-  func run() -> Int32 {
+  /// Runs all checks, and returns the exit status of the first error, or 0.
+  package func run() -> Int32 {
     begin("node \(configuration.node.name)")
     checkPlaces()
     // Files, folders and servers answer as they will answer the daemon.
@@ -92,7 +97,7 @@ final class ConfCheck {
       try body()
       return true
     } catch {
-      fail(Cairn.envelope(error))
+      fail(CairnError(enveloping: error, doing: "run"))
       return false
     }
   }
@@ -102,7 +107,7 @@ final class ConfCheck {
     let named = CairnError(
       error.code, "\(path): \(error.message)", hint: error.hint, remedy: error.remedy, context: context)
     failures.append(named)
-    Terminal.report(named, asJSON: isJSON)
+    output.report(named)
   }
 
   func note(_ text: String) {
@@ -110,6 +115,6 @@ final class ConfCheck {
   }
 
   func say(_ text: String, _ members: [(String, JSONObject.Value)]) {
-    Terminal.print(isJSON ? JSONObject(members).line : text)
+    output.say(text, members)
   }
 }
