@@ -3,7 +3,7 @@ import Testing
 
 @testable import Applying
 
-/// What apply keeps in memory has a limit of bytes, not only of rows.
+/// The lists that apply keeps in memory have a limit of bytes, not only of rows.
 @Suite struct RowBudgetTests {
   private let error = CairnError(.rowMissing, "row 1 is missing", hint: "none")
 

@@ -43,8 +43,8 @@ struct LeftOutNote: Sendable {
     }
   }
 
-  /// Adds a table durably. Returns all tables in the file; nil if the file already had the table, or has no room:
-  /// it has at most 10,000 tables and 4 MiB of names.
+  /// Adds a table durably. Returns all tables in the file; nil if the file already had the table, or has no room.
+  /// It has at most 10,000 tables and 4 MiB of names.
   @discardableResult func add(_ table: LeftOutTable) throws -> [LeftOutTable]? {
     guard Self.isShort(table) else { return nil }
     var all = try read()

@@ -24,7 +24,7 @@ struct SequenceUpkeep {
   var carriedCount: Int { carried.count }
 
   /// Keeps a sequence's value until the commit. A sequence above the limit, or with a name that no server can have, is
-  /// left as it is: a later group has its next value.
+  /// left as it is.
   mutating func note(_ sequence: SequenceState) {
     guard sequence.namespace.utf8.count <= Self.nameBytesMax, sequence.name.utf8.count <= Self.nameBytesMax else {
       return
