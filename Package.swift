@@ -208,7 +208,7 @@ let package = Package(
       "ServingTests",
       [
         "TestServers", "Serving", "Deploying", "Steering", "ServiceKit", "Operating", "Comparing", "Configuring",
-        "Changes",
+        "Changes", "Applying",
         "Mapping", "NetKit", "Pumping", "SQLiteKit", "SystemKit", "Trails",
       ]),
     tests(

@@ -53,9 +53,9 @@ package struct LogEntry: Equatable, Sendable {
       fields.append(("CAIRN_CODE", code.rawValue))
       fields.append(("MESSAGE_ID", code.messageID))
     }
-    if let hint, !hint.isEmpty { fields.append(("CAIRN_HINT", hint.oneLine)) }
+    if let hint, !hint.isEmpty { fields.append(("CAIRN_HINT", hint.cutMessage.oneLine)) }
     for (key, value) in context.sorted(by: { $0.key < $1.key }) where Self.isField(key) {
-      fields.append(("CAIRN_" + key.asciiUppercased, value.oneLine))
+      fields.append(("CAIRN_" + key.asciiUppercased, value.cutMessage.oneLine))
     }
     return fields.map { (name: $0.0, value: $0.1) }
   }
@@ -65,11 +65,18 @@ package struct LogEntry: Equatable, Sendable {
     let what = code.map { "[\($0.rawValue)] " } ?? ""
     let next = hint.map { $0.isEmpty ? "" : " (hint: \($0))" } ?? ""
     // Names and keys come from databases and peers.
-    return (who + what + message + next).oneLine
+    return (who + what + message.cutMessage + next.cutMessage).oneLine
   }
 
   private static func isField(_ key: String) -> Bool {
     !key.isEmpty && key.utf8.allSatisfy { (0x61...0x7a).contains($0) || $0 == 0x5f }
+  }
+}
+
+extension String {
+  /// The text, cut to 4 KiB: a name in a message can have 16 MiB.
+  package var cutMessage: String {
+    utf8.count <= 4096 ? self : String(decoding: utf8.prefix(4096), as: UTF8.self) + "…"
   }
 }
 

@@ -194,7 +194,7 @@ final class ApplyWorker: Worker {
     status.position = now.position == .start ? (now.needs?.description ?? "") : now.position.description
     status.lags = now.lags
     status.waits = now.waiting.map {
-      NodeStatus.Wait(table: $0.name, code: $0.code.rawValue, message: $0.message, hint: $0.hint)
+      NodeStatus.Wait(table: $0.name.cutMessage, code: $0.code.rawValue, message: $0.message.cutMessage, hint: $0.hint)
     }
     status.quarantined = now.quarantined
     status.leftOut = leftOut.withLock { $0 }

@@ -239,7 +239,8 @@ package final class Daemon: Sendable {
     } catch {
       let error = CairnError(enveloping: error, doing: "load the conf")
       refusal.withLock {
-        $0 = NodeStatus.Problem(code: error.code.rawValue, message: error.message, hint: error.hint, times: 1)
+        $0 = NodeStatus.Problem(
+          code: error.code.rawValue, message: error.message.cutMessage, hint: error.hint.cutMessage, times: 1)
       }
       context.log.write(
         LogEntry(

@@ -11,6 +11,9 @@ import SystemKit
 /// ```
 struct LeftOutNote: Sendable {
   static let tablesMax = 10_000
+  static let bytesMax = 4 << 20
+  /// Longer names are not in the file: no target has such a table.
+  static let nameBytesMax = 1024
 
   private let path: String
 
@@ -40,13 +43,24 @@ struct LeftOutNote: Sendable {
     }
   }
 
-  /// Adds a table durably. Returns all tables in the file; nil if the file already had the table, or has 10,000 tables.
+  /// Adds a table durably. Returns all tables in the file; nil if the file already had the table, or has no room.
+  /// It has at most 10,000 tables and 4 MiB of names.
   @discardableResult func add(_ table: LeftOutTable) throws -> [LeftOutTable]? {
+    guard Self.isShort(table) else { return nil }
     var all = try read()
-    guard !all.contains(table), all.count < Self.tablesMax else { return nil }
+    let bytes = all.reduce(Self.bytes(table)) { $0 + Self.bytes($1) }
+    guard !all.contains(table), all.count < Self.tablesMax, bytes <= Self.bytesMax else { return nil }
     all.append(table)
     try write(all)
     return all
+  }
+
+  private static func isShort(_ table: LeftOutTable) -> Bool {
+    [table.source, table.namespace, table.name].allSatisfy { $0.utf8.count <= nameBytesMax }
+  }
+
+  private static func bytes(_ table: LeftOutTable) -> Int {
+    table.source.utf8.count + table.namespace.utf8.count + table.name.utf8.count
   }
 
   /// Removes tables from the file, by their names at the source.

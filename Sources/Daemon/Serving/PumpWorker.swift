@@ -97,7 +97,7 @@ final class PumpWorker: Worker {
       (path.bytes, path.seenAt) = (transfer.bytes, transfer.heardAt)
       if let copied = transfer.copied { path.durable = "\(copied.segment.hex(8)):\(copied.offset)" }
       path.problem = transfer.error.map { hinted($0, transfer.trail) }.map {
-        NodeStatus.Problem(code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: 1)
+        NodeStatus.Problem(code: $0.code.rawValue, message: $0.message.cutMessage, hint: $0.hint.cutMessage, times: 1)
       }
       return path
     }

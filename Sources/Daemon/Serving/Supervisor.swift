@@ -382,7 +382,7 @@ package final class Supervisor: Sendable {
     if status.state == .paused { status.detail = pause }
     status.problem = supervision.failure.map {
       NodeStatus.Problem(
-        code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: $0.times,
+        code: $0.code.rawValue, message: $0.message.cutMessage, hint: $0.hint.cutMessage, times: $0.times,
         agoMilliseconds: max(0, now - $0.at),
         isPassed: $0.isPassed)
     }

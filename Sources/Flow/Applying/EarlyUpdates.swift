@@ -13,23 +13,27 @@ struct EarlyUpdates {
     /// Resolves the change as a conflict if the transaction ends without the insert of the changed row. Returns false
     /// if the change stays unresolved.
     var meet: (() throws -> Bool)?
+
+    fileprivate var bytes: Int { before.count + (after?.count ?? 0) }
   }
-  private static let countMax = 10_000
   private var updates: [NameKey: [Update]] = [:]
-  private var count = 0
+  private var budget: RowBudget
 
-  var isEmpty: Bool { count == 0 }
+  init(_ budget: RowBudget = RowBudget(rows: 10_000)) { self.budget = budget }
 
+  var isEmpty: Bool { budget.rows == 0 }
+
+  /// - Throws: The update's error, if the list has too many updates or too many bytes.
   mutating func add(_ update: Update, table: String) throws {
-    guard count < Self.countMax else { throw update.error }
+    guard budget.take(update.bytes) else { throw update.error }
     updates[table, default: []].append(update)
-    count += 1
   }
 
   mutating func take(table: String, image: UnsafeRawBufferPointer) -> Update? {
     guard let index = updates[table]?.firstIndex(where: { $0.before.elementsEqual(image) }) else { return nil }
-    count -= 1
-    return updates[table]?.remove(at: index)
+    let update = updates[table]?.remove(at: index)
+    if let update { budget.giveBack(update.bytes) }
+    return update
   }
 
   /// Removes the first change whose before image equals `image`, if that change is a delete. Returns whether it was
@@ -39,8 +43,7 @@ struct EarlyUpdates {
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {
       return false
     }
-    count -= 1
-    updates[table]?.remove(at: index)
+    if let update = updates[table]?.remove(at: index) { budget.giveBack(update.bytes) }
     return true
   }
 
@@ -78,7 +81,7 @@ struct EarlyUpdates {
         left.append(update)
       }
     }
-    count -= taken.count
+    for update in taken { budget.giveBack(update.bytes) }
     updates[table] = left.reversed()
     return taken.reversed()
   }
@@ -92,6 +95,6 @@ struct EarlyUpdates {
 
   mutating func removeAll() {
     updates.removeAll()
-    count = 0
+    budget.clear()
   }
 }

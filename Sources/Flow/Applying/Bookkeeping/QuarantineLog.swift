@@ -9,6 +9,7 @@ import Changes
 ///     let held = try log.list()
 package struct QuarantineLog {
   private static let name = "quarantine"
+  private static let rowsMax = 100_000
   private let state: any StateDatabase
 
   init(_ state: some StateDatabase) { self.state = state }
@@ -19,7 +20,14 @@ package struct QuarantineLog {
 
   package func list() throws -> [QuarantinedTransaction] {
     guard try isInstalled() else { return [] }
-    return try state.rows("SELECT id, \(QuarantineColumns.list) FROM \(table) ORDER BY trail, number").map { row in
+    // The inner LIMIT bounds the sort: a file's B-tree may name the same pages again and again.
+    let rows = try state.rows(
+      """
+      SELECT id, \(QuarantineColumns.list) FROM (SELECT * FROM \(table) LIMIT \(Self.rowsMax + 1)) AS q
+      ORDER BY trail, number
+      """)
+    guard rows.count <= Self.rowsMax else { throw QuarantineColumns.damaged(table, state.place) }
+    return try rows.map { row in
       guard let id = row[0].flatMap({ Int64($0) }),
         let one = QuarantineColumns.transaction(id: id, { row[$0 + 1] })
       else { throw QuarantineColumns.damaged(table, state.place) }

@@ -171,6 +171,9 @@ final class MappedTable {
     return found.count == names.count ? found : nil
   }
 
+  /// The columns of the deferrable unique indexes.
+  lazy var uncheckedColumns: Set<Int> = Set(uncheckedIndexes.flatMap { positions(of: $0) ?? [] })
+
   // MARK: Statements
 
   func statement(_ shape: Shape) -> PostgresStatement {

@@ -11,13 +11,27 @@ struct SequenceUpkeep {
   /// The number of steps by which a target's sequence is set ahead of the last value of the source's sequence.
   private static let margin: Int64 = 32
   private static let intervalMilliseconds: Int64 = 2000
+  private static let nameBytesMax = 1024
 
   private var carried: [NameKey: SequenceState] = [:]
+  private var budget: RowBudget
   private var identities: [NameKey: MappedTable] = [:]
   private var keptUpAt: Int64 = 0
 
+  init(_ budget: RowBudget = RowBudget(rows: 10_000, bytes: 4 << 20)) { self.budget = budget }
+
+  /// The number of sequences that ``carry(_:_:_:)`` will advance.
+  var carriedCount: Int { carried.count }
+
+  /// Keeps a sequence's value until the commit. A sequence above the limit, or with a name that no server can have, is
+  /// left as it is.
   mutating func note(_ sequence: SequenceState) {
-    carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
+    guard sequence.namespace.utf8.count <= Self.nameBytesMax, sequence.name.utf8.count <= Self.nameBytesMax else {
+      return
+    }
+    let name = "\(sequence.namespace.quotedName).\(sequence.name.quotedName)"
+    guard carried[name] != nil || budget.take(name.utf8.count) else { return }
+    carried[name] = sequence
   }
 
   /// Adds a target table that has a column filled by a sequence, if the table's source is SQLite.
@@ -55,6 +69,7 @@ struct SequenceUpkeep {
       }
     }
     carried.removeAll()
+    budget.clear()
   }
 
   private static func isAllowed(

@@ -5,25 +5,36 @@ import Changes
 struct UncheckedRows {
   struct Row {
     let table: MappedTable
+    /// The values of the columns with a deferrable unique constraint; nil for the other columns.
     let values: [String?]
+
+    fileprivate var bytes: Int { values.reduce(0) { $0 + ($1?.utf8.count ?? 0) + 16 } }
   }
-  private static let countMax = 2000
+  private var budget: RowBudget
   private(set) var rows: [Row] = []
   /// The tables with more rows to check than this list may have. Apply checks all rows of these tables.
   private(set) var tables: [MappedTable] = []
   private var starts: [(key: String, position: Position)] = []
 
+  init(_ budget: RowBudget = RowBudget(rows: 2000)) { self.budget = budget }
+
   mutating func note(_ table: MappedTable, _ row: borrowing RowText, at position: Position) {
     guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
-    add(table, row.strings, position)
+    let checked = table.uncheckedColumns
+    add(table, table.columns.indices.map { checked.contains($0) ? row.string($0) : nil }, position)
   }
 
   mutating func note(
     _ table: MappedTable, _ row: borrowing RowText, _ before: borrowing RowText, at position: Position
   ) {
     guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
+    let checked = table.uncheckedColumns
     var values: [String?] = []
     for column in table.columns.indices {
+      guard checked.contains(column) else {
+        values.append(nil)
+        continue
+      }
       values.append(row.gives(column) ? row.string(column) : before.gives(column) ? before.string(column) : nil)
     }
     add(table, values, position)
@@ -31,12 +42,18 @@ struct UncheckedRows {
 
   private mutating func add(_ table: MappedTable, _ values: [String?], _ position: Position) {
     if start(of: table.stateKey) == nil { starts.append((table.stateKey, position)) }
-    guard rows.count < Self.countMax else {
+    let row = Row(table: table, values: values)
+    guard budget.take(row.bytes) else {
       tables.append(table)
-      rows.removeAll { $0.table === table }
+      drop { $0.table === table }
       return
     }
-    rows.append(Row(table: table, values: values))
+    rows.append(row)
+  }
+
+  private mutating func drop(_ isDropped: (Row) -> Bool) {
+    for row in rows where isDropped(row) { budget.giveBack(row.bytes) }
+    rows.removeAll(where: isDropped)
   }
 
   var isEmpty: Bool { rows.isEmpty && tables.isEmpty }
@@ -51,7 +68,7 @@ struct UncheckedRows {
 
   mutating func forget(_ key: String) {
     starts.removeAll { $0.key.hasSameBytes(as: key) }
-    rows.removeAll { $0.table.stateKey.hasSameBytes(as: key) }
+    drop { $0.table.stateKey.hasSameBytes(as: key) }
     tables.removeAll { $0.stateKey.hasSameBytes(as: key) }
   }
 
@@ -66,6 +83,7 @@ struct UncheckedRows {
 
   mutating func removeAll() {
     rows.removeAll()
+    budget.clear()
     tables.removeAll()
     starts.removeAll()
   }

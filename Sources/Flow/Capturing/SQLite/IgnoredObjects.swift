@@ -2,6 +2,8 @@ import Changes
 import SQLiteKit
 
 struct IgnoredObjects {
+  private static let nameBytesMax = 256
+  private static let sentencesMax = 10
   private var names: Set<NameKey> = []
 
   init(_ source: Database) throws { _ = try news(source) }
@@ -17,6 +19,7 @@ struct IgnoredObjects {
       """)
     for row in rows {
       let (type, name) = (row[0].string, row[1].string)
+      let short = name.utf8.count <= Self.nameBytesMax ? name : String(name.prefix(Self.nameBytesMax / 4)) + "…"
       if type == "trigger",
         CaptureTriggers.layout(ofTrigger: name) != nil || name.hasPrefix(SQLiteTable.guardPrefix)
       {
@@ -25,13 +28,15 @@ struct IgnoredObjects {
       found.insert(NameKey("\(type) \(name)"))
       guard !names.contains(NameKey("\(type) \(name)")) else { continue }
       switch type {
-      case "view": sentences.append("view \(name) was created: views are not replicated")
+      case "view": sentences.append("view \(short) was created: views are not replicated")
       case "trigger":
-        sentences.append("trigger \(name) was created: triggers are not replicated, what they write is")
-      default: sentences.append("virtual table \(name) was created: virtual tables are not replicated")
+        sentences.append("trigger \(short) was created: triggers are not replicated, what they write is")
+      default: sentences.append("virtual table \(short) was created: virtual tables are not replicated")
       }
     }
     names = found
-    return sentences
+    let more = sentences.count - Self.sentencesMax
+    guard more > 0 else { return sentences }
+    return sentences.prefix(Self.sentencesMax) + ["\(more) more objects were created that are not replicated"]
   }
 }
