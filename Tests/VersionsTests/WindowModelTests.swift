@@ -128,7 +128,8 @@ import Testing
   }
 
   @Test(
-    "the index forgets only what all nodes know, whatever they claim", arguments: Seeds.range(reduced: 12).map(Int.init))
+    "the index forgets only what all nodes know, whatever they claim", arguments: Seeds.range(reduced: 12).map(Int.init)
+  )
   func index(seed: Int) throws {
     var random = Seeded(UInt64(seed))
     let names = ["a.db", "b.db", "c.db"]
@@ -186,7 +187,8 @@ import Testing
       for row in Int64(0)..<5 where step % 3 == 0 {
         let all = model.noted.filter { $0.row == row && !$0.isReference }.map(\.stamp).sorted()
         let kept = try index.versions(rowName(row)).map(\.stamp)
-        #expect(kept == all.filter(kept.contains), "seed \(seed), step \(step): in order, once, and none of another row")
+        #expect(
+          kept == all.filter(kept.contains), "seed \(seed), step \(step): in order, once, and none of another row")
         for stamp in all where !kept.contains(stamp) {
           let place = try #require(names.firstIndex(of: stamp.origin))
           #expect(model.isKnownToAll(place, stamp), "seed \(seed), step \(step): \(stamp) of row \(row) was forgotten")

@@ -22,9 +22,9 @@ extension ErrorCode {
         "the trails have used up their budget on the disk",
         why: """
           All trails together are larger than `[limits] disk` allows, and nothing in them can be deleted. An apply \
-          lags and still needs it, or one transaction alone is that large. Captures pause until there is room again, \
-          and a listener takes nothing that peers push. Nothing is lost: commits wait in the journal of an SQLite \
-          source, or in the log that the slot of a PostgreSQL source keeps. They need room there too. Peers keep \
+          lags and still needs it. Or one transaction alone is larger: its capture tries again, and needs a higher \
+          limit. Captures pause until there is room again, and a listener takes nothing that peers push. Nothing is \
+          lost: commits wait in the journal of an SQLite source, or in the log that the slot of a PostgreSQL source keeps. They need room there too. Peers keep \
           their changes in their trails. An apply reports this code if its temporary files need more than a quarter of \
           `[limits] disk`, or more than half of the free space. They hold the rows of a large transaction that is in conflict with another one. That \
           apply waits and tries again.
