@@ -154,7 +154,7 @@ import Trails
     #expect(try Database(path: replica.target, mode: .readOnly).integer("SELECT count(*) FROM item") == 3000)
   }
 
-  /// What is kept for changes to come equals a plain model, within its bounds.
+  /// The images that are kept equal those of a plain model, within the bounds.
   @Test(arguments: Seeds.range(reduced: 20)) func `the last images are kept by count and bytes`(seed: UInt64) {
     var random = Seeded(seed)
     var images = RecentImages<Int>(countMax: 8, bytesMax: 400)

@@ -3,10 +3,10 @@
 #
 #     old_state.sh PROGRAMS FOLDER      runs PROGRAMS/cairn and PROGRAMS/cairnd; leaves the files in FOLDER, which is new
 #
-# One daemon applies source.db to copy.db and to a database of PostgreSQL (copy.sql, by pg_dump). At both targets a
-# table is suspended, two transactions are in quarantine, and a conflict is in the log. 'cairn replicate --two-way' has
-# left a conflict and a row that waits for its unique value in left.db and right.db. In conf/cairn.toml, @HERE@ is the
-# folder and @SERVER@ the URL of the target database.
+# One daemon applies source.db to copy.db and to a database of PostgreSQL, of which copy.sql is the dump. At both targets
+# a table is suspended, two transactions are in quarantine, and a conflict is in the log. A two-way 'cairn replicate' has
+# left a conflict and a waiting row in left.db and right.db. In conf/cairn.toml, @HERE@ is the folder. @SERVER@ is the URL
+# of the target database.
 set -euo pipefail
 [ $# = 2 ] || { sed -n '4s/^# *//p' "$0" >&2; exit 64; }
 programs=$(cd "$1" && pwd)

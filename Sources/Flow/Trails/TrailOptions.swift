@@ -1,6 +1,9 @@
 import Changes
 
 /// The sizes and the compression that a writer uses for a trail.
+///
+///     var options = TrailOptions()
+///     options.transactionBytesMax = 1 << 30
 package struct TrailOptions: Sendable {
   /// The file size at which a sync begins another segment, in bytes.
   package var segmentBytes = 16 << 20
