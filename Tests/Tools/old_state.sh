@@ -3,7 +3,7 @@
 #
 #     old_state.sh PROGRAMS FOLDER      runs PROGRAMS/cairn and PROGRAMS/cairnd; leaves the files in FOLDER, which is new
 #
-# One daemon applies source.db to copy.db and to a database of PostgreSQL, of which copy.sql is the dump. At both targets
+# One daemon applies source.db to copy.db and to a database of PostgreSQL, whose dump is copy.sql. At both targets
 # a table is suspended, two transactions are in quarantine, and a conflict is in the log. A two-way 'cairn replicate' has
 # left a conflict and a waiting row in left.db and right.db. In conf/cairn.toml, @HERE@ is the folder. @SERVER@ is the URL
 # of the target database.
