@@ -19,7 +19,7 @@ LIBRARY ?= $(BUILT)/libcairn.so
 LINK_LIBRARY = $(SWIFT)c -emit-library -static-stdlib -o $(LIBRARY) @.build/release/CairnC.product/Objects.LinkFileList \
   -Xlinker --gc-sections -Xlinker -s -Xlinker -soname=$(SONAME) -Xlinker --version-script=Sources/C/CCairn/cairn.map \
   -Xlinker -z -Xlinker now -no-toolchain-stdlib-rpath \
-  $$(pkg-config --libs sqlite3 libpq libzstd libcrypto)
+  $$(pkg-config --libs sqlite3 libpq libzstd libcrypto) -lstdc++
 # All symbols are bound at the start, so that their table is read-only; libraries come from the system's folders only.
 RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked -Xlinker -z -Xlinker now \
   --disable-local-rpath
@@ -116,7 +116,6 @@ TEST = $(SWIFT) test --skip-build --disable-xctest --ignore-lock
 APART = Scenario Operating Capturing
 test: setup
 	$(SWIFT) build --build-tests
-	$(SWIFT) build $(BENCHMARKS)
 	@set -o pipefail; declare -A process; failed=0; \
 	for part in $(APART); do $(TEST) --filter "^$${part}Tests\." >.build/$$part.log 2>&1 & process[$$part]=$$!; done; \
 	$(TEST) $(APART:%=--skip '^%Tests\.') 2>&1 | tee .build/others.log || failed=1; \
@@ -136,11 +135,9 @@ hostile: setup
 	$(SWIFT) build -c release --sanitize=address --build-path $(ASAN) --product cairn-hostile
 	ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 $(ASAN)/release/cairn-hostile --cairnd $(ASAN)/release/cairnd $(HOSTILE)
 
-# A package of its own, built in the same folder: what it shares with the programs is compiled once.
-BENCHMARKS = --package-path Tests/Benchmarks --scratch-path .build --product cairn-bench
 bench: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
-	$(SWIFT) build $(RELEASE_FLAGS) $(BENCHMARKS)
+	$(SWIFT) build $(RELEASE_FLAGS) --product cairn-bench
 	.build/release/cairn-bench $(BENCH)
 
 # DocC is a part of the Swift toolchain. The pages link to each other below the path of their server.

@@ -42,13 +42,6 @@ let package = Package(
     .library(name: "CairnCapture", targets: ["CairnCapture"]),
     // What is installed as libcairn.so.
     .library(name: "CairnC", type: .dynamic, targets: ["CairnC"]),
-    // What `make bench` measures (Tests/Benchmarks, a package of its own). Nothing in it is public.
-    .library(
-      name: "BenchmarkParts",
-      targets: [
-        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
-        "Capturing", "Mapping", "Applying", "Operating", "CairnCapture",
-      ]),
   ],
   targets: [
     system("CSQLite", "sqlite3", "libsqlite3-dev"),
@@ -137,6 +130,15 @@ let package = Package(
         "Changes", "SystemKit", "SQLiteKit", "Configuring", "Operating", "Deploying", "ServiceKit", "Serving",
       ], path: path("cairnd"),
       swiftSettings: strict),
+    // `make bench`; not installed. A target of this package, as what it measures is not public.
+    .executableTarget(
+      name: "cairn-bench",
+      dependencies: [
+        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
+        "Capturing", "Mapping", "Applying", "Operating", "CairnCapture",
+      ], path: "Tests/Benchmarks",
+      swiftSettings: strict),
+
     // The program of the example, which is a package of its own: so that the tests have it built.
     .executableTarget(
       name: "ExampleTill", dependencies: ["CairnCapture"], path: "docs/examples/till/Sources/till",

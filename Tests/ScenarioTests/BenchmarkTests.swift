@@ -6,16 +6,10 @@ extension Scenarios {
   /// That the benchmark works; figures are no matter of tests.
   @Suite(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
   struct BenchmarkTests {
-    /// A program of another package, which `make test` builds after the tests.
-    private static let program = URL(fileURLWithPath: Bench.cairn).deletingLastPathComponent().path + "/cairn-bench"
-
-    @Test(
-      .enabled(
-        if: FileManager.default.isExecutableFile(atPath: program),
-        "there is no cairn-bench: swift build --package-path Tests/Benchmarks --scratch-path .build"))
-    func `each pair of engines is a line of JSON with figures`() throws {
+    @Test func `each pair of engines is a line of JSON with figures`() throws {
       let bench = try Bench()
-      let outcome = try bench.run(Self.program, ["--workloads", "W1,W7", "--rounds", "1", "--scale", "0.002"])
+      let program = URL(fileURLWithPath: Bench.cairn).deletingLastPathComponent().path + "/cairn-bench"
+      let outcome = try bench.run(program, ["--workloads", "W1,W7", "--rounds", "1", "--scale", "0.002"])
       #expect(outcome.status == 0, "\(outcome.errors)")
       let lines = try outcome.output.split(separator: "\n").map { line in
         try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
