@@ -8,7 +8,8 @@ extension OptionTable {
           When it is used up, the apply that lags most is given up first: its tables are copied again when it \
           is back. Then captures pause, and the changes wait in the databases that they come from. Temporary files of \
           applies may take a quarter of it in addition, and at most half of the free space. Their \
-          folder is SQLITE_TMPDIR, else /var/tmp. Above that, the apply waits.
+          folder is SQLITE_TMPDIR, else /var/tmp. Above that, the apply waits. So does a capture whose next transaction \
+          alone is larger than the limit.
           """, example: "\"20 GiB\""),
       Option(
         "retain", .duration(.seconds(60) ... .seconds(3_153_600_000)), absence: "forever",

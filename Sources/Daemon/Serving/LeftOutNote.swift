@@ -12,7 +12,7 @@ import SystemKit
 struct LeftOutNote: Sendable {
   static let tablesMax = 10_000
   static let bytesMax = 4 << 20
-  /// Longer names are not in the file: no target has such a table.
+  /// A table with a longer name is not in the file. If `tables` includes it later, it needs 'cairn copy'.
   static let nameBytesMax = 1024
 
   private let path: String

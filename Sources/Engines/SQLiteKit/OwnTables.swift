@@ -58,7 +58,7 @@ extension Database {
   /// The maximum number of rows of each of Cairn's own tables that Cairn reads into memory.
   private static let ownRowsMax = [
     ("cairn_checkpoint", 100_000), ("cairn_table", 100_000), ("cairn_origin", 100_000), ("cairn_returned", 20_000),
-    ("cairn_candidate", 1_000_000), ("cairn_quarantine", 100_000),
+    ("cairn_candidate", 1_000_000), ("cairn_quarantine", 1_000_000),
   ]
   private static let ownBytesMax = 256 << 20
 
@@ -69,12 +69,13 @@ extension Database {
       let columns = try query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string.quotedName }
       guard !columns.isEmpty else { continue }
       let bytes = columns.map { "coalesce(length(CAST(\($0) AS BLOB)), 0)" }.joined(separator: " + ")
-      let isTooLarge = try integer(
-        """
-        SELECT count(*) > \(rows) OR total(bytes) > \(Self.ownBytesMax)
-        FROM (SELECT \(bytes) AS bytes FROM \(table) LIMIT \(rows + 1))
-        """)
-      guard isTooLarge == 1 else { continue }
+      let sizes = try prepare("SELECT \(bytes) FROM \(table) LIMIT \(rows + 1)")
+      var (count, total) = (0, Int64(0))
+      while count <= rows, total <= Self.ownBytesMax, try sizes.step() {
+        count += 1
+        total = total.addingBounded(sizes.integer(0))
+      }
+      guard count > rows || total > Self.ownBytesMax else { continue }
       throw CairnError(
         .databaseUnsafe,
         "table \(table) of \(path) has more than \(rows) rows or \(Self.ownBytesMax >> 20) MiB, which Cairn did not write",

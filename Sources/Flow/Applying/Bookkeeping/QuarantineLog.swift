@@ -9,7 +9,7 @@ import Changes
 ///     let held = try log.list()
 package struct QuarantineLog {
   private static let name = "quarantine"
-  private static let rowsMax = 100_000
+  private static let rowsMax = 1_000_000
   private let state: any StateDatabase
 
   init(_ state: some StateDatabase) { self.state = state }

@@ -60,7 +60,7 @@ enum EarlyRows {
     try keys.bind([.integer(look.from), .integer(layout.since)])
     let terms = schema.key.map { "\(schema.columns[$0].name.quotedName) = ?" }.joined(separator: " AND ")
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
-    let row = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) WHERE \(terms) LIMIT 1")
+    let row = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) WHERE \(terms) LIMIT 1000")
     let id = try trail.schemaID(schema, token: layout.token)
     var before = ByteWriter()
     var after = ByteWriter()

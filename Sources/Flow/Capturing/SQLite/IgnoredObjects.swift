@@ -19,7 +19,8 @@ struct IgnoredObjects {
       """)
     for row in rows {
       let (type, name) = (row[0].string, row[1].string)
-      let short = name.utf8.count <= Self.nameBytesMax ? name : String(name.prefix(Self.nameBytesMax / 4)) + "…"
+      let isShort = name.utf8.count <= Self.nameBytesMax
+      let short = isShort ? name : String(decoding: name.utf8.prefix(Self.nameBytesMax), as: UTF8.self) + "…"
       if type == "trigger",
         CaptureTriggers.layout(ofTrigger: name) != nil || name.hasPrefix(SQLiteTable.guardPrefix)
       {

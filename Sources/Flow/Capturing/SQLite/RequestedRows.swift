@@ -78,7 +78,7 @@ struct RequestedRows {
     let id = try trail.schemaID(schema, token: layout.token)
     let terms = schema.key.map { "\(schema.columns[$0].name.quotedName) = ?" }.joined(separator: " AND ")
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
-    let row = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) WHERE \(terms) LIMIT 1")
+    let row = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) WHERE \(terms) LIMIT 1000")
     let requests = try source.prepare(
       "SELECT \(old.schema.key.map { "v\($0)" }.joined(separator: ",")), seq FROM cairn_journal WHERE seq BETWEEN ? AND ? AND code = ? ORDER BY seq"
     )

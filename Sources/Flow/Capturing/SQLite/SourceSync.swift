@@ -28,7 +28,7 @@ package final class SourceSync {
   /// Returns the descriptor of the database file; nil, with `errno`, if it cannot be opened.
   private func databaseDescriptor() -> Int32? {
     var info = stat()
-    guard stat(path, &info) == 0 else { return nil }
+    guard lstat(path, &info) == 0 else { return nil }
     return Self.descriptors.withLock { known in
       if let descriptor = known[Inode(info)] { return descriptor }
       let descriptor = open(path, Self.flags)

@@ -112,7 +112,7 @@ struct TableRefresher {
         event: .chunk(.keys(after: range.after.map(spread(schema)), through: through.map(spread(schema))))),
       trail)
     state.rows += try appendRows(
-      "SELECT \(columns) FROM \(table)\(range.clause(through: through))\(range.order) LIMIT \(count)",
+      "SELECT \(columns) FROM \(table)\(range.clause(through: through))\(range.order)",
       range.parameters(through: through), id, schema, source, trail)
     try WaitingRecords(schema, id).append(
       within: .init(from: range.after?.first, through: through?.first), from: source, to: trail)
@@ -137,7 +137,7 @@ struct TableRefresher {
     ).first
     var isBegun = false
     state.rows += try appendRows(
-      "SELECT \(columns) FROM \(table)\(range.clause(through: through, and: wanted.sql))\(range.order) LIMIT \(count)",
+      "SELECT \(columns) FROM \(table)\(range.clause(through: through, and: wanted.sql))\(range.order)",
       range.parameters(through: through) + wanted.parameters, id, schema, source, trail
     ) { row in
       guard added?.isOther(row) ?? true else { return false }
@@ -170,25 +170,22 @@ struct TableRefresher {
     let through = try source.first(
       "SELECT \(rowid) FROM \(table) WHERE \(lower) ORDER BY \(rowid) LIMIT 1 OFFSET \(chunkRows - 1)", [after])
     state.rows += try appendRows(
-      "SELECT \(columns) FROM \(table) WHERE \(lower) AND \(rowid) <= ? ORDER BY \(rowid) LIMIT \(chunkRows)",
+      "SELECT \(columns) FROM \(table) WHERE \(lower) AND \(rowid) <= ? ORDER BY \(rowid)",
       [after, through ?? .integer(.max)], id, schema, source, trail)
     state.cursor = [through ?? .integer(.max)]
     state.isDone = through == nil
-  }
-
-  /// Returns the most bytes that rows of a file can have. The pages of a damaged file may point to each other in a
-  /// circle, so that a small file has rows without end. Texts may be longer in UTF-8 than in UTF-16, and rows may lack
-  /// the columns that were added after them, which then have their defaults.
-  private static func room(for schema: TableSchema, in source: Database) throws -> (bytes: Int64, perRow: Int64) {
-    let size = try size(of: source)
-    let defaults = schema.columns.reduce(0) { $0 + ($1.defaultText?.utf8.count ?? 0) + 16 }
-    return (size.addingBounded(size).addingBounded(64 << 20), Int64(defaults))
   }
 
   /// Returns the size of a file in the open snapshot, in bytes.
   private static func size(of source: Database) throws -> Int64 {
     let (count, page) = (try source.integer("PRAGMA page_count") ?? 0, try source.integer("PRAGMA page_size") ?? 0)
     return count.multipliedReportingOverflow(by: page).partialValue
+  }
+
+  private static func endless(_ schema: TableSchema, _ source: Database) -> CairnError {
+    CairnError(
+      .databaseDamaged, "table \(schema.name) of \(source.path) has more rows than fit into the file",
+      hint: "check the file with 'PRAGMA integrity_check'", context: ["table": schema.name])
   }
 
   private mutating func appendRows(
@@ -200,19 +197,15 @@ struct TableRefresher {
     var image = ByteWriter()
     var record = ByteWriter()
     var rows: UInt64 = 0
-    var room = try Self.room(for: schema, in: source)
+    var room = FileRoom(try Self.size(of: source), schema)
     while try statement.step() {
+      guard room.takeRow() else { throw Self.endless(schema, source) }
       guard try isWanted(statement) else { continue }
       image.removeAll()
       for index in schema.columns.indices { statement.encode(index, into: &image) }
       if let column = source.takeIllFormedColumn() { tellIllFormed(schema, column) }
       sent = (sent.rows + 1, sent.bytes + Int64(image.count))
-      room.bytes -= Int64(image.count) - room.perRow
-      guard room.bytes > 0 else {
-        throw CairnError(
-          .databaseDamaged, "table \(schema.name) of \(source.path) has more rows than fit into the file",
-          hint: "check the file with 'PRAGMA integrity_check'", context: ["table": schema.name])
-      }
+      guard room.take(bytes: image.count) else { throw Self.endless(schema, source) }
       record.removeAll()
       record.appendVarint(id)
       record.appendCounted(image.bytes)
@@ -220,6 +213,37 @@ struct TableRefresher {
       rows += 1
     }
     return rows
+  }
+}
+
+/// What the rows of a file can take in one reading. The pages of a damaged file may point to each other in a circle, so
+/// that a small file has rows without end.
+private struct FileRoom {
+  /// The least bytes of a row in a page: two for its place, two for its length and key.
+  private static let rowBytesMin: Int64 = 4
+  private var rows: Int64
+  private var bytes: Int64
+  private let added: Int64
+
+  /// Creates the room of a file of `size` bytes. Texts may be longer in UTF-8 than in UTF-16, numbers longer in the trail,
+  /// and rows may lack the columns that were added after them, which then have their defaults.
+  init(_ size: Int64, _ schema: TableSchema) {
+    rows = size / Self.rowBytesMin
+    bytes = size.addingBounded(size).addingBounded(1 << 20)
+    added = schema.columns.reduce(0) { $0 + Int64($1.defaultText?.utf8.count ?? 0) + 16 }
+  }
+
+  /// Counts a row. Returns false if the file cannot have that many.
+  mutating func takeRow() -> Bool {
+    rows -= 1
+    bytes = bytes.addingBounded(added)
+    return rows >= 0
+  }
+
+  /// Counts the bytes of a row's values. Returns false if the file cannot have that many.
+  mutating func take(bytes count: Int) -> Bool {
+    bytes -= Int64(count)
+    return bytes >= 0
   }
 }
 
