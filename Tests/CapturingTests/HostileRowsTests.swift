@@ -20,20 +20,6 @@ import Trails
     return replica
   }
 
-  private func code(_ body: () throws -> Void) -> ErrorCode? {
-    do {
-      try body()
-      return nil
-    } catch let error as CairnError {
-      return error.code
-    } catch let error as SQLiteError {
-      return error.asCairnError.code
-    } catch {
-      Issue.record("\(error)")
-      return nil
-    }
-  }
-
   /// Gives a table whose rows are on one page a B-tree that names this page some 600 times in each of its levels.
   private func repeatRows(of table: String, in path: String, levels: Int) throws {
     let (page, root) = try {

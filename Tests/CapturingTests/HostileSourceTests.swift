@@ -20,21 +20,6 @@ import Trails
     return replica
   }
 
-  /// Returns the code of the error that a person sees.
-  private func code(_ body: () throws -> Void) -> ErrorCode? {
-    do {
-      try body()
-      return nil
-    } catch let error as CairnError {
-      return error.code
-    } catch let error as SQLiteError {
-      return error.asCairnError.code
-    } catch {
-      Issue.record("\(error)")
-      return nil
-    }
-  }
-
   private func changes(_ replica: Replica) throws -> Int {
     let reader = try TrailReader.open(folder: replica.trail, at: nil)
     var count = 0

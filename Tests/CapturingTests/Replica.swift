@@ -121,12 +121,14 @@ func records(_ replica: Replica) throws -> [Record] {
   return found
 }
 
-/// The code of a thrown error; nil when none is thrown, `bug` when it is no ``CairnError``.
+/// The code of a thrown error as a person sees it; nil when none is thrown, `bug` when it has no code.
 func code(of body: () throws -> Void) -> ErrorCode? {
   do {
     try body()
     return nil
   } catch let error as CairnError {
     return error.code
+  } catch let error as SQLiteError {
+    return error.asCairnError.code
   } catch { return .bug }
 }

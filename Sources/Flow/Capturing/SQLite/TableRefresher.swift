@@ -216,8 +216,8 @@ struct TableRefresher {
   }
 }
 
-/// What the rows of a file can take in one reading. The pages of a damaged file may point to each other in a circle, so
-/// that a small file has rows without end.
+/// A limit on the rows that one reading of a file can give. The pages of a damaged file may point to each other in a
+/// circle, so that a small file has rows without end.
 private struct FileRoom {
   /// The least bytes of a row in a page: two for its place, two for its length and key.
   private static let rowBytesMin: Int64 = 4
@@ -225,8 +225,8 @@ private struct FileRoom {
   private var bytes: Int64
   private let added: Int64
 
-  /// Creates the room of a file of `size` bytes. Texts may be longer in UTF-8 than in UTF-16, numbers longer in the trail,
-  /// and rows may lack the columns that were added after them, which then have their defaults.
+  /// Creates the room of a file of `size` bytes. Texts may be longer in UTF-8 than in UTF-16, and numbers longer in the
+  /// trail. A row may lack a column that was added after it: the reading gives the column's default.
   init(_ size: Int64, _ schema: TableSchema) {
     rows = size / Self.rowBytesMin
     bytes = size.addingBounded(size).addingBounded(1 << 20)
