@@ -116,7 +116,8 @@ extension DaemonScenarios {
         #expect(!header.contains(" RWE "), "\(file)")
       }
       let symbols = try bench.run(
-        "/usr/bin/nm", ["-D", "--defined-only", "--format=just-symbols", "\(Self.release)/libcairn.so"])
+        "/usr/bin/nm",
+        ["-D", "--defined-only", "--extern-only", "--format=just-symbols", "\(Self.release)/libcairn.so"])
       #expect(Set(symbols.output.split(separator: "\n").map(String.init)) == Self.functions)
     }
 
