@@ -113,6 +113,17 @@ import Testing
   }
 }
 
+@Suite struct QuietWorkTests {
+  @Test func `it is due every 50 ms while messages come, and not right after a silence`() {
+    var work = QuietWork(now: 0)
+    let due = stride(from: Int64(3), through: 300, by: 3).filter { work.isDue(now: $0) }
+    #expect(due == [51, 102, 153, 204, 255])
+    work.isSilent(now: 301)
+    let after = [350, 351].map { work.isDue(now: $0) }
+    #expect(after == [false, true])
+  }
+}
+
 @Suite struct ServerSilenceTests {
   @Test func `a server is silent after nine seconds, until it sends something`() {
     var silence = ServerSilence(now: 0)

@@ -52,6 +52,7 @@ package final class PostgresCapture {
   let refresher: PostgresRefresher
   var keys: MessageKeys
   private var silence = ServerSilence(now: 0)
+  private var quietWork = QuietWork(now: 0)
   private var isConnected = true
   /// The text of the message that capture committed at the start of a run; nil after the stream has brought it.
   var goal: String?
@@ -167,11 +168,16 @@ package final class PostgresCapture {
         }
         if wantsReply { try session.report() }
       case .nothing:
+        quietWork.isSilent(now: Clock.monotonicMilliseconds)
         if canSync { try session.sync() }
         if !session.incoming.isOpen, try rest() {
           if untilCaughtUp, isFinished { break }
           if stream.hasGrown, try giveMemoryBack() { return .isToGoOn }
         }
+      }
+      if !session.incoming.isOpen, quietWork.isDue(now: Clock.monotonicMilliseconds) {
+        if canSync { try session.sync() }
+        _ = try rest()
       }
       try refresher.endTurn()
       if untilCaughtUp, isFinished { break }
@@ -183,6 +189,7 @@ package final class PostgresCapture {
 
   private func openStream() throws -> ReplicationStream {
     silence = ServerSilence(now: Clock.monotonicMilliseconds)
+    quietWork = QuietWork(now: Clock.monotonicMilliseconds)
     session.tables.beginStream()
     let stream = try ReplicationStream(session.replication, slot: session.slotName, publication: session.slotName)
     session.stream = stream
