@@ -42,6 +42,13 @@ import Testing
       [change])
   }
 
+  @Test func `a finished copy of a quiet source is not in the progress`() throws {
+    let (replica, _) = try started(try TempFolder(), "CREATE TABLE k(id INTEGER PRIMARY KEY); INSERT INTO k VALUES (1)")
+    try replica.take()
+    let progress = try #require(replica.progress).snapshot
+    #expect(progress.rowsCopied > 0 && progress.copying == nil && progress.tablesToCopy == 0)
+  }
+
   @Test func `VACUUM in the middle of the copy of a table without key`() throws {
     try check(
       "CREATE TABLE f(a); INSERT INTO f SELECT i FROM seq; DELETE FROM f WHERE rowid % 3 = 0",

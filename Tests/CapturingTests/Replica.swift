@@ -34,6 +34,7 @@ final class Replica {
   }
 
   var notices: [String] { said.all }
+  private(set) var progress: CaptureProgress?
 
   /// Takes everything that was committed into the trail.
   func take() throws {
@@ -64,10 +65,9 @@ final class Replica {
     let writer = try TrailWriter.open(
       folder: trail, name: name, options: trailOptions, now: Clock.system.microseconds)
     let said = said
-    capture = try SQLiteCapture(
-      path: source, trail: writer, options: options, clock: clock,
-      progress: CaptureProgress(notice: { said.add($0.text) }))
-    self.writer = writer
+    let progress = CaptureProgress(notice: { said.add($0.text) })
+    capture = try SQLiteCapture(path: source, trail: writer, options: options, clock: clock, progress: progress)
+    (self.writer, self.progress) = (writer, progress)
   }
 
   /// Applies everything that is in the trail.

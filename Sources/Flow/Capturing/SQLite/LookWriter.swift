@@ -127,10 +127,12 @@ final class LookWriter {
 
   func finishLook() {
     rowBytes.endLook(refresher.takeSent())
-    let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
+    // A quiet source may have no later reading, so a finished refresh must not stay in the progress.
+    let refresh = position.refresh.flatMap { $0.isDone ? nil : $0 }
+    let name = refresh.flatMap { layouts[$0.layout]?.schema.name }
     progress.update {
       $0.taken = position.mark.taken
-      $0.copying = position.refresh.flatMap { state in name.map { ($0, state.rows, 0) } }
+      $0.copying = refresh.flatMap { state in name.map { ($0, state.rows, 0) } }
     }
   }
 
