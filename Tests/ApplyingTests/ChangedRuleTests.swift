@@ -229,7 +229,7 @@ import Testing
   @Test func `a ruled table of SQLite with another name goes on under a rule that has it`() throws {
     let made = try Handmade(TempFolder())
     try made.begin(Self.orders, "orders", [[1, 5, "a"], [2, 0, "b"]])
-    let state = TargetState(try Database(path: made.target, mode: .readWrite), of: made.name)
+    let state = SQLiteApplyState(try Database(path: made.target, mode: .readWrite), of: made.name)
     try Self.rename(
       made, { (made.options.rules, made.options.changedRules) = ($0, $1) }, held: state.heldTables,
       replace: { try state.replace(state.heldTables()) }
@@ -241,7 +241,7 @@ import Testing
   func `a ruled table of PostgreSQL with another name goes on under a rule that has it`() throws {
     let target = try PostgresTarget()
     try target.begin(Self.orders, "orders", [[1, 5, "a"], [2, 0, "b"]])
-    let state = PostgresTargetState(try PostgresConnection(target.url), of: target.trail.name)
+    let state = PostgresApplyState(try PostgresConnection(target.url), of: target.trail.name)
     try Self.rename(
       target.trail, { (target.options.rules, target.options.changedRules) = ($0, $1) }, held: state.heldTables,
       replace: { try state.replace(state.heldTables()) }

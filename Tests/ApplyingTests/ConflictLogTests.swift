@@ -15,7 +15,7 @@ private func record(
     at: at, trail: TrailName(origin: "far", name: "shop"), position: Position(segment: 3, offset: 0x1a2c0), number: 7,
     clock: 1_799_000_000_000_000, kind: .updateOriginDiffers, rule: "newest", namespace: namespace, table: table,
     key: ConflictRow([.init("id", 1)]), local: local, incoming: incoming, before: nil, settled: settled, winner: winner,
-    other: Stamp(clock: NumberBounds.clocks - 1, origin: "near.shop", number: 9))
+    other: VersionStamp(clock: NumberBounds.clocks - 1, origin: "near.shop", number: 9))
 }
 
 private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {

@@ -60,7 +60,7 @@ import Versions
         index: number, key: [.integer(Int64(number))],
         put: number % 3 == 0 ? nil : [nil, .text(Array("\(number)".utf8))],
         outcome: [.null, nil, .real(0.5)],
-        stamp: number % 2 == 0 ? nil : Stamp(clock: .max, origin: "hub.shop", number: UInt64(number)))
+        stamp: number % 2 == 0 ? nil : VersionStamp(clock: .max, origin: "hub.shop", number: UInt64(number)))
     }
     for limit in [0, 3000, 1 << 20] {
       var list = SpilledList<SettledPut>(bytesMax: limit)

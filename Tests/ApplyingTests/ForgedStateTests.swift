@@ -40,11 +40,11 @@ import Testing
   @Test(arguments: ["-1", "9223372036854775807", "4611686018427387904"])
   func `rows of the logs with numbers that no transaction has are not read`(number: String) {
     var texts = ["", "t", "{\"id\":1}", "{\"id\":1}", "5", "a.b", "7", ""]
-    #expect(Candidate(texts)?.stamp == Stamp(clock: 5, origin: "a.b", number: 7))
+    #expect(DisplacedRow(texts)?.stamp == VersionStamp(clock: 5, origin: "a.b", number: 7))
     texts[6] = number
-    #expect(Candidate(texts) == nil)
+    #expect(DisplacedRow(texts) == nil)
     (texts[4], texts[6]) = (number, "7")
-    #expect(Candidate(texts) == nil)
+    #expect(DisplacedRow(texts) == nil)
     let id = String(repeating: "07", count: 16)
     var row: [String?] = [
       "a.b", id, "7", "00000001:00000000", "00000001:00000000", String(repeating: "00", count: 32), "5", "c", "m", "h",

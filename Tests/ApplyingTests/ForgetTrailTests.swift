@@ -16,7 +16,7 @@ import Testing
     let other = try Handmade(folder, trail: "other", name: Self.other)
     try made.begin("CREATE TABLE item(id INTEGER PRIMARY KEY)", "item", [[1]])
     try other.begin("CREATE TABLE sale(id INTEGER PRIMARY KEY)", "sale", [[1]])
-    let state = TargetState(try Database(path: made.target), of: Handmade.name)
+    let state = SQLiteApplyState(try Database(path: made.target), of: Handmade.name)
     #expect(try state.forgetTrail())
     #expect(try state.checkpoint(of: Handmade.name) == nil && !state.knowsTables())
     #expect(try state.feeders(of: "item").isEmpty && state.feeders(of: "sale").map(\.trail) == ["near.shop"])
@@ -38,7 +38,7 @@ import Testing
       try other.copy("sale", [[1]])
     }
     try target.replay(other, target.options)
-    let state = PostgresTargetState(try PostgresConnection(target.url), of: Handmade.name)
+    let state = PostgresApplyState(try PostgresConnection(target.url), of: Handmade.name)
     do {
       let apply = try target.open()
       #expect(throws: CairnError.self) { try state.forgetTrail(patienceMilliseconds: 0) }

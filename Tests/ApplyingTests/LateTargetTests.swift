@@ -178,7 +178,7 @@ import Trails
     let expected: [[Value]] = [["insert", 7], ["copy", 1], ["copy", 7], ["delete", 1]]
     #expect(try Database(path: target).query(Self.told) == expected)
     // It is known by now, and the way on is lost.
-    try TargetState(Database(path: target, mode: .readWrite), of: made.name).expectRefreshOfAll()
+    try SQLiteApplyState(Database(path: target, mode: .readWrite), of: made.name).expectRefreshOfAll()
     try ask(made) { options in
       let progress = ApplyProgress()
       try SQLiteApply(path: target, trail: made.trail, name: made.name, options: options, progress: progress).drain()
@@ -201,7 +201,7 @@ import Trails
     let expected = "insert|7\ncopy|1\ncopy|7\ndelete|1"
     #expect(try target.psql(Self.told) == expected)
     let connection = try PostgresConnection(target.url)
-    try PostgresTargetState(connection, of: made.name).expectRefreshOfAll()
+    try PostgresApplyState(connection, of: made.name).expectRefreshOfAll()
     try ask(made, run)
     #expect(try target.psql(Self.told) == expected + "\n" + expected)
   }

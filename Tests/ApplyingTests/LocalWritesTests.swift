@@ -235,7 +235,7 @@ import Trails
     made.options.localWrites = LocalWritesPlan(tables: [.init(from: "t*", .refuse)])
     try made.replay()
     #expect(try made.rows(triggers) == [[3]])
-    #expect(try TargetState(Database(path: made.target, mode: .readWrite), of: made.name).forgetTrail())
+    #expect(try SQLiteApplyState(Database(path: made.target, mode: .readWrite), of: made.name).forgetTrail())
     #expect(try made.rows(triggers) == [[0]])
   }
 }

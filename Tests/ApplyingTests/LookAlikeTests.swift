@@ -128,9 +128,9 @@ import Testing
   @Test func `a table that waits keeps its names, whatever they hold`() throws {
     let names = ["a\u{1f}b", "c\u{10}", "\u{1f}"]
     let place = Checkpoint(trail: try #require(TrailID(Array(repeating: 1, count: 16))), position: .start, chain: .zero)
-    let waiting = TargetState.Waiting(
+    let waiting = SQLiteApplyState.Waiting(
       table: WaitingTable(name: "t", checkpoint: place, number: 1, code: .schemaStopped, message: "", hint: ""),
       names: names)
-    #expect(try TargetState.Waiting("t", waiting.values)?.names == names)
+    #expect(try SQLiteApplyState.Waiting("t", waiting.values)?.names == names)
   }
 }

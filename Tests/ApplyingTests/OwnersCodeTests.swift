@@ -739,11 +739,11 @@ import Testing
     let before = try target.psql(key)
     let connection = try PostgresConnection(target.url)
     try connection.transaction {
-      let state = PostgresTargetState(connection, of: target.trail.name)
-      let shape = PostgresShape(
+      let state = PostgresApplyState(connection, of: target.trail.name)
+      let shape = PostgresSchemaChanges(
         connection: connection, state: state, progress: target.progress, tables: try state.tables(), waiting: [],
         isCatchUp: false)
-      let parent = PostgresTargetState.Table(schema: "public", name: "parent")
+      let parent = PostgresApplyState.Table(schema: "public", name: "parent")
       try shape.setReferencesAside(parent)
       #expect(try connection.first("SELECT count(*) FROM pg_constraint WHERE contype = 'f'") == "0")
       try shape.makeForeignKeys(PostgresSink(connection))

@@ -22,7 +22,7 @@ struct PostgresCandidateTests {
     let columns = [ConflictRow.Column("id", .integer(id))] + values.map { .init($0, $1) }
     let row = ContestedRow(
       namespace: "public", table: "t", key: ConflictRow([columns[0]]), row: ConflictRow(columns))
-    return try PostgresCandidates(connection).rows(inTheWayOf: row).map { $0.key["id"]?.postgresInput ?? "" }
+    return try PostgresDisplacedRows(connection).rows(inTheWayOf: row).map { $0.key["id"]?.postgresInput ?? "" }
       .sorted()
   }
 

@@ -245,7 +245,7 @@ struct PostgresLocalWritesTests {
     target.options.localWrites = LocalWritesPlan(tables: [.init(from: "t*", .refuse)])
     try target.replay()
     #expect(try target.psql(Self.triggers) == "2")
-    #expect(try PostgresTargetState(PostgresConnection(target.url), of: target.trail.name).forgetTrail())
+    #expect(try PostgresApplyState(PostgresConnection(target.url), of: target.trail.name).forgetTrail())
     #expect(try target.psql(Self.triggers) == "0")
   }
 }

@@ -96,7 +96,7 @@ struct PostgresQuarantineTests {
     let (needs, border) = (target.progress.snapshot.needs, try log(target).first?.border.position)
     #expect(needs == border)
     // Forgotten with its trail.
-    try PostgresTargetState(PostgresConnection(target.url), of: target.trail.name).expectRefreshOfAll()
+    try PostgresApplyState(PostgresConnection(target.url), of: target.trail.name).expectRefreshOfAll()
     #expect(try log(target).isEmpty)
   }
 

@@ -59,7 +59,7 @@ import Trails
     #expect(kept.map(\.number) == [3, 4, 6, 7])
     #expect(kept.map(\.heldBy) == [nil, 1, 1, 3])
     #expect(kept.map(\.code) == ["constraint-failed"] + Array(repeating: "quarantine-held", count: 3))
-    #expect(kept[0].message.contains("row id=3") && kept[0].footprint.changeCount == 1)
+    #expect(kept[0].message.contains("row id=3") && kept[0].writeSet.changeCount == 1)
     #expect(try made.rows("SELECT * FROM t") == [[1, 10], [2, 2], [4, 4]])
     #expect(try made.rows("SELECT * FROM c") == [])
     #expect(progress.snapshot.quarantined == 4)
@@ -171,27 +171,27 @@ import Trails
     let made = try started()
     try write(made)
     try made.replay()
-    try TargetState(Database(path: made.target, mode: .readWrite), of: made.name).expectRefreshOfAll()
+    try SQLiteApplyState(Database(path: made.target, mode: .readWrite), of: made.name).expectRefreshOfAll()
     #expect(try log(made).isEmpty)
   }
 
   @Test func `footprints are the same after they were written`() throws {
-    var footprint = Footprint()
-    footprint.touchAll(of: "a\\n \nb")
-    footprint.tables.insert("c")
-    footprint.rows = [.init(table: "c", key: [1])]
-    footprint.parents = [.init(table: "a", key: ["x"])]
-    footprint.changeCount = 3
-    #expect(Footprint(footprint.text) == footprint)
-    #expect(Footprint("other 1") == nil)
+    var writeSet = WriteSet()
+    writeSet.touchAll(of: "a\\n \nb")
+    writeSet.tables.insert("c")
+    writeSet.rows = [.init(table: "c", key: [1])]
+    writeSet.parents = [.init(table: "a", key: ["x"])]
+    writeSet.changeCount = 3
+    #expect(WriteSet(writeSet.text) == writeSet)
+    #expect(WriteSet("other 1") == nil)
   }
 
   @Test(arguments: ["\u{301}x", "x\u{301}", "\r", "\n", "\r\n", "\n\u{301}", " \u{fe0f}", "\\", "\\n", "\u{200d}\\"])
-  func `a footprint comes back from its text, whatever the name of a table is`(name: String) {
-    var footprint = Footprint()
-    footprint.touchAll(of: name)
-    footprint.tables.insert("c")
-    footprint.changeCount = 1
-    #expect(Footprint(footprint.text) == footprint)
+  func `a writeSet comes back from its text, whatever the name of a table is`(name: String) {
+    var writeSet = WriteSet()
+    writeSet.touchAll(of: name)
+    writeSet.tables.insert("c")
+    writeSet.changeCount = 1
+    #expect(WriteSet(writeSet.text) == writeSet)
   }
 }

@@ -16,13 +16,13 @@ import Versions
 
   private final class NoTable {}
 
-  private func desk() throws -> TwoWayDesk<NoTable> {
+  private func desk() throws -> TwoWaySession<NoTable> {
     let folder = try TempFolder()
     let shared = TwoWay(
       own: (own, folder.path + "/own"), applied: [(peer, folder.path + "/peer", AdmittedTables(TargetScope()))],
       captured: TablePatterns(),
       local: .journal { _, _, _ in true }, rules: { _, _, _ in ConflictRules() })
-    return TwoWayDesk(shared, peer, RowNames(to: .sqlite, ApplyOptions().names), .system)
+    return TwoWaySession(shared, peer, RowNames(to: .sqlite, ApplyOptions().names), .system)
   }
 
   private func header(_ number: UInt64) -> TransactionHeader {
@@ -33,7 +33,7 @@ import Versions
 
   @Test func `a change that comes later is none of a row's versions`() throws {
     let desk = try desk()
-    let local = VersionPlace(stamp: Stamp(clock: 50, origin: own.description, number: 7), begin: .start)
+    let local = VersionPlace(stamp: VersionStamp(clock: 50, origin: own.description, number: 7), begin: .start)
     try desk.shared.window.note(row, local)
     desk.beginGroup()
     for number in 1...4 as ClosedRange<UInt64> {
@@ -49,7 +49,7 @@ import Versions
     try desk.begin(header(2), at: .start)
     #expect(try desk.otherPlaces(row).map(\.stamp.number) == [7, 1])
     #expect(try desk.fingerprint(row) != first)
-    #expect(try desk.fingerprint(row, without: Stamp(clock: 101, origin: peer.description, number: 1)) == first)
+    #expect(try desk.fingerprint(row, without: VersionStamp(clock: 101, origin: peer.description, number: 1)) == first)
     try desk.committed(2)
     // Another group begins: what is in the database is known whichever transaction is at hand.
     desk.beginGroup()

@@ -42,7 +42,7 @@ import Testing
       try made.row("item", [1, "stale", 1])
     }
     #expect(failure { try made.replay() }?.code == .rowDiffers)
-    try TargetState(Database(path: made.target)).expectRefreshOfAll()
+    try SQLiteApplyState(Database(path: made.target)).expectRefreshOfAll()
     made.options.askedBehind = 3
     try made.transaction { try made.copy("item", [[1, "tea", 6], [4, "jug", 2]], reason: .asked) }
     try made.transaction { try made.update("item", [1, "tea", 6], [nil, nil, 7]) }

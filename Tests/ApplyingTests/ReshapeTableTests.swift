@@ -523,7 +523,7 @@ import Testing
     let error = failure { try made.replay() }
     #expect(error?.message.contains("long value") == true)
     #expect(error?.hint.contains("ALTER TABLE public.orders REPLICA IDENTITY FULL") == true)
-    try TargetState(Database(path: made.target)).expectRefreshOfAll()
+    try SQLiteApplyState(Database(path: made.target)).expectRefreshOfAll()
     made.options.askedBehind = 1
     try made.transaction { try made.copy("orders", [[.exact("2"), .exact("4"), .exact("a")]], reason: .asked) }
     try made.replay()

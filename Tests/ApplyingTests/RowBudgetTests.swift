@@ -7,8 +7,8 @@ import Testing
 @Suite struct RowBudgetTests {
   private let error = CairnError(.rowMissing, "row 1 is missing", hint: "none")
 
-  private func update(_ size: Int) -> EarlyUpdates.Update {
-    EarlyUpdates.Update(
+  private func update(_ size: Int) -> OutOfOrderChanges.Update {
+    OutOfOrderChanges.Update(
       before: Array(repeating: 1, count: size), after: Array(repeating: 2, count: size), error: error, meet: nil)
   }
 
@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test func `updates of missing rows have a limit of bytes`() throws {
-    var early = EarlyUpdates(RowBudget(rows: 100, bytes: 100))
+    var early = OutOfOrderChanges(RowBudget(rows: 100, bytes: 100))
     try early.add(update(30), table: "t")
     #expect(throws: CairnError.self) { try early.add(update(30), table: "t") }
     let image = [UInt8](repeating: 1, count: 30)
@@ -33,7 +33,7 @@ import Testing
   }
 
   @Test func `keys of a refresh have a limit of bytes`() {
-    var early = EarlyRows(RowBudget(rows: 100, bytes: 100))
+    var early = OutOfOrderRows(RowBudget(rows: 100, bytes: 100))
     early.begin("t")
     early.note(Array(repeating: 1, count: 60), of: "t")
     #expect(early.isComplete("t"))

@@ -39,7 +39,7 @@ struct IdlePeers {
       hub.waitUntilExit()
     }
     let origin = try PumpNode("till", state: state)
-    let bell = try TrailBell()
+    let bell = try TrailNotifier()
     let peers = try (0..<count).map { number in
       let name = "peer-\(number)"
       try Folder.create("\(root)/\(name)")

@@ -53,7 +53,7 @@ import Trails
   @Test(
     "rows that were written before capture saw their new column are sent as updates where an apply writes too",
     arguments: [true, false])
-  func earlyRows(isTarget: Bool) throws {
+  func outOfOrderRows(isTarget: Bool) throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     if isTarget { try makeTarget(replica, folder) }

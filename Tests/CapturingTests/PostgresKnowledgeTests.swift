@@ -22,7 +22,7 @@ func transactions(of trail: String) throws -> [(header: TransactionHeader, recor
 
 extension PostgresCapturing {
   /// Changes that apply has brought into a database that is captured too.
-  @Suite struct KnowledgeTests {
+  @Suite struct VersionVectorTests {
     private typealias Dependency = TransactionHeader.Dependency
     /// The clock of a node that is ahead by less than a capture takes over.
     private static let clock = UInt64(Clock.system.microseconds()) + 110_000_000

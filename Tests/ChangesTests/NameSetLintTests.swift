@@ -15,9 +15,9 @@ import Testing
   static let allowed: [String: [String: [String]]] = [
     "names of trails and nodes, of ASCII letters, digits, '-', '_' and '.'": [
       "Applying/ApplyOptions.swift": ["var ownOrigins"],
-      "Applying/Conflicts/Candidate.swift": ["func byteCounts"],
-      "Applying/Postgres/PostgresCandidates.swift": ["func byteCounts"],
-      "Applying/SQLite/SQLiteCandidates.swift": ["func byteCounts"],
+      "Applying/Conflicts/DisplacedRow.swift": ["func byteCounts"],
+      "Applying/Postgres/PostgresDisplacedRows.swift": ["func byteCounts"],
+      "Applying/SQLite/SQLiteDisplacedRows.swift": ["func byteCounts"],
       "Applying/TwoWay/ReturnsFromWaiting.swift": [
         "var numbers", "var ofForgotten", "func note", "func mayWait", "func lacks",
       ],
@@ -25,9 +25,9 @@ import Testing
         "let folders", "let admitted", "let applied", "let held", "var appliedNumbers", "func knowsHeld",
         "func mayWait", "func isAhead",
       ],
-      "Applying/TwoWay/TwoWayDesk.swift": ["var seen", "var reached", "var admitted"],
+      "Applying/TwoWay/TwoWaySession.swift": ["var seen", "var reached", "var admitted"],
       "Capturing/Postgres/PostgresCapture.swift": ["var applies"],
-      "Changes/Knowledge.swift": ["var origins"],
+      "Changes/VersionVector.swift": ["var origins"],
       "Conflicts/CondensedVersions.swift": ["var known", "var numbers"],
       "Conflicts/RowVersion.swift": ["var seen", "seen:"],
       "Conflicts/RowVersions.swift": ["var later", "var bounds", "var first"],
@@ -35,14 +35,14 @@ import Testing
       "Operating/Replication.swift": ["let targetTrails", "var applies"],
       "Operating/WayBack.swift": ["func capturedTrails", "func appliedTrails"],
       "Operating/WorkerRuns.swift": ["var applies"],
-      "Peering/JoinDesk.swift": ["let renewals"],
+      "Peering/JoinHandler.swift": ["let renewals"],
       "Serving/Daemon.swift": ["var standings"],
       "Serving/IntakeGate.swift": ["var peers", "let comeOfPeers", "let bodies"],
-      "Serving/LeftSlotDesk.swift": ["var told"],
+      "Serving/LeftSlots.swift": ["var told"],
       "Serving/OppositeCopy.swift": ["var captures", "var applies"],
-      "Serving/PathBoard.swift": ["var clocks", "var rates", "pumpPeers:", "infos:"],
+      "Serving/TransferStatus.swift": ["var clocks", "var rates", "pumpPeers:", "infos:"],
       "Serving/PumpWorker.swift": ["var problems", "var told", "func note"],
-      "Serving/RefreshDesk.swift": ["let told", "var verdicts"],
+      "Serving/RefreshCoordinator.swift": ["let told", "var verdicts"],
       "Serving/RetentionPlan.swift": ["var purgeBelow", "var parts", "var holders"],
       "Serving/ServiceContext.swift": [
         "let trails", "let ends", "let sources", "let appliedEnds", "var trailInfos", "func note",
@@ -50,13 +50,13 @@ import Testing
       "Serving/SourceAnswers.swift": ["let sources"],
       "Serving/Supervisor+Retention.swift": ["func applies", "func isBack"],
       "Serving/Supervisor.swift": ["func applied", "var ends"],
-      "Serving/TwoWayBook.swift": ["let known", "let links"],
+      "Serving/TwoWayRegistry.swift": ["let known", "let links"],
       "Serving/TwoWayPlan.swift": ["var rules"],
-      "Serving/VisitBook.swift": ["var problems"],
+      "Serving/PeerContacts.swift": ["var problems"],
       "Serving/WorkerPlan.swift": ["var trails"],
       "Versions/VersionPlace.swift": ["var seen", "seen:"],
       "Versions/VersionReader.swift": ["var trails", "let seen", "seen:", "var seen"],
-      "Versions/VersionWindow.swift": [
+      "Versions/UnstableVersions.swift": [
         "func seen", "func concurrent", "func fingerprint", "func mayBeReferred", "func isReferred", "func references",
       ],
       "Versions/WindowIndex+References.swift": [
@@ -78,7 +78,7 @@ import Testing
     ],
     "digests": [
       "NetKit/HTTPConnections.swift": ["var known"],
-      "Peering/JoinDesk.swift": ["let shown"],
+      "Peering/JoinHandler.swift": ["let shown"],
       "Peering/RevokedPeers.swift": ["var fingerprints"],
     ],
     "keywords of connection strings": [
@@ -129,17 +129,17 @@ import Testing
   /// Sets of other names, or of names that are meant to count as one: parts of the lines.
   static let gathered: [String: [String: [String]]] = [
     "columns of Cairn's own tables": [
-      "Applying/SQLite/TargetState.swift": ["let there ="]
+      "Applying/SQLite/SQLiteApplyState.swift": ["let there ="]
     ],
     "names that look alike, which are refused": [
       "SQLiteKit/SQLiteTable.swift": ["let names ="]
     ],
     "names of nodes": [
-      "Serving/RefreshDesk.swift": ["Set(names)"],
+      "Serving/RefreshCoordinator.swift": ["Set(names)"],
       "cairn/PeerCommand.swift": ["let names ="],
     ],
     "names of captures and trails": [
-      "Serving/LeftSlotDesk.swift": ["captures: Set"],
+      "Serving/LeftSlots.swift": ["captures: Set"],
       "Checking/ConfCheck+Paths.swift": ["let known =", "let captures ="],
     ],
   ]
@@ -188,10 +188,10 @@ import Testing
   static let plain: [String: [String: [String]]] = [
     "names of trails, nodes and hosts, of ASCII letters, digits, '-', '_' and '.'": [
       "Applying/TwoWay/SettledBefore.swift": ["Place"],
-      "Changes/Knowledge.swift": ["Knowledge", "AppliedNote"],
+      "Changes/VersionVector.swift": ["VersionVector", "AppliedNote"],
       "Changes/Position.swift": ["TrailName"],
       "Changes/Record.swift": ["Dependency", "Version"],
-      "Conflicts/Stamp.swift": ["Stamp"],
+      "Conflicts/VersionStamp.swift": ["VersionStamp"],
       "Conflicts/TopologyPromise.swift": ["Verdict"],
       "Deploying/DatabaseWork.swift": ["DatabaseWork"],
       "NetKit/HTTPBase.swift": ["HTTPBase"],
@@ -200,12 +200,12 @@ import Testing
       "Pumping/PumpMessages.swift": ["TrailReport"],
       "Serving/IntakeGate.swift": ["IntakeRoom"],
       "Serving/OppositeCopy.swift": ["Copying"],
-      "Serving/PathBoard.swift": ["PathKey"],
-      "Serving/PeerBook.swift": ["Entry"],
-      "Serving/RequestBook.swift": ["Asker"],
+      "Serving/TransferStatus.swift": ["PathKey"],
+      "Serving/PeerRegistry.swift": ["Entry"],
+      "Serving/RefreshRequests.swift": ["Asker"],
       "Serving/RetentionPlan.swift": ["RetentionPlan", "Trail", "ReaderID", "Reader"],
       "Serving/TwoWayPlan.swift": ["TwoWayPlan"],
-      "Serving/VisitBook.swift": ["Key"],
+      "Serving/PeerContacts.swift": ["Key"],
       "Serving/WorkerPlan.swift": ["WorkerSpec"],
       "Steering/NodeStatus+LeftSlot.swift": ["LeftSlot"],
       "Steering/WorkerName.swift": ["WorkerName"],
@@ -319,9 +319,9 @@ import Testing
   /// Places that take texts apart by `Character`, by the files and parts of their lines.
   static let apart: [String: [String: [String]]] = [
     "positions and names of trails and nodes, of ASCII letters, digits, '-', '_', ':' and '.'": [
-      "Changes/Knowledge.swift": ["text.split(separator: \" \""],
+      "Changes/VersionVector.swift": ["text.split(separator: \" \""],
       "Changes/Position.swift": ["text.split(separator: \":\"", "text.firstIndex(of: \".\""],
-      "Conflicts/Stamp.swift": ["origin.prefix { $0 != \".\""],
+      "Conflicts/VersionStamp.swift": ["origin.prefix { $0 != \".\""],
       "Operating/CopyRequest.swift": ["text().split(separator: \" \""],
       "Steering/NodeStatus.swift": ["trail.split(separator: \".\""],
       "Steering/WorkerName.swift": ["text.firstIndex(of: \".\""],
@@ -410,7 +410,7 @@ import Testing
       "cairn/StatusCommand.swift": ["text.split(separator: \"\\n\""],
     ],
     "paths of requests, and places of folders": [
-      "Serving/ReceiveDesk.swift": ["path.split(separator: \"/\""],
+      "Serving/ReceiveHandler.swift": ["path.split(separator: \"/\""],
       "Steering/ControlClient.swift": ["runtime.split(separator: \":\""],
     ],
   ]

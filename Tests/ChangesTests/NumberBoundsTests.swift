@@ -106,7 +106,7 @@ import Testing
   }
 
   @Test func `a transaction that follows a clock far ahead has one that every reader takes`() {
-    var knowledge = Knowledge()
+    var knowledge = VersionVector()
     knowledge.note("evil.x", number: 1, clock: NumberBounds.clocks - 1)
     var header = TransactionHeader(commitTime: 0)
     header.follow(knowledge)

@@ -127,10 +127,10 @@ import Testing
     "Applying/Postgres/OwnersCode.swift": 471,
     "Applying/Postgres/PostgresReplay.swift": 879,
     "Applying/SQLite/SQLiteReplay.swift": 466,
-    "Applying/SQLite/TargetTable.swift": 445,
+    "Applying/SQLite/SQLiteApplyTable.swift": 445,
     "Applying/TwoWay/RowNames.swift": 479,
     "Applying/TwoWay/TwoWay.swift": 405,
-    "Applying/TwoWay/TwoWayDesk.swift": 671,
+    "Applying/TwoWay/TwoWaySession.swift": 671,
     "Capturing/Postgres/TableTracker.swift": 496,
     "Capturing/SQLite/Journal.swift": 542,
     "Capturing/SQLite/LookWriter.swift": 486,
@@ -171,16 +171,17 @@ import Testing
 
   /// Types with more stored properties, with their number. A number may only go down.
   static let wide = [
-    "Applying.PostgresReplay": 67, "Applying.SQLiteReplay": 45, "Applying.TwoWayDesk": 34, "Applying.MappedTable": 34,
+    "Applying.PostgresReplay": 67, "Applying.SQLiteReplay": 45, "Applying.TwoWaySession": 34,
+    "Applying.PostgresApplyTable": 34,
     "Applying.ApplyOptions": 31, "Applying.TwoWay": 27,
   ]
 
   /// Types with more methods and initializers, with their number. A number may only go down.
   static let busy = [
     "Applying.PostgresReplay": 199, "Applying.SQLiteReplay": 127, "PostgresKit.PostgresConnection": 85,
-    "Applying.TwoWayDesk": 75, "Mapping.DDLParser": 68, "Capturing.Journal": 59, "SQLiteKit.Database": 52,
+    "Applying.TwoWaySession": 75, "Mapping.DDLParser": 68, "Capturing.Journal": 59, "SQLiteKit.Database": 52,
     "Versions.WindowIndex": 48, "Checking.ConfCheck": 46, "Capturing.PostgresSource": 44,
-    "Mapping.PostgresAlteration": 43, "Configuring.OptionReader": 43, "Applying.PostgresTargetState": 43,
+    "Mapping.PostgresAlteration": 43, "Configuring.OptionReader": 43, "Applying.PostgresApplyState": 43,
     "Applying.PostgresApply": 42, "Statements.StatementParser": 41,
   ]
 

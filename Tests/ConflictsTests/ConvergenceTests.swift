@@ -7,7 +7,7 @@ import Testing
 /// Nodes that write one row, and get each other's versions in any order. Only the order of each origin is kept.
 private struct Nodes {
   struct Message {
-    var stamp: Stamp
+    var stamp: VersionStamp
     var seen: [String: UInt64]
     /// Nil: the transaction wrote other rows.
     var version: RowVersion?
@@ -40,7 +40,7 @@ private struct Nodes {
     var node = nodes[index]
     // Off by up to 20 from the others'.
     node.clock = max(node.clock + 1, UInt64(sent.map(\.count).reduce(0, +)) + UInt64.random(in: 0...20, using: &random))
-    let stamp = Stamp(clock: node.clock, origin: node.name, number: UInt64(sent[index].count + 1))
+    let stamp = VersionStamp(clock: node.clock, origin: node.name, number: UInt64(sent[index].count + 1))
     var message = Message(stamp: stamp, seen: node.seen, version: nil)
     if Int.random(in: 0..<4, using: &random) > 0 {
       let write: RowVersion.Write
@@ -118,7 +118,7 @@ private struct Nodes {
     guard let version = message.version else { return }
     let isFollowing = nodes[index].history.isFollowed(by: version)
     nodes[index].history.add(version)
-    let settled = try Settlement(nodes[index].history, rules, columnCount: columnCount, code: Self.code).row
+    let settled = try ConflictResolution(nodes[index].history, rules, columnCount: columnCount, code: Self.code).row
     if isFollowing { #expect(settled == version.after, "what knew all of it is taken as it is") }
     nodes[index].row = settled
   }
@@ -168,7 +168,7 @@ private struct Nodes {
       // Versions that were forgotten on the way make no difference.
       let all = RowHistory(nodes.sent.joined().compactMap(\.version))
       let settled = [
-        nodes.nodes.map(\.row), [try Settlement(all, rules, columnCount: columnCount, code: Nodes.code).row],
+        nodes.nodes.map(\.row), [try ConflictResolution(all, rules, columnCount: columnCount, code: Nodes.code).row],
       ].joined()
       let rows = settled.map { $0?.map { $0?.shown ?? "?" } ?? ["gone"] }
       #expect(Set(rows).count == 1, "seed \(seed): \(rows)")
@@ -206,7 +206,7 @@ private struct Nodes {
 
   private func outcome(_ others: [RowVersion], _ incoming: RowVersion, _ rules: ConflictRules) throws -> [String] {
     let history = RowHistory(others + [incoming])
-    let settled = try Settlement(history, rules, columnCount: columnCount, code: Nodes.code)
+    let settled = try ConflictResolution(history, rules, columnCount: columnCount, code: Nodes.code)
     let conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columnCount)
     return (settled.row?.map { $0?.shown ?? "?" } ?? ["gone"]) + ["\(settled.isKept)"] + conflicts.map { "\($0)" }
   }

@@ -68,8 +68,8 @@ import Testing
     #expect([new, changed, gone].settled(rules) == shown(row("new", 1)))
     let own = RowVersion.by("server", at: 8, knowing: [new], .update(before: row("new", 1), after: row("new", 9)))
     #expect([new, changed, own].settled(rules) == shown(row("new", 9)))
-    func leftOut(_ versions: [RowVersion]) throws -> Set<Stamp> {
-      try Settlement(RowHistory(versions), rules, columnCount: columnCount).leftOut
+    func leftOut(_ versions: [RowVersion]) throws -> Set<VersionStamp> {
+      try ConflictResolution(RowHistory(versions), rules, columnCount: columnCount).leftOut
     }
     #expect(try leftOut([new]).isEmpty)
     #expect(try leftOut([new, changed, gone]) == [changed.stamp, gone.stamp])
@@ -118,7 +118,7 @@ import Testing
         return .integer(now / 2)
       }, function: { _, _ in nil })
     let rows = try [[Self.first, Self.rival], [Self.rival, Self.first]].map { versions in
-      try Settlement(RowHistory(versions), rules, columnCount: columnCount, code: half).row?[2]
+      try ConflictResolution(RowHistory(versions), rules, columnCount: columnCount, code: half).row?[2]
     }
     #expect(rows == [.integer(stock), .integer(stock)])
   }
@@ -137,7 +137,7 @@ import Testing
       })
     func settled(_ rule: ConflictRules.Rule, _ versions: RowVersion...) throws -> RowVersion.Row? {
       let rules = ConflictRules(tracking: byColumn ? .column : .row, rule: rule)
-      return try Settlement(RowHistory(versions), rules, columnCount: columnCount, code: code).row
+      return try ConflictResolution(RowHistory(versions), rules, columnCount: columnCount, code: code).row
     }
     // Who has more stock, in whatever order they come; of columns each its own.
     let (more, less) = (Self.rival.after, byColumn ? Self.rival.after : Self.first.after)

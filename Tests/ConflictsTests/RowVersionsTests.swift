@@ -10,7 +10,7 @@ struct RowVersionsTests {
     var random = Seeded(seed)
     // Every second time, authors claim to know what is still to be written.
     let versions = Self.versions(&random, claims: seed % 2 == 0 ? 0 : 3)
-    func stamps(_ versions: [RowVersion]) -> [Stamp] { versions.map(\.stamp) }
+    func stamps(_ versions: [RowVersion]) -> [VersionStamp] { versions.map(\.stamp) }
     let heads = versions.filter { one in !versions.contains { $0.follows(one) } }
     let roots = versions.filter { one in !versions.contains { one.follows($0) } }
     let whole = versions.last { one in versions.allSatisfy { $0.stamp == one.stamp || one.follows($0) } }
@@ -36,7 +36,7 @@ struct RowVersionsTests {
 
   @Test func `a version whose clock is not earlier was not known`() {
     func version(_ clock: UInt64, _ origin: String, _ number: UInt64, seen: [String: UInt64] = [:]) -> RowVersion {
-      RowVersion(Stamp(clock: clock, origin: origin, number: number), seen: seen, .insert(row("tea", 1)))
+      RowVersion(VersionStamp(clock: clock, origin: origin, number: number), seen: seen, .insert(row("tea", 1)))
     }
     let lie = version(5, "e.db", 1, seen: ["p.db": 4_000_000_000])
     #expect(
@@ -64,7 +64,7 @@ struct RowVersionsTests {
       }
       return RowVersion(
         // Now and then two have one clock.
-        Stamp(clock: UInt64(claims > 0 ? clock / 2 : clock), origin: origins[place], number: numbers[place]),
+        VersionStamp(clock: UInt64(claims > 0 ? clock / 2 : clock), origin: origins[place], number: numbers[place]),
         seen: seen[place],
         .insert(row("tea", 1)))
     }

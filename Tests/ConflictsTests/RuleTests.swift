@@ -144,7 +144,7 @@ import Testing
   @Test func `rules that a person decides are known by the columns in conflict`() {
     let rules = ConflictRules(tracking: .column, columns: [1: .stop, 2: .ask, 3: .delta])
     func conflict(_ columns: [Int]) -> Conflict {
-      let stamp = Stamp(clock: 1, origin: "a.db", number: 1)
+      let stamp = VersionStamp(clock: 1, origin: "a.db", number: 1)
       return Conflict(kind: .updateOriginDiffers, incoming: stamp, other: stamp, columns: columns)
     }
     #expect(rules.stops(at: conflict([1, 3])) && !rules.asks(of: conflict([1, 3])))

@@ -21,7 +21,7 @@ private struct Write {
 /// A node to which writes come in any order.
 private final class Table: UniqueContest {
   var standing: [Int: Item] = [:]
-  var waiting: [Int: UniqueClaim<Item>] = [:]
+  var waiting: [Int: UniqueConflict<Item>] = [:]
   /// The last write to each row.
   private var ranks: [Int: UniqueRank] = [:]
   /// Rows whose history is forgotten, or not known yet.
@@ -31,22 +31,22 @@ private final class Table: UniqueContest {
     standing.values.filter { $0.key != row.key && $0.isInTheWay(of: row) }.sorted { $0.key < $1.key }
   }
 
-  func rank(of row: Item, against _: UniqueClaim<Item>) -> UniqueRank? {
+  func rank(of row: Item, against _: UniqueConflict<Item>) -> UniqueRank? {
     unknown.contains(row.key) ? nil : ranks[row.key]
   }
 
-  func settle(_ claim: UniqueClaim<Item>, insteadOf others: [(row: Item, rank: UniqueRank)]) -> Bool {
+  func settle(_ claim: UniqueConflict<Item>, insteadOf others: [(row: Item, rank: UniqueRank)]) -> Bool {
     for other in others {
       standing[other.row.key] = nil
-      waiting[other.row.key] = UniqueClaim(other.row, other.rank, isNew: false)
+      waiting[other.row.key] = UniqueConflict(other.row, other.rank, isNew: false)
     }
     waiting[claim.row.key] = nil
     standing[claim.row.key] = claim.row
     return true
   }
 
-  func wait(_ claim: UniqueClaim<Item>, for _: (row: Item, rank: UniqueRank?)) {
-    waiting[claim.row.key] = UniqueClaim(claim.row, claim.rank, isNew: false, earlier: claim.earlier)
+  func wait(_ claim: UniqueConflict<Item>, for _: (row: Item, rank: UniqueRank?)) {
+    waiting[claim.row.key] = UniqueConflict(claim.row, claim.rank, isNew: false, earlier: claim.earlier)
   }
 
   func take(_ write: Write) {
@@ -58,7 +58,7 @@ private final class Table: UniqueContest {
     if rows(inTheWayOf: item).isEmpty {
       standing[write.key] = item
     } else {
-      waiting[write.key] = UniqueClaim(item, write.rank, isNew: true)
+      waiting[write.key] = UniqueConflict(item, write.rank, isNew: true)
     }
   }
 
@@ -83,7 +83,7 @@ private final class Table: UniqueContest {
 
 @Suite struct UniqueContestTests {
   private static func rank(_ clock: Int) -> UniqueRank {
-    UniqueRank(Stamp(clock: UInt64(clock), origin: "n\(clock % 3).shop", number: UInt64(clock)), tie: 0)
+    UniqueRank(VersionStamp(clock: UInt64(clock), origin: "n\(clock % 3).shop", number: UInt64(clock)), tie: 0)
   }
 
   private static func item(_ key: Int, _ random: inout Seeded) -> Item {
@@ -114,7 +114,7 @@ private final class Table: UniqueContest {
         // all that has come.
         let known = all.filter { one in !coming.contains { $0.rank == one.rank } }.map(\.rank.stamp.clock).max() ?? 0
         let item = Self.item(Int.random(in: 7..<9, using: &random), &random)
-        let rank = UniqueRank(Stamp(clock: known, origin: "n9.shop", number: UInt64(all.count * 10)), tie: 0)
+        let rank = UniqueRank(VersionStamp(clock: known, origin: "n9.shop", number: UInt64(all.count * 10)), tie: 0)
         guard table.rows(inTheWayOf: item).isEmpty, !all.contains(where: { $0.key == item.key }) else { continue }
         let write = Write(key: item.key, item: item, rank: rank)
         all.append(write)
@@ -153,7 +153,7 @@ private final class Table: UniqueContest {
   func `the next rank is one that can be stored`(
     number: UInt64
   ) {
-    let rank = UniqueRank(Stamp(clock: 5, origin: "a.b", number: number), tie: 0)
+    let rank = UniqueRank(VersionStamp(clock: 5, origin: "a.b", number: number), tie: 0)
     #expect(NumberBounds.isNumber(rank.next.stamp.number))
     if number < NumberBounds.numbers - 1 { #expect(rank.next > rank) }
   }

@@ -18,7 +18,7 @@ extension RowVersion {
       seen.merge(version.seen, uniquingKeysWith: Swift.max)
       seen[version.stamp.origin, default: 0] = max(seen[version.stamp.origin, default: 0], version.stamp.number)
     }
-    return RowVersion(Stamp(clock: clock, origin: node + ".db", number: number), seen: seen, write)
+    return RowVersion(VersionStamp(clock: clock, origin: node + ".db", number: number), seen: seen, write)
   }
 }
 
@@ -27,7 +27,7 @@ extension [RowVersion] {
   func settled(_ rules: ConflictRules) -> Set<[String]> {
     Set(
       permutations.map { versions in
-        let settled = try? Settlement(RowHistory(versions), rules, columnCount: columnCount)
+        let settled = try? ConflictResolution(RowHistory(versions), rules, columnCount: columnCount)
         return settled?.row?.map { $0?.shown ?? "?" } ?? ["gone"]
       })
   }

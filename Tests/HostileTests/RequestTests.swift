@@ -57,9 +57,9 @@ extension Hostile {
       var hooks = PumpHooks()
       hooks.asked = { _, _, requests in max(0, requests.count - 64) }
       let copies = TrailCopies(state: state)
-      let desk = PumpDesk(
+      let desk = PumpHandler(
         .init(node: "hub", grants: { grants }, hooks: hooks, join: { _ in .answer(HTTPResponse(status: 404)) }),
-        copies: copies, bell: try TrailBell())
+        copies: copies, bell: try TrailNotifier())
       let known = HostileRequest.Known(ids: infos.map { "\($0.id)" }, chains: infos.map { "\($0.end.chain)" })
       var statuses: [UInt32: Int] = [:]
       var leaks = 0

@@ -21,8 +21,8 @@ import Testing
     let keys = try DrawnKeys(.sqlite(path: path))
     #expect(
       try keys.all() == [
-        DrawnKey(table: "plain", column: "id", source: .rowid(isMonotonic: false)),
-        DrawnKey(table: "counted", column: "id", source: .rowid(isMonotonic: true)),
+        GeneratedKey(table: "plain", column: "id", source: .rowid(isMonotonic: false)),
+        GeneratedKey(table: "counted", column: "id", source: .rowid(isMonotonic: true)),
       ])
     #expect(try keys.all(TablePatterns(["c*"])).map(\.table) == ["counted"])
     let share = try #require(KeyShare(node: 1, of: 2))
@@ -55,8 +55,8 @@ import Testing
     let before = try keys.all()
     #expect(before.map { "\($0.fullName).\($0.column)" } == ["item.id", "late.id", "sales.Odd.name.id"])
     #expect(before.allSatisfy { key in !key.isSeparated && before.contains { $0.isAlike(key) } })
-    let end = try SourceEnd(url)
-    func alike(_ patterns: [String], _ other: SourceEnd?, at place: DatabaseURL) throws -> CairnError? {
+    let end = try SourceDatabase(url)
+    func alike(_ patterns: [String], _ other: SourceDatabase?, at place: DatabaseURL) throws -> CairnError? {
       try TwoWayCheck(end, end.tables(TablePatterns(patterns)), other, at: place).keysAlike()
     }
     let refusal = try #require(try alike(["item", "late"], end, at: url))

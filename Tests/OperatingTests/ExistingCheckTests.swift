@@ -18,10 +18,10 @@ struct ExistingCheckTests {
     return path
   }
 
-  private func check(_ source: String, _ target: TargetEnd) throws {
+  private func check(_ source: String, _ target: TargetDatabase) throws {
     func run(_ tables: [String]) throws {
       try target.checkHoldsNothingElse(
-        SourceEnd(.sqlite(path: source)), TablePatterns(), .fold, within: TargetScope(tables))
+        SourceDatabase(.sqlite(path: source)), TablePatterns(), .fold, within: TargetScope(tables))
     }
     #expect(throws: Never.self) { try run(["item"]) }
     #expect(throws: Never.self) { try run(["*", "!secret"]) }
@@ -34,7 +34,7 @@ struct ExistingCheckTests {
   @Test func `other rows in an SQLite target count only in tables that the apply may write`() throws {
     let (source, target) = (try file("source", 1), try file("target", 2))
     defer { for path in [source, target] { try? FileManager.default.removeItem(atPath: path) } }
-    try check(source, TargetEnd(.sqlite(path: target)))
+    try check(source, TargetDatabase(.sqlite(path: target)))
   }
 
   @Test(.enabled(if: PostgresServer.isAvailable))
@@ -44,6 +44,6 @@ struct ExistingCheckTests {
     let url = try PostgresServer.shared.createDatabase("existing_rows")
     try PostgresConnection(url).execute("CREATE TABLE public.secret(id bigint PRIMARY KEY)")
     try PostgresConnection(url).execute("INSERT INTO public.secret VALUES (2)")
-    try check(source, TargetEnd(DatabaseURL(url)))
+    try check(source, TargetDatabase(DatabaseURL(url)))
   }
 }

@@ -68,7 +68,7 @@ import Testing
     )
     for run in [
       { _ = try DrawnKeys(url).catchUp() },
-      { try TargetEnd(url).checkHoldsNothingElse(SourceEnd(whole), TablePatterns(["low.item"]), .fold) },
+      { try TargetDatabase(url).checkHoldsNothingElse(SourceDatabase(whole), TablePatterns(["low.item"]), .fold) },
     ] {
       let error = #expect(throws: PostgresError.self) { try run() }
       #expect(error?.message.contains("row-level security") == true)
@@ -125,8 +125,8 @@ import Testing
     for run in [
       { _ = try DrawnKeys(whole).catchUp() }, { _ = try DrawnKeys(whole).separate(share, isDry: true) },
       { _ = try DrawnKeys(other).catchUp() },
-      { try TargetEnd(other).checkHoldsNothingElse(SourceEnd(whole), TablePatterns(["low.item"]), .fold) },
-      { try TargetEnd(whole).checkHoldsNothingElse(SourceEnd(whole), TablePatterns(["low.item"]), .fold) },
+      { try TargetDatabase(other).checkHoldsNothingElse(SourceDatabase(whole), TablePatterns(["low.item"]), .fold) },
+      { try TargetDatabase(whole).checkHoldsNothingElse(SourceDatabase(whole), TablePatterns(["low.item"]), .fold) },
     ] {
       do { try run() } catch let error as CairnError {
         #expect([.ownersCode, .tableRefused].contains(error.code), "\(error.message)")
@@ -178,7 +178,7 @@ import Testing
     try other.execute("LOCK TABLE low.x")
     defer { other.rollback() }
     #expect(try DrawnKeys(url).all().map(\.fullName) == ["low.x", "item"])
-    let end = try SourceEnd(url)
+    let end = try SourceDatabase(url)
     let patterns = TablePatterns(["item", "none"])
     #expect(try end.tables(patterns).map(\.name) == ["item"])
     #expect(try end.unmatched(patterns).map(\.name) == ["none"])

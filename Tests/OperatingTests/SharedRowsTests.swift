@@ -14,7 +14,7 @@ import Testing
 struct SharedRowsTests {
   private static let hostile = ["it's", "'\u{301} OR true; --", #"\' OR true; --"#, #"E'\047 OR 1"#, "$1", "?1", ""]
 
-  private func expect(_ target: TargetEnd) throws {
+  private func expect(_ target: TargetDatabase) throws {
     var source = TableSchema(
       epoch: 1, engine: .sqlite, name: "item",
       columns: [
@@ -42,7 +42,7 @@ struct SharedRowsTests {
     let database = try Database(path: path, mode: .create)
     try database.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, shop TEXT, number INTEGER)")
     for text in Self.hostile { try database.run("INSERT INTO item(shop, number) VALUES (?, 7)", [.text(text)]) }
-    try expect(TargetEnd(.sqlite(path: path)))
+    try expect(TargetDatabase(.sqlite(path: path)))
   }
 
   @Test(.enabled(if: PostgresServer.isAvailable)) func `in PostgreSQL`() throws {
@@ -50,6 +50,6 @@ struct SharedRowsTests {
     let connection = try PostgresConnection(url)
     try connection.execute("CREATE TABLE public.item(id bigserial PRIMARY KEY, shop text, number bigint)")
     for text in Self.hostile { try connection.run("INSERT INTO public.item(shop, number) VALUES ($1, 7)", [text]) }
-    try expect(TargetEnd(DatabaseURL(url)))
+    try expect(TargetDatabase(DatabaseURL(url)))
   }
 }

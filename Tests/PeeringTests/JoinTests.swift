@@ -10,7 +10,7 @@ import Testing
 /// A node that listens, and others that join it.
 @Suite struct JoinTests {
   private struct Desk: HTTPHandler {
-    let desk: JoinDesk
+    let desk: JoinHandler
     func begin(_ request: HTTPRequest) -> HTTPAction {
       if let peer = request.peer { desk.noteUse(of: peer) }
       if ["/join", "/renew", "/authority"].contains(where: { request.path.hasSuffix($0) }) {
@@ -51,7 +51,7 @@ import Testing
       return set == 0 ? Clock.system.microseconds() : set
     }
     server = try HTTPServer(
-      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq", clock: clock)))
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinHandler(hub, node: "hq", clock: clock)))
   }
 
   private func line(_ name: String, expires: Int64 = 600_000_000, port: UInt16? = nil) throws -> JoinLine {
@@ -237,7 +237,7 @@ import Testing
     let evil = PeerFolder(state: folder.path + "/evil")
     try evil.prepare(node: "hq", host: "127.0.0.1", now: now)
     let listener = try HTTPServer(
-      host: "127.0.0.1", port: 0, tls: evil.serverTLS, handler: Desk(desk: JoinDesk(evil, node: "hq")))
+      host: "127.0.0.1", port: 0, tls: evil.serverTLS, handler: Desk(desk: JoinHandler(evil, node: "hq")))
     func trap() throws -> JoinLine {
       JoinLine(
         address: "127.0.0.1:\(listener.port)", token: try Invitations(evil).make("till-7", expires: now + 60_000_000),
@@ -269,7 +269,7 @@ import Testing
     let own = try evil.certificate("ca.crt")
     try evil.replace("ca", [own, real], key: try evil.key("ca.key"))
     let listener = try HTTPServer(
-      host: "127.0.0.1", port: 0, tls: evil.serverTLS, handler: Desk(desk: JoinDesk(evil, node: "hq")))
+      host: "127.0.0.1", port: 0, tls: evil.serverTLS, handler: Desk(desk: JoinHandler(evil, node: "hq")))
     let trap = JoinLine(
       address: "127.0.0.1:\(listener.port)", token: try Invitations(evil).make("till-7", expires: now + 60_000_000),
       key: try evil.keyDigest())
@@ -312,7 +312,7 @@ import Testing
     _ = try Joining(till, node: "till-7").join(try line("till-7"))
     let small = try HTTPServer(
       host: "127.0.0.1", port: 0, tls: hub.serverTLS, limits: HTTPLimits(perPeer: 2),
-      handler: Desk(desk: JoinDesk(hub, node: "hq")))
+      handler: Desk(desk: JoinHandler(hub, node: "hq")))
     let clients = try (0..<3).map { _ in
       try HTTPClient(base: "https://127.0.0.1:\(small.port)", tls: till.clientTLS("hq"), stop: stop)
     }
@@ -328,7 +328,7 @@ import Testing
   @Test func `the body of a stranger that trickles in is not waited for`() throws {
     let slow = try HTTPServer(
       host: "127.0.0.1", port: 0, tls: hub.serverTLS, limits: HTTPLimits(idleSeconds: 60, handshakeSeconds: 1),
-      handler: Desk(desk: JoinDesk(hub, node: "hq")))
+      handler: Desk(desk: JoinHandler(hub, node: "hq")))
     let program = """
       import socket, ssl, time
       context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -366,7 +366,7 @@ import Testing
     #expect(try hub.upkeep(node: "hq", now: now).isEmpty)
     // The listener has both authorities now; what it shows is of the old one.
     let next = try HTTPServer(
-      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinHandler(hub, node: "hq")))
     func name(_ port: UInt16) throws -> String { try ask(till, port: port) }
     #expect(try name(next.port) == "till-7")
     #expect(try ask(thief, port: next.port) == "till-7")
@@ -376,7 +376,7 @@ import Testing
     #expect(try hub.upkeep(node: "hq", now: now).count == 1)
     #expect(try hub.certificates("ca.crt").map(\.fingerprint) == [rotation.authority])
     let last = try HTTPServer(
-      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinHandler(hub, node: "hq")))
     #expect(try name(last.port) == "till-7")
     try trust(hub, in: thief)
     #expect(try ask(thief, port: last.port).contains("comes from another authority"))
@@ -416,7 +416,7 @@ import Testing
     #expect(try hub.certificate("node.crt").isIssued(by: hub.certificate("ca.crt")))
     #expect(try hub.peersOfOldAuthorities(now: now) == ["till-7"])
     let next = try HTTPServer(
-      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinHandler(hub, node: "hq")))
     // Peers of the old authority no longer know the listener.
     #expect(throws: CairnError.self) { try ask(till, port: next.port) }
     for node in [till, thief] {

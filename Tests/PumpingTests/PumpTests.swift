@@ -260,9 +260,9 @@ import Trails
 
   /// Answers under another name each time.
   private final class ManyNames: HTTPHandler {
-    private let desks: [PumpDesk]
+    private let desks: [PumpHandler]
     private let turn = Mutex(0)
-    init(_ desks: [PumpDesk]) { self.desks = desks }
+    init(_ desks: [PumpHandler]) { self.desks = desks }
     func begin(_ request: HTTPRequest) -> HTTPAction {
       let turn = turn.withLock { turn in
         turn += 1
@@ -277,7 +277,7 @@ import Trails
     try till.write(trail)
     hub.wanted.withLock { $0[name] = [CopyRequest(id: "a1", tables: [])] }
     let desks = ["n1", "n2", "\u{1b}[2J", "till", "a/../b", ""].map { node in
-      PumpDesk(
+      PumpHandler(
         .init(
           node: node, grants: { Grants(["till": .init(push: TrailPatterns(["*"]), pull: TrailPatterns([]))]) },
           hooks: hub.shared.hooks, join: { _ in .answer(HTTPResponse(status: 404)) }),

@@ -40,12 +40,12 @@ import Trails
     #expect(try ask("GET", address, as: "lab").status == 405)
     // Its own rows a node has at hand.
     #expect(try ask("POST", "/cairn/1/trails/mesh.x/questions", as: "mesh", body: [1]).status == 400)
-    let large = [UInt8](repeating: 1, count: QuestionBook.questionBytesMax + 1)
+    let large = [UInt8](repeating: 1, count: OpenQuestions.questionBytesMax + 1)
     #expect(try ask("POST", "/cairn/1/trails/hub.erp/questions", as: "till", body: large).status == 413)
     // This node of the test has no source.
     let answer = try ask("POST", "/cairn/1/trails/hub.erp/questions", as: "till", body: [1])
     #expect(answer.status == 200 && answer.body.first == 1)
-    #expect(throws: CairnError.self) { try QuestionBook.opened(answer.body) }
+    #expect(throws: CairnError.self) { try OpenQuestions.opened(answer.body) }
   }
 
   @Test func `a question goes to who may push the trail, and only who took it answers`() throws {
@@ -62,7 +62,7 @@ import Trails
     let id = try #require(taken.headers["cairn-question"])
     #expect(try ask("GET", "/cairn/1/questions?wait=0", as: "till").status == 204)
     #expect(try ask("POST", "/cairn/1/questions/\(id)", as: "mesh", body: [0, 9]).status == 404)
-    let large = [UInt8](repeating: 0, count: QuestionBook.answerBytesMax + 1)
+    let large = [UInt8](repeating: 0, count: OpenQuestions.answerBytesMax + 1)
     #expect(try ask("POST", "/cairn/1/questions/\(id)", as: "till", body: large).status == 413)
     #expect(try ask("POST", "/cairn/1/questions/\(id)", as: "till", body: [0, 9]).status == 200)
     #expect(asking.join() == [9])
@@ -71,7 +71,7 @@ import Trails
 
   @Test func `questions that wait are bounded for each asker`() throws {
     let trail = try #require(trail)
-    let book = QuestionBook(takenMilliseconds: 1_500, answeredMilliseconds: 1_500)
+    let book = OpenQuestions(takenMilliseconds: 1_500, answeredMilliseconds: 1_500)
     let codes = Mutex<[ErrorCode]>([])
     let threads = try (0..<20).map { _ in
       try WorkerThread<Void> {

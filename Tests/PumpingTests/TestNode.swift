@@ -43,11 +43,11 @@ final class TestNode: Sendable {
   /// Answers questions about rows.
   let answering: Mutex<Answer>
   let shared: PumpShared
-  private let listener = Mutex<(server: HTTPServer, desk: PumpDesk)?>(nil)
+  private let listener = Mutex<(server: HTTPServer, desk: PumpHandler)?>(nil)
   private let pumps = Mutex<[(pump: Pump, stop: StopSignal, thread: WorkerThread<Void>)]>([])
 
   init(
-    _ name: String, _ temp: TempFolder, answering: @escaping Answer = { _, _, _ in throw PumpDesk.nothing }
+    _ name: String, _ temp: TempFolder, answering: @escaping Answer = { _, _, _ in throw PumpHandler.nothing }
   ) throws {
     self.name = name
     self.answering = Mutex(answering)
@@ -57,7 +57,7 @@ final class TestNode: Sendable {
     let relay = Relay()
     hooks.applied = { trail in relay.node?.applied.withLock { $0[trail] } }
     hooks.answer = { asker, trail, question, _ in
-      guard let answer = relay.node?.answering.withLock({ $0 }) else { throw PumpDesk.nothing }
+      guard let answer = relay.node?.answering.withLock({ $0 }) else { throw PumpHandler.nothing }
       return try answer(asker, trail, question)
     }
     hooks.isOpen = { trail in relay.node?.unopened.withLock { $0.contains(trail) } == false }
@@ -77,7 +77,7 @@ final class TestNode: Sendable {
       return max(0, requests.count - 64)
     }
     hooks.restarted = { trail in relay.node?.heard.withLock { $0.restarted.append(trail) } }
-    shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailBell(), hooks: hooks)
+    shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailNotifier(), hooks: hooks)
     relay.set(self)
   }
 
@@ -100,7 +100,7 @@ final class TestNode: Sendable {
     }
     let relay = Relay()
     relay.set(self)
-    let desk = PumpDesk(
+    let desk = PumpHandler(
       .init(
         node: name, grants: { relay.node?.grants.withLock { $0 } ?? Grants([:]) }, hooks: shared.hooks,
         join: { _ in .answer(HTTPResponse(status: 404)) }), copies: shared.copies, bell: shared.bell)

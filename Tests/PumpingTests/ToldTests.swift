@@ -46,13 +46,13 @@ import Trails
     let body = JSONObject([("code", .text("busy")), ("message", .text(text)), ("hint", .text(text))]).line
     let fault = PumpFault(status: 503, body: Array(body.utf8), from: "hub")
     #expect(fault.error.message.utf8.count < 5_000 && fault.error.hint.utf8.count < 5_000)
-    let error = #expect(throws: CairnError.self) { try QuestionBook.opened([1] + Array(body.utf8)) }
+    let error = #expect(throws: CairnError.self) { try OpenQuestions.opened([1] + Array(body.utf8)) }
     #expect(error.map { $0.code == .busy && $0.message.utf8.count < 5_000 } == true)
   }
 
   @Test func `a question is not handed back to the name at the address that asks`() throws {
     let trail = try #require(TrailName("till.pos"))
-    let book = QuestionBook(takenMilliseconds: 600, answeredMilliseconds: 600)
+    let book = OpenQuestions(takenMilliseconds: 600, answeredMilliseconds: 600)
     book.note("hub", at: "https://hub:7420")
     let asking = try WorkerThread<Bool> { (try? book.ask(trail, [1], of: "https://hub:7420") { false }) != nil }
     for _ in 0..<40 {

@@ -95,7 +95,7 @@ import Testing
     try node.supervisor.order(.start, "apply.late")
     #expect(node.wait { node.worker("apply.late")?.state == .failed }, "\(node.supervisor.workers())")
     #expect(node.worker("apply.late")?.problem?.hint.contains("cairn copy late") == true)
-    let desk = ControlDesk(
+    let desk = ControlHandler(
       context: node.context, supervisor: node.supervisor,
       status: { NodeStatus(node: "", version: "", process: 0, now: 0, startedAt: 0, loadedAt: 0) },
       reload: { throw CairnError(.bug, "not asked", hint: "") })

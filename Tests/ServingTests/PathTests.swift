@@ -43,7 +43,8 @@ import Testing
   }
 
   private func board(
-    _ board: inout PathBoard, _ transfers: [NodeStatus.Path], _ entry: PeerBook.Entry?, end: UInt64, now: Int64,
+    _ board: inout TransferStatus, _ transfers: [NodeStatus.Path], _ entry: PeerRegistry.Entry?, end: UInt64,
+    now: Int64,
     givenUp: Set<RetentionPlan.ReaderID> = []
   ) throws -> [NodeStatus.Path] {
     let id = try #require(TrailID(Array(repeating: 7, count: 16)))
@@ -66,13 +67,13 @@ import Testing
   }
 
   @Test func `a peer that may pull is shown before it ever came, then with how far it lags`() throws {
-    var paths = PathBoard()
+    var paths = TransferStatus()
     let never = try board(&paths, [], nil, end: 40, now: 1_000_000)
     #expect(never.count == 1 && never[0].way == .served && never[0].state == .waiting && never[0].seenAt == nil)
     #expect(!never[0].isWell(lagMilliseconds: 60_000))
     var live = NodeStatus.Path("hq.erp", "store", .served, .connected)
     live.bytes = 100
-    let entry = PeerBook.Entry(
+    let entry = PeerRegistry.Entry(
       id: "", segment: 1, offset: 60, applied: Position(segment: 2, offset: 40), seenAt: 5_000_000)
     let behind = try board(&paths, [live], entry, end: 70, now: 9_000_000)
     #expect(behind.count == 1 && behind[0].state == .connected && behind[0].bytes == 100)
@@ -91,9 +92,9 @@ import Testing
     live.problem = nil
     #expect(try board(&paths, [live], entry, end: 50, now: 14_000_000)[0].behindBytes == 90)
     // A part of what it lacks was deleted.
-    let gone = PeerBook.Entry(id: "", segment: 0, offset: 90, seenAt: 5_000_000)
+    let gone = PeerRegistry.Entry(id: "", segment: 0, offset: 90, seenAt: 5_000_000)
     #expect(try board(&paths, [live], gone, end: 70, now: 15_000_000)[0].behindBytes == nil)
-    let ahead = PeerBook.Entry(id: "", segment: 2, offset: 71, seenAt: 5_000_000)
+    let ahead = PeerRegistry.Entry(id: "", segment: 2, offset: 71, seenAt: 5_000_000)
     #expect(try board(&paths, [live], ahead, end: 70, now: 15_000_000)[0].behindBytes == nil)
   }
 

@@ -40,7 +40,7 @@ import Testing
 
   @Test func `a peer that asks without an end is refused, whatever it takes back meanwhile`() throws {
     try inFolder { state in
-      let book = RequestBook(state: state)
+      let book = RefreshRequests(state: state)
       var taken = 0
       for n in 0..<500 {
         if book.note("a\(n)", Self.trail, ["t"], from: "evil", now: 1_000_000) { taken += 1 }
@@ -55,7 +55,7 @@ import Testing
 
   @Test func `requests that were carried out do not grow without bound`() throws {
     try inFolder { state in
-      let book = RequestBook(state: state)
+      let book = RefreshRequests(state: state)
       for n in 0..<400 {
         let now = Int64(n) * 10_000_000
         #expect(book.note("a\(n)", Self.trail, ["t"], from: "evil", now: now))
@@ -63,7 +63,7 @@ import Testing
       }
       #expect(book.all.count == 256)
       #expect(!book.all.contains { $0.id == "a0" } && book.all.contains { $0.id == "a399" })
-      #expect(RequestBook(state: state).all.count == 256)
+      #expect(RefreshRequests(state: state).all.count == 256)
     }
   }
 

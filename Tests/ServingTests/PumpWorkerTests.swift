@@ -18,15 +18,15 @@ import Trails
   private final class Listener {
     let copies: TrailCopies
     let server: HTTPServer
-    private let desk: PumpDesk
+    private let desk: PumpHandler
 
     init(_ state: String, _ name: String, push: [String] = [], pull: [String] = []) throws {
       try FileManager.default.createDirectory(atPath: state, withIntermediateDirectories: true)
       copies = TrailCopies(state: state)
       let grants = Grants(["here": .init(push: TrailPatterns(push), pull: TrailPatterns(pull))])
-      desk = PumpDesk(
+      desk = PumpHandler(
         .init(node: name, grants: { grants }, join: { _ in .answer(HTTPResponse(status: 404)) }), copies: copies,
-        bell: try TrailBell())
+        bell: try TrailNotifier())
       server = try HTTPServer(host: "127.0.0.1", port: 0, handler: desk)
     }
 
@@ -37,7 +37,8 @@ import Trails
     }
   }
 
-  private static func node(_ node: String, _ way: Configuration.Pump.Way, _ listener: Listener) throws -> TestNode {
+  private static func node(_ node: String, _ way: Configuration.Pump.Direction, _ listener: Listener) throws -> TestNode
+  {
     let url = try #require(PeerURL("http://127.0.0.1:\(listener.server.port)"))
     return try TestNode { folder in
       var conf = Configuration(node: .init(name: node, state: folder + "/state"))

@@ -340,9 +340,9 @@ private final class Teller: Sendable {
 
 /// Judges what is read once, without waiting.
 private struct SettlingAtOnce: Settling {
-  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement {
+  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> ProvenDifferences {
     let (source, target) = (try look.rows(.source, keyed), try look.rows(.target, keyed))
-    var settlement = Settlement()
+    var settlement = ProvenDifferences()
     for suspect in keyed {
       settlement.differences += try verdict.differences(source[suspect.hash]?.first, target[suspect.hash] ?? [])
     }
@@ -350,13 +350,13 @@ private struct SettlingAtOnce: Settling {
   }
 
   func settle(
-    _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void
+    _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (ProvenDifferences) throws -> Void
   ) throws {
     let (source, target) = (try look.counts(.source, whole), try look.counts(.target, whole))
     for hash in whole {
       let difference = try verdict.difference(
         source[hash] - target[hash], source: source.row(hash), target: target.row(hash))
-      try report(Settlement(differences: difference.map { [$0] } ?? []))
+      try report(ProvenDifferences(differences: difference.map { [$0] } ?? []))
     }
   }
 }

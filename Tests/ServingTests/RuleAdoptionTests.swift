@@ -48,7 +48,7 @@ import Testing
     try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
     try shop.executeScript("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO note VALUES (1)")
     try shop.execute("INSERT INTO item VALUES (1, 5), (2, 0), (3, 7)")
-    let desk = RefreshDesk(node.context, node.supervisor)
+    let desk = RefreshCoordinator(node.context, node.supervisor)
     let wait = { (condition: () -> Bool) in
       node.wait {
         desk.look()
@@ -82,7 +82,7 @@ import Testing
     content.rules = []
     try note.note(content)
     let again = try TestNode(in: node.folder, Self.conf)
-    let desk2 = RefreshDesk(again.context, again.supervisor)
+    let desk2 = RefreshCoordinator(again.context, again.supervisor)
     again.start()
     defer { again.end() }
     let wait2 = { (condition: () -> Bool) in
@@ -119,7 +119,7 @@ import Testing
     let shop = try node.database("pos.db")
     try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
     try shop.executeScript("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1, 5), (2, 0), (3, 7)")
-    let desk = RefreshDesk(node.context, node.supervisor)
+    let desk = RefreshCoordinator(node.context, node.supervisor)
     let wait = { (condition: () -> Bool) in
       node.wait {
         desk.look()
@@ -178,10 +178,10 @@ import Testing
     // As a pump hands it on.
     let request = try #require(hq.context.requests.open(trail).first)
     store.context.requests.note(request.id, trail, request.tables, from: "hq", now: request.askedAt)
-    RefreshDesk(store.context, store.supervisor).look()
+    RefreshCoordinator(store.context, store.supervisor).look()
     #expect(hq.wait { text(hq, "SELECT group_concat(id) FROM cheap") == "2" })
     #expect(text(hq, ids) == "1,2")
-    let desk = RefreshDesk(hq.context, hq.supervisor)
+    let desk = RefreshCoordinator(hq.context, hq.supervisor)
     #expect(
       hq.wait {
         desk.look()

@@ -16,7 +16,7 @@ final class SimulatedNode {
   private let reader = VersionReader(seen: seenByName)
   private let spillRows: Int
   private let rules: ConflictRules
-  private(set) var window: VersionWindow
+  private(set) var window: UnstableVersions
   /// By peer.
   private var folders: [TrailName: String] = [:]
   private(set) var rows: [Int64: [Value?]] = [:]
@@ -34,7 +34,7 @@ final class SimulatedNode {
     var options = TrailOptions()
     (options.segmentBytes, options.blockBytes, options.allocateBytes) = (3000, 512, 4096)
     writer = try TrailWriter.open(folder: folder, name: name, options: options) { 0 }
-    window = VersionWindow(own: name, ownFolder: folder, spillRows: spillRows)
+    window = UnstableVersions(own: name, ownFolder: folder, spillRows: spillRows)
   }
 
   func meet(_ others: [SimulatedNode]) throws {
@@ -64,7 +64,7 @@ final class SimulatedNode {
     try writer.progress([UInt8(truncatingIfNeeded: header.number)])
     try writer.commit()
     try writer.sync()
-    let stamp = Stamp(clock: header.clock, origin: name.description, number: header.number)
+    let stamp = VersionStamp(clock: header.clock, origin: name.description, number: header.number)
     let seen = Dictionary(uniqueKeysWithValues: header.dependencies.map { ($0.origin, $0.number) })
     for id in touched {
       if let version = Self.version(stamp, seen, begun[id], rows[id]) {
@@ -111,7 +111,7 @@ final class SimulatedNode {
   }
 
   static func version(
-    _ stamp: Stamp, _ seen: [String: UInt64], _ before: [Value?]?, _ after: [Value?]?
+    _ stamp: VersionStamp, _ seen: [String: UInt64], _ before: [Value?]?, _ after: [Value?]?
   ) -> RowVersion? {
     switch (before, after) {
     case (nil, nil): nil
@@ -150,7 +150,7 @@ final class SimulatedNode {
         }
       case .commit:
         let place = VersionPlace(
-          stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number),
+          stamp: VersionStamp(clock: header.clock, origin: trail.description, number: header.number),
           begin: begin)
         let seen = Dictionary(
           uniqueKeysWithValues: header.dependencies.map { ($0.origin, $0.number) })
@@ -183,7 +183,7 @@ final class SimulatedNode {
       conflictCount += 1
       var history = RowHistory(try window.versions(row).compactMap { try read(row, $0) })
       history.add(incoming)
-      rows[id] = try Settlement(history, rules, columnCount: 4).row
+      rows[id] = try ConflictResolution(history, rules, columnCount: 4).row
     }
     try window.note(row, place)
   }
@@ -201,7 +201,7 @@ final class SimulatedNode {
 
   /// Begins again, as after a crash.
   func start() throws {
-    window = VersionWindow(own: name, ownFolder: folder, spillRows: spillRows)
+    window = UnstableVersions(own: name, ownFolder: folder, spillRows: spillRows)
     for (trail, folder) in folders { window.addPeer(trail, folder: folder) }
     for (trail, folder) in folders.merging([name: folder], uniquingKeysWith: { $1 }) {
       if let id = try Trail.id(folder: folder) { try window.identify(trail, id) }

@@ -45,7 +45,7 @@ import Trails
     try writer.commit()
     try writer.sync()
     return VersionPlace(
-      stamp: Stamp(clock: header.clock, origin: "a.db", number: header.number), begin: begin)
+      stamp: VersionStamp(clock: header.clock, origin: "a.db", number: header.number), begin: begin)
   }
 
   /// A database that takes the rows may refuse one, or be stopped: the caller decides what that means.
@@ -264,7 +264,7 @@ import Trails
       fails(VersionPlace(stamp: place.stamp, begin: Position(segment: 1, offset: offset)))
     }
     fails(VersionPlace(stamp: place.stamp, begin: Position(segment: 2, offset: 0)))
-    fails(VersionPlace(stamp: Stamp(clock: 1, origin: "a.db", number: 9), begin: place.begin))
+    fails(VersionPlace(stamp: VersionStamp(clock: 1, origin: "a.db", number: 9), begin: place.begin))
   }
 
   @Test func `a damaged block is reported, also if it was whole before`() throws {

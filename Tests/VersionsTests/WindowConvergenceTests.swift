@@ -46,7 +46,7 @@ import Trails
     }
     for id in Int64(0)..<4 {
       let all = RowHistory(nodes.flatMap { $0.made[id] ?? [] })
-      let expected = try Settlement(all, rules, columnCount: 4).row
+      let expected = try ConflictResolution(all, rules, columnCount: 4).row
       for node in nodes {
         #expect(node.rows[id] == expected, "seed \(seed), row \(id) of \(node.name)")
       }

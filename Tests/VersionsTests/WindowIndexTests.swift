@@ -17,7 +17,7 @@ private func known(_ name: String, _ number: UInt64) -> TransactionHeader.Depend
 /// Transactions of three origins that know of each other what they happen to, each of one row.
 private struct Histories {
   struct Transaction {
-    var stamp: Stamp
+    var stamp: VersionStamp
     var seen: [String: UInt64]
     var row: Int64
 
@@ -48,7 +48,7 @@ private struct Histories {
         }
       }
     }
-    let stamp = Stamp(
+    let stamp = VersionStamp(
       clock: clock + 1 + UInt64(random.below(3)), origin: Self.names[origin],
       number: UInt64(made[origin].count + 1))
     made[origin].append(Transaction(stamp: stamp, seen: seen, row: Int64(random.below(3))))
@@ -66,8 +66,8 @@ private struct Histories {
     return index
   }
 
-  private func stamp(_ origin: String, _ number: UInt64) -> Stamp {
-    Stamp(clock: number, origin: origin, number: number)
+  private func stamp(_ origin: String, _ number: UInt64) -> VersionStamp {
+    VersionStamp(clock: number, origin: origin, number: number)
   }
 
   private func place(_ origin: String, _ number: UInt64) -> VersionPlace {
@@ -245,7 +245,7 @@ private struct Histories {
       // b itself knows nothing of a, which has no versions.
       for row in Int64(11)...14 { #expect(try index.versions(rowName(row)).isEmpty) }
       for row in Int64(15)...19 { #expect(try index.versions(rowName(row)).count == 1) }
-      let lie = Stamp(clock: 6, origin: "c.db", number: 2)
+      let lie = VersionStamp(clock: 6, origin: "c.db", number: 2)
       let concurrent = try index.concurrent(rowName(1), with: lie, seen: ["b.db": 4_000_000_000])
       #expect(concurrent.map(\.stamp.number).suffix(4) == [6, 7, 8, 9])
       // Its later writes show that it may know them now.
@@ -267,11 +267,11 @@ private struct Histories {
       try index.concurrent(rowName(1), with: stamp("b.db", 2), seen: [:]).map(\.stamp.number) == [3]
     )
     #expect(
-      try index.concurrent(rowName(1), with: Stamp(clock: 2, origin: "c.db", number: 1), seen: ["b.db": 1]).map(
+      try index.concurrent(rowName(1), with: VersionStamp(clock: 2, origin: "c.db", number: 1), seen: ["b.db": 1]).map(
         \.stamp.number) == [2, 3])
     // No author knew a transaction whose clock is not earlier.
     #expect(
-      try index.concurrent(rowName(1), with: Stamp(clock: 2, origin: "c.db", number: 1), seen: ["b.db": 9]).map(
+      try index.concurrent(rowName(1), with: VersionStamp(clock: 2, origin: "c.db", number: 1), seen: ["b.db": 9]).map(
         \.stamp.number) == [2, 3])
     #expect(try index.concurrent(rowName(2), with: stamp("c.db", 1), seen: [:]).isEmpty)
   }

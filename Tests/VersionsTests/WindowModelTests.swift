@@ -102,7 +102,7 @@ import Testing
     struct Noted: Hashable {
       var row: Int64
       var isReference: Bool
-      var stamp: Stamp
+      var stamp: VersionStamp
     }
     var origins = [Origin(), Origin(), Origin()]
     var noted: Set<Noted> = []
@@ -122,7 +122,7 @@ import Testing
       }
     }
 
-    func isKnownToAll(_ place: Int, _ stamp: Stamp) -> Bool {
+    func isKnownToAll(_ place: Int, _ stamp: VersionStamp) -> Bool {
       floors[place].contains { stamp.number <= $0.number && stamp.clock < $0.clock }
     }
   }
@@ -157,7 +157,7 @@ import Testing
           if !lies { clocks[origin] = max(clocks[origin], clocks[other]) }
         }
         clocks[origin] += 1 + UInt64(random.below(3))
-        let stamp = Stamp(clock: clocks[origin], origin: names[origin], number: number)
+        let stamp = VersionStamp(clock: clocks[origin], origin: names[origin], number: number)
         index.learn(names[origin], number: number, clock: stamp.clock, knew: knew)
         for one in knew {
           guard let other = names.firstIndex(of: one.origin) else { continue }

@@ -7,7 +7,7 @@ import SQLiteKit
 
 /// The functions that print the results of `cairn check` about tables, columns and files.
 extension CheckOutput {
-  package func tellTables(_ tables: [SourceEnd.Table]) {
+  package func tellTables(_ tables: [SourceDatabase.Table]) {
     for table in tables {
       say(
         "table \(table.name): \(table.refusal.map { "not captured: \($0)" } ?? identity(of: table.schema))",
@@ -24,7 +24,7 @@ extension CheckOutput {
 
   /// Prints a notice about tables with BLOB columns: `sqlite3_blob_write` changes values without firing the triggers of
   /// capture.
-  package func tellBlobs(_ tables: [SourceEnd.Table]) {
+  package func tellBlobs(_ tables: [SourceDatabase.Table]) {
     let names = tables.filter { table in
       table.refusal == nil && table.schema.columns.contains { $0.declaredType.uppercased().contains("BLOB") }
     }.map(\.name)
@@ -36,7 +36,7 @@ extension CheckOutput {
 
   /// Prints the triggers of an SQLite target that do not fire while apply writes.
   package func tellQuietTriggers(
-    _ end: TargetEnd, _ tables: [SourceEnd.Table], _ names: NamePolicy, firing patterns: [String]
+    _ end: TargetDatabase, _ tables: [SourceDatabase.Table], _ names: NamePolicy, firing patterns: [String]
   ) throws {
     guard case .sqlite(let database?) = end.handle else { return }
     let targets = try tables.map { try TableMapping($0.schema, to: .sqlite, names: names).target.name }
@@ -51,7 +51,7 @@ extension CheckOutput {
 
   /// Prints the contract of every column.
   package func tellContracts(
-    _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy,
+    _ tables: [SourceDatabase.Table], _ source: SourceDatabase, _ target: TargetDatabase, _ names: NamePolicy,
     within scope: TargetScope = TargetScope()
   ) throws {
     let proof = try source.server.map(ContractProof.init) ?? target.server.map(ContractProof.init)

@@ -7,7 +7,7 @@ import Operating
 extension ConfCheck {
   /// Prints a notice about tables of a captured database whose generated keys may also be generated at another node.
   /// - Parameter end: The source of the capture.
-  func tellKeys(_ capture: Configuration.Capture, _ end: SourceEnd) throws {
+  func tellKeys(_ capture: Configuration.Capture, _ end: SourceDatabase) throws {
     guard let database = configuration.database(capture.database), !database.sharesKeys,
       configuration.applies.contains(where: { $0.database == capture.database })
     else { return }

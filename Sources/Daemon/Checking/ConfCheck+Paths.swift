@@ -24,7 +24,7 @@ extension ConfCheck {
       }
       try checkRights(ofDatabase: path, mayBeMissing: false)
     }
-    let end = try SourceEnd(url.canonical)
+    let end = try SourceDatabase(url.canonical)
     let identity = try end.identity()
     if let identity { try claim(.capture(identity), by: WorkerName(.capture, capture.name)) }
     let folder = "\(configuration.node.state)/\(configuration.trail(of: capture))"
@@ -98,7 +98,7 @@ extension ConfCheck {
 
   /// Prints the names that match no table, from the setting `tables` of a capture. Such a name is an error, unless
   /// apply may still create the table. Returns whether no name was an error.
-  private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws -> Bool {
+  private func checkNames(of capture: Configuration.Capture, _ end: SourceDatabase) throws -> Bool {
     lazy var coming = TablesToCome(configuration, in: capture.database)
     var isListed = true
     for name in try end.unmatched(TablePatterns(capture.tables)) {
@@ -117,7 +117,7 @@ extension ConfCheck {
     configuration.applies.contains { $0.database == capture?.database }
   }
 
-  private func checkNames(of apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ end: TargetEnd) {
+  private func checkNames(of apply: Configuration.Apply, _ tables: [SourceDatabase.Table], _ end: TargetDatabase) {
     for name in apply.unmatched(in: tables, to: end.url.engine) {
       let error = name.error(apply.listName, at: "trail \(apply.trail)")
       name.isMistake && !configuration.mayCome(name.name, to: apply)
@@ -126,7 +126,7 @@ extension ConfCheck {
   }
 
   /// Prints the names in the option `tables` that no table of another node's trail has, if the trail has brought tables.
-  private func tellNames(of apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
+  private func tellNames(of apply: Configuration.Apply, _ end: TargetDatabase, _ trail: TrailName) throws {
     let left = running.first { $0.name == WorkerName(.apply, apply.name) }?.leftOut ?? []
     let known = try end.listedNames(of: trail) + left
     for name in known.isEmpty ? [] : TablePatterns(apply.tables).unmatched(in: known) where name.isMistake {
@@ -219,7 +219,7 @@ extension ConfCheck {
     guard let database = configuration.database(apply.database), let trail = TrailName(apply.trail) else { return }
     let url = try database.location()
     if case .sqlite(let path) = url { try checkRights(ofDatabase: path, mayBeMissing: true) }
-    let end = try TargetEnd(url.canonical)
+    let end = try TargetDatabase(url.canonical)
     say("\(end.url.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
     if let notice = url.trustNotice { note(notice) }
     tellPromises(apply)
@@ -286,7 +286,7 @@ extension ConfCheck {
   /// Checks that no other trail is applied to the same rows of the tables, according to this configuration and to the
   /// target's records.
   private func checkFeeders(
-    _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
+    _ apply: Configuration.Apply, _ end: TargetDatabase, _ tables: [SourceDatabase.Table], _ trail: TrailName
   ) throws {
     let place = try end.identity().map { "\($0)" } ?? end.url.place
     func key(_ table: TableSchema) -> NameKey {
@@ -310,7 +310,7 @@ extension ConfCheck {
   }
 
   private func checkExisting(
-    _ apply: Configuration.Apply, _ end: TargetEnd, _ source: SourceEnd, _ trail: TrailName
+    _ apply: Configuration.Apply, _ end: TargetDatabase, _ source: SourceDatabase, _ trail: TrailName
   ) throws {
     let patterns = configuration.captures.first { $0.name == trail.name }.map { TablePatterns($0.tables) }
     do {

@@ -74,11 +74,13 @@ extension ConfCheck {
 
   /// Prints for each table whether it is replicated two-way or one-way.
   /// - Parameter tables: The tables after the rules have been applied to them.
-  func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ source: Source, _ end: TargetEnd) throws {
+  func tellWays(_ apply: Configuration.Apply, _ tables: [SourceDatabase.Table], _ source: Source, _ end: TargetDatabase)
+    throws
+  {
     let (behind, plan) = (configuration.captureBehind(apply), apply.localWritesPlan)
     guard behind != nil || plan.has({ $0 != .stop }) else { return }
     let captured = behind.map { TablePatterns($0.tables) }
-    var unseen: [SourceEnd.Table] = []
+    var unseen: [SourceDatabase.Table] = []
     for table in tables where table.refusal == nil {
       let target = try TableMapping(table.schema, to: end.url.engine, names: apply.names).target
       let goesBack =
@@ -105,10 +107,10 @@ extension ConfCheck {
 
   /// Checks the two-way tables in this node's database, for a trail that comes from another node. The other node checks
   /// its own tables.
-  func checkBothWays(_ apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
+  func checkBothWays(_ apply: Configuration.Apply, _ end: TargetDatabase, _ trail: TrailName) throws {
     guard let capture = configuration.captureBehind(apply), let source = sources[capture.name] else { return }
-    let comes = Set(try end.tableNames(of: trail).map { DrawnKey.commonName(ofTable: $0).nameKey })
-    let tables = source.tables.filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
+    let comes = Set(try end.tableNames(of: trail).map { GeneratedKey.commonName(ofTable: $0).nameKey })
+    let tables = source.tables.filter { comes.contains(GeneratedKey.commonName(ofTable: $0.name)) }
     if let said = TwoWayCheck.writtenLocally(tables, apply.localWritesPlan, capture: capture.name) { fail(said) }
     do {
       try TwoWayCheck.checkKeys(source.end, tables) {
@@ -124,13 +126,17 @@ extension ConfCheck {
     }
   }
 
-  private func checkMovedKeys(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ capture: Configuration.Capture) throws {
+  private func checkMovedKeys(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], _ capture: Configuration.Capture)
+    throws
+  {
     guard configuration.database(capture.database)?.acceptsMovedKeys != true else { return }
     try TwoWayCheck.checkMovedKeys(end, tables, hint: capture.movedKeysHint)
   }
 
   /// Prints an error if a conflict rule names a column that the target lacks.
-  private func checkColumns(_ apply: Configuration.Apply, _ source: SourceEnd.Table, _ target: SourceEnd.Table) {
+  private func checkColumns(
+    _ apply: Configuration.Apply, _ source: SourceDatabase.Table, _ target: SourceDatabase.Table
+  ) {
     let columns = target.schema.columns.map(\.name)
     let unknown = apply.conflictPlan.unknownColumns(of: source.schema, columns: columns)
     guard !unknown.isEmpty else { return }
@@ -144,7 +150,8 @@ extension ConfCheck {
 
   /// Checks that the conflict rules of both directions let the same version win.
   private func checkRules(
-    _ apply: Configuration.Apply, _ back: Configuration.Apply, _ here: SourceEnd.Table, _ there: SourceEnd.Table
+    _ apply: Configuration.Apply, _ back: Configuration.Apply, _ here: SourceDatabase.Table,
+    _ there: SourceDatabase.Table
   ) {
     let columns = here.schema.columns.map(\.name)
     let forth = apply.conflictPlan.rules(for: here.schema, columns: columns)

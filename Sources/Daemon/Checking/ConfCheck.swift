@@ -11,7 +11,7 @@ import SystemKit
 ///
 ///     let status = try ConfCheck(configuration, loaded, user: "cairn", output: output).run()
 package final class ConfCheck {
-  typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
+  typealias Source = (end: SourceDatabase, tables: [SourceDatabase.Table])
 
   let configuration: Configuration
   let loaded: LoadedConfiguration

@@ -3,14 +3,14 @@ import Changes
 extension Configuration {
   /// `[pump.NAME]`: the trails that a pump copies to another node, or fetches from it.
   package struct Pump: Equatable, Sendable {
-    package enum Way: String, Sendable {
+    package enum Direction: String, Sendable {
       case push
       case pull
     }
 
     @ByBytes package var name: String
     package var trails: TrailPatterns
-    package var way: Way
+    package var way: Direction
     package var url: PeerURL
     /// The name that the other node's certificate must have; nil for the host of the URL.
     @ByBytes package var peer: String? = nil
@@ -20,7 +20,7 @@ extension Configuration {
     /// The limit for sending or fetching, in bytes per second; nil for no limit.
     package var bytesPerSecond: Int?
 
-    package init(name: String, trails: TrailPatterns, way: Way, url: PeerURL) {
+    package init(name: String, trails: TrailPatterns, way: Direction, url: PeerURL) {
       (self.name, self.trails, self.way, self.url) = (name, trails, way, url)
     }
   }

@@ -108,7 +108,7 @@ extension Configuration.Apply {
 extension Configuration.Pump {
   fileprivate init?(_ section: ReadSection) {
     guard let trails = section.list("trail") else { return nil }
-    let way = section.text("to") != nil ? Way.push : .pull
+    let way = section.text("to") != nil ? Direction.push : .pull
     guard let url = (section.text("to") ?? section.text("from")).flatMap({ PeerURL($0) }) else { return nil }
     self.init(name: section.source.name, trails: TrailPatterns(trails), way: way, url: url)
     peer = section.text("peer")

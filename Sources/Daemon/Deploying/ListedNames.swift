@@ -10,7 +10,7 @@ extension Configuration.Apply {
   /// Returns the names in the option `tables` that match no target table.
   ///
   /// - Parameter captured: The captured tables, in the form that the rules give them.
-  package func unmatched(in captured: [SourceEnd.Table], to engine: Engine) -> [TablePatterns.Unmatched] {
+  package func unmatched(in captured: [SourceDatabase.Table], to engine: Engine) -> [TablePatterns.Unmatched] {
     let targets = captured.compactMap { try? TableMapping($0.schema, to: engine, names: names).target }
     return TablePatterns(tables).unmatched(in: targets.flatMap(\.listedNames))
   }

@@ -35,7 +35,7 @@ package struct TablesToCome {
       else { return nil }
       guard !done.contains(capture.database.nameKey) else { continue }
       guard let location = try? configuration.database(capture.database)?.location(),
-        let source = try? SourceEnd(location.canonical),
+        let source = try? SourceDatabase(location.canonical),
         let there = try? source.tables(TablePatterns(capture.tables)).map(\.schema),
         let further = tables(configuration, in: capture.database, without: done)
       else { return nil }

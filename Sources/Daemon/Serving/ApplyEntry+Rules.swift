@@ -18,7 +18,7 @@ extension ApplyEntry {
   /// create.
   ///
   /// - Throws: `table-missing` for a rule that matches no table, and with which the apply has not run before.
-  func checkRulesMatch(_ end: TargetEnd) throws {
+  func checkRulesMatch(_ end: TargetDatabase) throws {
     let adopted = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
     // A new rule must not prove by its own `to` that its table was there.
     let known = RuleChange.sources(of: try end.tableNames(of: trail), adopted).map { TableSchema(named: $0) }
@@ -31,7 +31,7 @@ extension ApplyEntry {
       let database = context.configuration.database(capture.database)
     else { return }
     // Apply does not wait for a source that cannot be reached.
-    guard let source = try? SourceEnd(database.location().canonical),
+    guard let source = try? SourceDatabase(database.location().canonical),
       let tables = try? source.tables(TablePatterns(capture.tables)).filter({ $0.refusal == nil })
     else { return }
     let unused = RuledTables.unused(open, in: tables, of: source)
@@ -50,7 +50,7 @@ extension ApplyEntry {
   /// A name with which the apply has run before is not checked, as its table may have been dropped since.
   ///
   /// - Throws: `table-missing` for a name that matches no table, and that no apply of this node may create.
-  func checkListed(_ end: TargetEnd) throws {
+  func checkListed(_ end: TargetDatabase) throws {
     let conf = context.configuration
     guard let apply = conf.applies.first(where: { $0.name.hasSameBytes(as: name) }) else { return }
     let before = ListedTables.read(state: context.statePath, apply: name)?.patterns
@@ -60,7 +60,7 @@ extension ApplyEntry {
     if added.tables.contains(where: { !TablePatterns.isPattern($0) }), let capture = context.capture(of: trail),
       let database = conf.database(capture.database),
       // Apply does not wait for a source that cannot be reached.
-      let source = try? SourceEnd(database.location().canonical),
+      let source = try? SourceDatabase(database.location().canonical),
       let tables = try? source.tables(TablePatterns(capture.tables)).filter({ $0.refusal == nil }),
       let ruled = try? RuledTables(tables, rules, source, to: target.engine)
     {
@@ -82,7 +82,7 @@ extension ApplyEntry {
   ///
   /// - Throws: `rule-refused` if a table's rows cannot follow the new rule, or if no worker of this node can bring the
   ///   refresh.
-  func adoptRules(_ end: TargetEnd) throws -> [ChangedRule] {
+  func adoptRules(_ end: TargetDatabase) throws -> [ChangedRule] {
     let note = RuleNote(state: context.statePath, apply: name)
     let names = TargetNames(state: context.statePath, apply: name)
     let namesNow = TargetNames.text(rules, self.names)
@@ -128,7 +128,7 @@ extension ApplyEntry {
 
   // The tables that the option `tables` excluded before and includes now. `before` is empty for a table that the target
   // does not know.
-  private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
+  private func enteredTables(_ end: TargetDatabase) throws -> [ChangedRule] {
     let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
     let entered = leftOut.filter { table in
       let to = rules.rule(for: TableSchema(named: table.source))?.to
@@ -175,7 +175,7 @@ extension ApplyEntry {
   }
 }
 
-extension RequestBook.Request {
+extension RefreshRequests.Request {
   func isOf(apply: String, _ trail: TrailName, _ table: String) -> Bool {
     asker == .apply(apply) && self.trail == trail.description && tables.hasSameBytes(as: [table])
   }

@@ -28,7 +28,7 @@ struct ApplyEntry {
   /// - Returns: The open request for a refresh of all tables, or nil; and the tables whose rows do not follow the
   ///   present rules yet.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
-    let end = try TargetEnd(target)
+    let end = try TargetDatabase(target)
     try checkListed(end)
     let asked = try prove(end)
     try checkRulesMatch(end)
@@ -36,7 +36,7 @@ struct ApplyEntry {
   }
 
   // Requests a copy of all tables if the part of the trail that the target needs was purged.
-  private func prove(_ end: TargetEnd) throws -> CopyRequest.Asked? {
+  private func prove(_ end: TargetDatabase) throws -> CopyRequest.Asked? {
     let info = try Trail.info(folder: folder)
     let request = CopyRequest(state: context.statePath, apply: name)
     try checkNotItsSource(end)
@@ -88,7 +88,7 @@ struct ApplyEntry {
   }
 
   // A target without a checkpoint must not have tables of the trail yet. Otherwise the operator must order a copy.
-  private func checkIsNew(_ end: TargetEnd, _ info: TrailInfo) throws {
+  private func checkIsNew(_ end: TargetDatabase, _ info: TrailInfo) throws {
     guard try end.knowsTables(of: trail) else { return }
     throw CairnError(
       .checkpointForeign,
@@ -103,7 +103,7 @@ struct ApplyEntry {
   }
 
   // A suspended table must keep its name, because apply finds the changes that it missed by the name.
-  private func checkNames(_ end: TargetEnd) throws {
+  private func checkNames(_ end: TargetDatabase) throws {
     let noted = TargetNames(state: context.statePath, apply: name)
     let now = TargetNames.text(rules, names)
     guard let before = try noted.read(), before != now else { return try noted.note(now) }
@@ -130,7 +130,7 @@ struct ApplyEntry {
   }
 
   // The check of the conf does not see that a link or another address leads to the same database.
-  private func checkNotItsSource(_ end: TargetEnd) throws {
+  private func checkNotItsSource(_ end: TargetDatabase) throws {
     guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
     else { return }
     let source = try database.location().canonical
@@ -143,7 +143,7 @@ struct ApplyEntry {
 
   // The request is durable before the checkpoint is removed, so a crash in between only repeats the copy.
   private func copyAll(
-    _ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool
+    _ end: TargetDatabase, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool
   ) throws -> CopyRequest.Asked {
     let capture = context.capture(of: trail)
     if capture != nil { try CopyRequest.askCapture(folder) } else { try askFromAfar(info) }
@@ -179,12 +179,12 @@ struct ApplyEntry {
     try requests.ask(trail, [], for: name, behind: info.lastTransaction, now: Clock.system.microseconds())
   }
 
-  private func checkExisting(_ end: TargetEnd) throws {
+  private func checkExisting(_ end: TargetDatabase) throws {
     guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
     else { return }
     do {
       try end.checkHoldsNothingElse(
-        SourceEnd(database.location().canonical), TablePatterns(capture.tables), .fold, rules, within: scope)
+        SourceDatabase(database.location().canonical), TablePatterns(capture.tables), .fold, rules, within: scope)
     } catch let error as CairnError where error.code == .targetDiffers {
       throw CairnError(
         .targetDiffers, error.message,

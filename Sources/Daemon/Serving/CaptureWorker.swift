@@ -59,7 +59,7 @@ final class CaptureWorker: Worker {
     }
     run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
     // If nothing was captured yet, the first copy answers the request.
-    if run.copiesAgain, Trail.exists(folder: folder) { try SourceEnd(run.source).askForRefresh() }
+    if run.copiesAgain, Trail.exists(folder: folder) { try SourceDatabase(run.source).askForRefresh() }
     context.opened(trail, false)
     run.opened = { [context, trail] in context.opened(trail, true) }
     progress.forgetConnection()
@@ -101,7 +101,7 @@ final class CaptureWorker: Worker {
     let known = Trail.exists(folder: folder) ? ListedTables.read(in: folder)?.patterns ?? names : []
     let added = names.filter { name in !known.contains { $0.hasSameBytes(as: name) } }
     guard added.contains(where: { !TablePatterns.isPattern($0) }) else { return }
-    let unmatched = try SourceEnd(source).unmatched(TablePatterns(added))
+    let unmatched = try SourceDatabase(source).unmatched(TablePatterns(added))
     let mistakes = unmatched.filter(\.isMistake)
     guard !mistakes.isEmpty else { return }
     let coming = TablesToCome(context.configuration, in: capture.database)
@@ -113,7 +113,7 @@ final class CaptureWorker: Worker {
 
   // The table may be created later, or its name may be misspelled.
   private func tellUnmatched(_ source: DatabaseURL) {
-    for name in (try? SourceEnd(source).unmatched(TablePatterns(capture.tables))) ?? [] {
+    for name in (try? SourceDatabase(source).unmatched(TablePatterns(capture.tables))) ?? [] {
       let error = name.error(listName, at: source.place)
       context.log.write(
         LogEntry(.warning, error.message, worker: self.name.description, code: error.code, hint: error.hint))

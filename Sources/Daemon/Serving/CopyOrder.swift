@@ -61,7 +61,7 @@ struct CopyOrder {
     guard let database = context.configuration.database(capture.database) else { return .tables([]) }
     let patterns = TablePatterns(capture.tables)
     let wanted = tables.isEmpty ? patterns : TablePatterns(tables)
-    let source = try SourceEnd(database.location().canonical)
+    let source = try SourceDatabase(database.location().canonical)
     let meant = try source.tables(wanted).filter { $0.refusal == nil }.map(\.name)
     let captured = Set(try source.tables(patterns).map(\.name.nameKey))
     var stranger = meant.first { !captured.contains($0) } ?? (meant.isEmpty ? tables.first ?? "*" : nil)

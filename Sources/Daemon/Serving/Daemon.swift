@@ -29,9 +29,9 @@ package final class Daemon: Sendable {
 
   private let context: ServiceContext
   private let supervisor: Supervisor
-  private let refreshes: RefreshDesk
-  private let leftSlots: LeftSlotDesk
-  private let board = Mutex(PathBoard())
+  private let refreshes: RefreshCoordinator
+  private let leftSlots: LeftSlots
+  private let board = Mutex(TransferStatus())
   private let load: Load
   private let version: String
   private let startedAt = Clock.system.microseconds()
@@ -48,8 +48,8 @@ package final class Daemon: Sendable {
     let process = getpid()
     let hanging = getenv("CAIRN_TEST_HANG").map { String(cString: $0) }
     supervisor = Supervisor(context, hanging: hanging) { kill(process, SIGUSR1) }
-    refreshes = RefreshDesk(context, supervisor)
-    leftSlots = LeftSlotDesk(context)
+    refreshes = RefreshCoordinator(context, supervisor)
+    leftSlots = LeftSlots(context)
     published = Mutex(
       NodeStatus(
         node: configuration.node.name, version: version, process: process, now: startedAt, startedAt: startedAt,
@@ -87,7 +87,7 @@ package final class Daemon: Sendable {
   }
 
   private func serve(_ configuration: Configuration, _ socket: String, _ signals: sigset_t) throws -> Int32 {
-    let desk = ControlDesk(
+    let desk = ControlHandler(
       context: context, supervisor: supervisor, status: { [self] in status }, reload: { [self] in try reload() })
     let control = try ControlServer(socket, group: configuration.control.group) { try desk.answer($0, from: $1) }
     defer { control.close() }

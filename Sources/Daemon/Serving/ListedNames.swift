@@ -40,7 +40,7 @@ final class ListedNames: Sendable {
         let now = progress.snapshot
         guard now.isCaughtUp, now.position == before, now.copying == nil, !now.awaitsCopies else { continue }
         // A database that cannot be reached is looked at later.
-        guard let unmatched = try? unmatched(TargetEnd(target), trail) else { continue }
+        guard let unmatched = try? unmatched(TargetDatabase(target), trail) else { continue }
         report(unmatched)
         if unmatched.isEmpty || stop.wait(milliseconds: Self.againMilliseconds) { return }
       }
@@ -48,7 +48,7 @@ final class ListedNames: Sendable {
   }
 
   // Nil if the trail has brought no table yet.
-  private func unmatched(_ end: TargetEnd, _ trail: TrailName) throws -> [TablePatterns.Unmatched]? {
+  private func unmatched(_ end: TargetDatabase, _ trail: TrailName) throws -> [TablePatterns.Unmatched]? {
     let left = try LeftOutNote(state: context.statePath, apply: apply.name).read().map(LeftOutNote.title)
     let known = try end.listedNames(of: trail) + left
     guard !known.isEmpty else { return nil }

@@ -54,15 +54,15 @@ struct NetworkHooks {
       context.intake.note(bytes, of: dialled)
     }
     hooks.acknowledged = { peer, trail, place in
-      guard let key = reader(peer, trail).map({ PeerBook.Key($0, trail) }), let id = context.id(of: trail) else {
+      guard let key = reader(peer, trail).map({ PeerRegistry.Key($0, trail) }), let id = context.id(of: trail) else {
         return
       }
-      let entry = PeerBook.Entry(
+      let entry = PeerRegistry.Entry(
         id: id.description, segment: place.segment, offset: place.offset, seenAt: Clock.system.microseconds())
       context.peers.note(entry, of: key)
     }
     hooks.peerApplied = { peer, trail, position in
-      guard let key = reader(peer, trail).map({ PeerBook.Key($0, trail) }) else { return }
+      guard let key = reader(peer, trail).map({ PeerRegistry.Key($0, trail) }) else { return }
       context.peers.note(applied: position, seenAt: Clock.system.microseconds(), of: key)
     }
     hooks.restarted = { trail in

@@ -11,9 +11,9 @@ package enum PeerReaders {
   /// - Parameter besides: The readers to leave out: pumps that skip a trail because it comes from the node to which
   ///   they push.
   package static func keys(
-    _ configuration: Configuration, _ trails: [TrailName], besides: Set<PeerBook.Key>
-  ) -> [PeerBook.Key] {
-    var keys: [PeerBook.Key] = []
+    _ configuration: Configuration, _ trails: [TrailName], besides: Set<PeerRegistry.Key>
+  ) -> [PeerRegistry.Key] {
+    var keys: [PeerRegistry.Key] = []
     for trail in trails {
       for pump in configuration.pumps
       where pump.way == .push && pump.trails.includes(trail) && trail.origin != pump.peer ?? pump.url.host {
@@ -27,7 +27,7 @@ package enum PeerReaders {
     return keys.filter { !besides.contains($0) }
   }
 
-  static func mayRead(_ key: PeerBook.Key, _ configuration: Configuration) -> Bool {
+  static func mayRead(_ key: PeerRegistry.Key, _ configuration: Configuration) -> Bool {
     key.reader.kind == .pump
       ? configuration.pumps.contains {
         $0.name == key.reader.name && $0.way == .push && $0.trails.includes(key.trail)
@@ -40,7 +40,7 @@ package enum PeerReaders {
   /// - Parameter givenUpIn: The segment at the reader's position when it expired (0: the position was unknown); nil if
   ///   it has not expired.
   package static func reader(
-    _ key: PeerBook.Key, _ entry: PeerBook.Entry?, _ info: TrailInfo?, givenUpIn: UInt64?
+    _ key: PeerRegistry.Key, _ entry: PeerRegistry.Entry?, _ info: TrailInfo?, givenUpIn: UInt64?
   ) -> RetentionPlan.Reader {
     let known = entry.flatMap { entry in info.flatMap { $0.id.description == entry.id ? entry : nil } }
     let first = info?.segments.first?.number ?? 0

@@ -21,7 +21,7 @@ final class ReceiveWorker: Worker {
   private let receive: Configuration.Receive
   private let context: ServiceContext
   private let plan: @Sendable () -> RetentionPlan
-  private let visits = VisitBook()
+  private let visits = PeerContacts()
   private let isTLS = Mutex<Bool?>(nil)
   private let revoked: RevokedPeers
   private let revokedTold = Mutex<RevokedPeers.Unknown?>(nil)
@@ -46,18 +46,18 @@ final class ReceiveWorker: Worker {
   private func listen(_ tls: ServerTLS?, _ stop: StopSignal) throws {
     let peers = PeerFolder(state: context.statePath)
     let context = context
-    let join = JoinDesk(peers, node: context.node)
+    let join = JoinHandler(peers, node: context.node)
     let hooks = NetworkHooks(
       context: context,
       reader: { peer, trail in
         context.grants.allow(peer, .pull, trail) ? WorkerName(.peer, peer) : nil
       }, worker: name, plan: plan)
-    let options = PumpDesk.Options(
+    let options = PumpHandler.Options(
       node: context.node, grants: { context.grants }, hooks: hooks.hooks, join: { join.begin($0) })
-    let desk = PumpDesk(options, copies: context.copies, bell: try context.trailBell())
+    let desk = PumpHandler(options, copies: context.copies, bell: try context.trailNotifier())
     let server = try HTTPServer(
       host: receive.host, port: receive.port, tls: tls, limits: HTTPLimits(connections: receive.connections),
-      handler: ReceiveDesk(desk: desk, join: join, visits: visits, context: context, plan: plan))
+      handler: ReceiveHandler(desk: desk, join: join, visits: visits, context: context, plan: plan))
     defer {
       desk.end()
       server.stop()

@@ -15,15 +15,15 @@ package final class ServiceContext: Sendable {
   package let node: String
   package let statePath: String
   package let log: ServiceLog
-  package let peers: PeerBook
+  package let peers: PeerRegistry
   /// The requests for refreshes of tables, from applies of this node and from peers.
-  package let requests: RequestBook
+  package let requests: RefreshRequests
   /// The open questions about rows of sources at other nodes.
-  package let questions = QuestionBook()
+  package let questions = OpenQuestions()
   let answers = SourceAnswers()
   /// The copies of other nodes' trails at this node.
   let copies: TrailCopies
-  private let bell = Mutex<TrailBell?>(nil)
+  private let bell = Mutex<TrailNotifier?>(nil)
   private let conf: Mutex<Configuration>
   private let granted: Mutex<Grants>
   // By name, as the purge worker of the trail last read them.
@@ -35,13 +35,13 @@ package final class ServiceContext: Sendable {
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
   // A pump skips a trail that the receiving node writes itself.
-  private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
+  private let ownElsewhere = Mutex<Set<PeerRegistry.Key>>([])
   // The position up to which every apply of this node has applied the trail, by trail.
   private let appliedEnds = Mutex<[String: Position]>([:])
   /// Decides whether there is disk space for the bytes that peers send.
   let intake = IntakeGate()
   /// The state that the applies of each two-way database share.
-  let twoWays = TwoWayBook()
+  let twoWays = TwoWayRegistry()
   // Whether the trails are over their disk limit.
   private let full = Atomic<Bool>(false)
 
@@ -54,8 +54,8 @@ package final class ServiceContext: Sendable {
     conf = Mutex(configuration)
     granted = Mutex(Self.grants(configuration))
     copies = TrailCopies(state: configuration.node.state)
-    peers = PeerBook(state: configuration.node.state)
-    requests = RequestBook(state: configuration.node.state)
+    peers = PeerRegistry(state: configuration.node.state)
+    requests = RefreshRequests(state: configuration.node.state)
     Self.limit(configuration.limits)
   }
 
@@ -88,10 +88,10 @@ package final class ServiceContext: Sendable {
   /// Returns the object that wakes readers when a trail grows. The first call creates it.
   ///
   /// - Throws: An error if the system allows no more inotify descriptors or threads.
-  func trailBell() throws -> TrailBell {
+  func trailNotifier() throws -> TrailNotifier {
     try bell.withLock { bell in
       if let bell { return bell }
-      let fresh = try TrailBell()
+      let fresh = try TrailNotifier()
       bell = fresh
       return fresh
     }
@@ -167,8 +167,8 @@ package final class ServiceContext: Sendable {
   func applied(_ trail: TrailName) -> Position? { appliedEnds.withLock { $0[trail.description] } }
   func note(applied: [String: Position]) { appliedEnds.withLock { $0 = applied } }
 
-  var leftOut: Set<PeerBook.Key> { ownElsewhere.withLock { $0 } }
-  func leaveOut(_ key: PeerBook.Key) { ownElsewhere.withLock { _ = $0.insert(key) } }
+  var leftOut: Set<PeerRegistry.Key> { ownElsewhere.withLock { $0 } }
+  func leaveOut(_ key: PeerRegistry.Key) { ownElsewhere.withLock { _ = $0.insert(key) } }
 
   func onRestart(_ body: @escaping @Sendable (WorkerName) -> Void) { restarting.withLock { $0 = body } }
   func restart(_ worker: WorkerName) { restarting.withLock { $0 }(worker) }

@@ -14,7 +14,7 @@ enum TakenOut {
         let database = new.database(capture.database), database == old.database(before.database)
       else { return nil }
       do {
-        let source = try SourceEnd(database.location().canonical)
+        let source = try SourceDatabase(database.location().canonical)
         let kept = Set(try source.tables(TablePatterns(capture.tables)).map(\.name.nameKey))
         let gone = try source.tables(TablePatterns(before.tables)).filter {
           $0.refusal == nil && !kept.contains($0.name)

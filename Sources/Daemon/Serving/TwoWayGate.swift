@@ -29,7 +29,7 @@ struct TwoWayGate {
     }
   }
 
-  private func warn(_ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: Engine?) throws {
+  private func warn(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], beside other: Engine?) throws {
     for warning in try TwoWayCheck.warnings(end, tables, beside: other) {
       context.log.write(LogEntry(.warning, warning, worker: WorkerName(.apply, apply.name).description))
     }
@@ -78,7 +78,7 @@ struct TwoWayGate {
 
   private func route(_ capture: Configuration.Capture, _ apply: Configuration.Apply) throws -> TwoWayRoute? {
     guard let database = conf.database(capture.database) else { return nil }
-    let end = try SourceEnd(database.location().canonical)
+    let end = try SourceDatabase(database.location().canonical)
     return try TwoWayRoute(
       end, end.tables(TablePatterns(capture.tables)), apply.rules, apply.names)
   }
@@ -87,13 +87,13 @@ struct TwoWayGate {
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName, _ warns: Bool) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical
-    let target = try TargetEnd(location)
+    let target = try TargetDatabase(location)
     // Apply creates the file, and its tables are checked once they are copied.
     if target.isMissing { return }
-    let comes = Set(try target.tableNames(of: trail).map { DrawnKey.commonName(ofTable: $0).nameKey })
-    let end = try SourceEnd(location)
+    let comes = Set(try target.tableNames(of: trail).map { GeneratedKey.commonName(ofTable: $0).nameKey })
+    let end = try SourceDatabase(location)
     let tables = try end.tables(TablePatterns(capture.tables))
-      .filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
+      .filter { comes.contains(GeneratedKey.commonName(ofTable: $0.name)) }
     try checkLocalWrites(tables, capture)
     try checkKeyed(tables, end, capture)
     if warns { try warn(end, tables, beside: nil) }
@@ -103,14 +103,14 @@ struct TwoWayGate {
     }
   }
 
-  private func checkLocalWrites(_ tables: [SourceEnd.Table], _ capture: Configuration.Capture) throws {
+  private func checkLocalWrites(_ tables: [SourceDatabase.Table], _ capture: Configuration.Capture) throws {
     let error = TwoWayCheck.writtenLocally(tables, apply.localWritesPlan, capture: capture.name)
     if let error { throw error }
   }
 
   private func checkKeyed(
-    _ tables: [SourceEnd.Table], _ end: SourceEnd, _ capture: Configuration.Capture,
-    beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil
+    _ tables: [SourceDatabase.Table], _ end: SourceDatabase, _ capture: Configuration.Capture,
+    beside other: (engine: Engine, tables: [SourceDatabase.Table])? = nil
   ) throws {
     try TwoWayCheck.checkKeys(end, tables, beside: other) {
       "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"

@@ -5,7 +5,7 @@ extension NodeStatus {
   ///
   ///     NodeStatus.Path("till.pos", "hq", .push, .waiting)
   package struct Path: Sendable {
-    package enum Way: String, CaseIterable, Sendable {
+    package enum Direction: String, CaseIterable, Sendable {
       /// This node connects, and sends the trail.
       case push
       /// This node connects, and fetches the trail.
@@ -32,7 +32,7 @@ extension NodeStatus {
     package var trail: String
     /// The name of the peer, from its certificate or the conf.
     package var peer: String
-    package var way: Way
+    package var way: Direction
     package var state: State
     /// The name of the pump; empty if the peer connects.
     package var worker = ""
@@ -53,7 +53,7 @@ extension NodeStatus {
     package var seenAt: Int64?
     package var problem: Problem?
 
-    package init(_ trail: String, _ peer: String, _ way: Way, _ state: State) {
+    package init(_ trail: String, _ peer: String, _ way: Direction, _ state: State) {
       (self.trail, self.peer, self.way, self.state) = (trail, peer, way, state)
     }
 
@@ -85,7 +85,7 @@ extension NodeStatus.Path {
 
   package init?(_ object: JSONObject) {
     guard let trail = object.text("trail"), let peer = object.text("peer"),
-      let way = object.text("way").flatMap(Way.init), let state = object.text("state").flatMap(State.init)
+      let way = object.text("way").flatMap(Direction.init), let state = object.text("state").flatMap(State.init)
     else { return nil }
     self.init(trail, peer, way, state)
     (worker, durable, applied) = (

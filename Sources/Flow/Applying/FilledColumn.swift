@@ -90,7 +90,9 @@ struct FilledColumn {
   ///
   /// - Parameter trail: The name of this database's own trail. A value that this database wrote last stays.
   /// - Parameter value: Returns the value of an SQL literal, as a waiting row has it.
-  func filled(_ candidate: Candidate, trail: String, value: (_ literal: String) throws -> Value) throws -> Candidate? {
+  func filled(_ candidate: DisplacedRow, trail: String, value: (_ literal: String) throws -> Value) throws
+    -> DisplacedRow?
+  {
     guard let literal, literal != "NULL", displaced != nil || lacksDefault else { return nil }
     var candidate = candidate
     let place = candidate.row.row.columns.firstIndex { $0.name.hasSameBytes(as: column.name) }
@@ -109,7 +111,7 @@ struct FilledColumn {
 
 /// The rows of a target's table in a column that the source has added and the target already had.
 protocol FilledRows {
-  associatedtype Store: CandidateStore
+  associatedtype Store: DisplacedRowStore
   /// The table's name in SQL.
   var table: String { get }
   /// The waiting rows of the target; nil if there cannot be any.

@@ -20,7 +20,7 @@ struct ShapeChange {
   /// know the renames. Alters only new tables, and schema changes that only add columns.
   ///
   /// - Parameter part: Returns the columns of a schema that the target still has; nil: all are unchanged.
-  mutating func takeNames(_ part: (TableSchema) -> LaterShape.Part?) {
+  mutating func takeNames(_ part: (TableSchema) -> NextFittingSchema.Part?) {
     guard let after, let now = part(after), now.schema.fullName.hasSameBytes(as: after.fullName) else { return }
     guard let before else {
       self.after = now.schema
@@ -36,7 +36,7 @@ struct ShapeChange {
   ///
   /// - Returns: False if the schema change needs nothing at the target.
   mutating func skipUnfit(
-    _ ddl: DDL, fits: (TableSchema) -> Bool, later find: (TableSchema) throws -> LaterShape?
+    _ ddl: DDL, fits: (TableSchema) -> Bool, later find: (TableSchema) throws -> NextFittingSchema?
   ) rethrows -> Bool {
     // The target already made this part together with the change to the earlier schema.
     if let before, !fits(before) { return false }
@@ -47,7 +47,7 @@ struct ShapeChange {
       return true
     }
     if let before {
-      let were = LaterShape.origins(ddl, before, after)
+      let were = NextFittingSchema.origins(ddl, before, after)
       origins = later.origins.map { $0.flatMap { were[$0] } }
       action = .reshape
     }

@@ -32,15 +32,15 @@ package struct WaitingRows {
 
   package init(_ database: Database) throws {
     let isThere = try database.integer("SELECT 1 FROM sqlite_schema WHERE name = 'cairn_candidate'") != nil
-    rows = try isThere ? Self.rows(SQLiteCandidates(database: database)) : []
+    rows = try isThere ? Self.rows(SQLiteDisplacedRows(database: database)) : []
   }
 
   package init(_ connection: PostgresConnection) throws {
     let isThere = try connection.first("SELECT to_regclass('cairn.candidate')") != nil
-    rows = try isThere ? Self.rows(PostgresCandidates(connection)) : []
+    rows = try isThere ? Self.rows(PostgresDisplacedRows(connection)) : []
   }
 
-  private static func rows(_ store: some CandidateStore) throws -> [Row] {
+  private static func rows(_ store: some DisplacedRowStore) throws -> [Row] {
     try store.all().map(\.row).sorted { ($0.fullName, $0.key.json) < ($1.fullName, $1.key.json) }.map { row in
       Row(
         table: row.fullName, key: row.key, row: row.row, since: try store.since(row),

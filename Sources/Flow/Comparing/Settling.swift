@@ -4,14 +4,14 @@ import PostgresKit
 import SystemKit
 
 /// The proven differences of the examined rows, and the rows that may be in flight.
-struct Settlement {
+struct ProvenDifferences {
   var differences: [Difference] = []
   /// The number of rows that differ but may be in flight.
   var inFlight = 0
   /// The differences of rows that may be in flight. A row whose difference is not known is left out.
   var unproven: [Difference] = []
 
-  mutating func add(_ other: Settlement) {
+  mutating func add(_ other: ProvenDifferences) {
     differences += other.differences
     inFlight += other.inFlight
     unproven += other.unproven
@@ -27,13 +27,13 @@ struct Settlement {
 /// A method to find out which differing rows are in flight.
 protocol Settling {
   /// Reads the rows with these keys again, and returns their differences and the number that may be in flight.
-  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
+  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> ProvenDifferences
   /// Reads again the rows that have no key or NULL in their key.
   ///
   /// - Parameter whole: The hashes of the rows, in ascending order.
   /// - Parameter report: Is called several times, each time with the results for some of the hashes.
   func settle(
-    _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
+    _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (ProvenDifferences) throws -> Void) throws
 }
 
 /// Reads differing rows again after pauses, without a trail. A row that differs in the same way in two reads, one after
@@ -60,10 +60,10 @@ final class SettlingByLooks: Settling {
     }
   }
 
-  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
+  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> ProvenDifferences {
     var left = suspects
     var before: [UInt64: [[[Value]]]] = [:]
-    var settlement = Settlement()
+    var settlement = ProvenDifferences()
     try looks {
       let (source, target) = (try look.rows(.source, left), try look.rows(.target, left))
       var seen: [UInt64: [[[Value]]]] = [:]
@@ -88,7 +88,7 @@ final class SettlingByLooks: Settling {
   }
 
   func settle(
-    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (Settlement) throws -> Void
+    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (ProvenDifferences) throws -> Void
   ) throws {
     var left = hashes
     var before: (source: RowCounts, target: RowCounts)?
@@ -102,7 +102,7 @@ final class SettlingByLooks: Settling {
         }
         let difference = try verdict.difference(
           source[hash] - target[hash], source: source.row(hash), target: target.row(hash))
-        var settlement = Settlement(differences: difference.map { [$0] } ?? [])
+        var settlement = ProvenDifferences(differences: difference.map { [$0] } ?? [])
         if !proves { settlement.doubt() }
         try report(settlement)
       }
@@ -111,7 +111,7 @@ final class SettlingByLooks: Settling {
       (left, before) = (changing, (source, target))
       return !left.isEmpty
     }
-    if !left.isEmpty { try report(Settlement(inFlight: left.count)) }
+    if !left.isEmpty { try report(ProvenDifferences(inFlight: left.count)) }
   }
 }
 

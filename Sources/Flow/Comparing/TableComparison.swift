@@ -23,7 +23,7 @@ final class TableComparison {
   private let settling: any Settling
   let look: RowLook
   let verdict: RowVerdict
-  private let report: (Settlement) throws -> Void
+  private let report: (ProvenDifferences) throws -> Void
   private var waiting: [Suspect] = []
   private var waitingBytes = 0
   private var waitingSince: Int64 = 0
@@ -37,7 +37,7 @@ final class TableComparison {
   /// - Parameter report: Is called several times, each time with the results for some differing rows.
   init(
     _ table: ComparedTable, _ ends: CompareEnds, _ watch: CompareWatch, settling: any Settling,
-    looks: (source: any RowReader, target: any RowReader), report: @escaping (Settlement) throws -> Void
+    looks: (source: any RowReader, target: any RowReader), report: @escaping (ProvenDifferences) throws -> Void
   ) {
     (self.table, self.ends, self.watch, self.settling) = (table, ends, watch, settling)
     look = RowLook(table, source: looks.source, target: looks.target, seed: ends.seed)

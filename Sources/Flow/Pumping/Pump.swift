@@ -34,13 +34,13 @@ package struct PumpPlan: Sendable {
 
 /// The objects that all pumps and the listener of a node share.
 ///
-///     let shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailBell())
+///     let shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailNotifier())
 package struct PumpShared: Sendable {
   package var copies: TrailCopies
-  package var bell: TrailBell
+  package var bell: TrailNotifier
   package var hooks: PumpHooks
 
-  package init(copies: TrailCopies, bell: TrailBell, hooks: PumpHooks = PumpHooks()) {
+  package init(copies: TrailCopies, bell: TrailNotifier, hooks: PumpHooks = PumpHooks()) {
     (self.copies, self.bell, self.hooks) = (copies, bell, hooks)
   }
 }
@@ -48,7 +48,7 @@ package struct PumpShared: Sendable {
 /// A pump, with one transfer and thread for each trail that matches its patterns. The pump regularly looks for new and
 /// deleted trails.
 ///
-///     let pump = Pump(plan, PumpShared(copies: copies, bell: try TrailBell()))
+///     let pump = Pump(plan, PumpShared(copies: copies, bell: try TrailNotifier()))
 ///     try pump.run(stop: stop)
 package final class Pump: Sendable {
   private struct Running: Sendable {
@@ -89,7 +89,7 @@ package final class Pump: Sendable {
     let ended = StopSignal()
     let ear = try WorkerThread<Void> { [self] in
       let transfers = { [self] in progress.filter { [.moving, .waiting].contains($0.state) }.map(\.trail) }
-      RequestEar(plan, shared.hooks, trails: transfers).run(until: ended)
+      RefreshRequestPoller(plan, shared.hooks, trails: transfers).run(until: ended)
     }
     defer {
       endAll()

@@ -22,12 +22,12 @@ package struct PumpHooks: Sendable {
   /// - Returns: The number of refused requests: too many, invalid, or impossible to store.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
   /// The unanswered questions about rows of sources at other nodes.
-  package var questions = QuestionBook()
+  package var questions = OpenQuestions()
   /// Answers a question about the rows of a trail's source, or forwards it towards the trail's node. The call blocks
   /// until the answer arrives.
   ///
   /// - Parameter asker: The name in the peer's certificate, or the address at which this node dials it.
-  package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
+  package var answer: Answer = { _, _, _, _ in throw PumpHandler.nothing }
   package typealias Answer =
     @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]
   /// Returns why this node accepts no bytes of other nodes' trails now; nil if it accepts them.

@@ -26,7 +26,7 @@ final class PumpLink {
       base: plan.url, tls: plan.tls,
       options: .init(
         silenceSeconds: silenceSeconds, rate: plan.rate, node: plan.node,
-        bodyBytesMax: QuestionBook.answerBytesMax + 1024),
+        bodyBytesMax: OpenQuestions.answerBytesMax + 1024),
       stop: stop)
   }
 
@@ -166,17 +166,17 @@ final class PumpLink {
 
   /// Returns the next question of the peer about rows of a trail that this node may push; nil if none arrives within
   /// `questionWaitSeconds`.
-  func nextQuestion() throws -> QuestionBook.Question? {
+  func nextQuestion() throws -> OpenQuestions.Question? {
     let reply = try perform("GET", "/cairn/1/questions?wait=\(Self.questionWaitSeconds)")
     if reply.status == 204 { return nil }
     guard reply.status == 200, let trail = reply.headers["cairn-trail"].flatMap({ TrailName($0) }),
       let id = reply.headers["cairn-question"], id.utf8.count <= 64, id.utf8.allSatisfy(Self.isHexDigit)
     else { throw fault(reply).error }
-    return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
+    return OpenQuestions.Question(id: id, trail: trail, bytes: reply.body)
   }
 
   /// Sends the encoded answer to a question. The peer drops the answer if the asking node no longer waits.
-  func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
+  func answer(_ question: OpenQuestions.Question, _ sealed: [UInt8]) throws {
     let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
     guard [200, 404].contains(reply.status) else { throw fault(reply).error }
   }

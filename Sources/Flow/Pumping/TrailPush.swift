@@ -47,7 +47,8 @@ final class TrailPush: TrailTransfer {
   }
 
   private func step(
-    _ source: SegmentSource, _ link: PumpLink, _ report: TrailReport?, _ ear: TrailBell.Ear, _ achieved: () -> Void
+    _ source: SegmentSource, _ link: PumpLink, _ report: TrailReport?, _ ear: TrailNotifier.Listener,
+    _ achieved: () -> Void
   ) throws -> TrailReport {
     let standing = try source.standing()
     guard let report else { return try begin(source, link, standing, restart: nil, achieved) }

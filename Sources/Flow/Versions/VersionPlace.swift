@@ -3,20 +3,20 @@ import Conflicts
 
 /// The stamp of a row version, and the position of its transaction in the trail.
 ///
-///     VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
+///     VersionPlace(stamp: VersionStamp(clock: 0, origin: "", number: 0), begin: .start)
 package struct VersionPlace: Hashable, Sendable {
-  package var stamp: Stamp
+  package var stamp: VersionStamp
   /// The position of the begin record of the transaction.
   package var begin: Position
 
-  package init(stamp: Stamp, begin: Position) { (self.stamp, self.begin) = (stamp, begin) }
+  package init(stamp: VersionStamp, begin: Position) { (self.stamp, self.begin) = (stamp, begin) }
 }
 
 /// A row version as read from a trail: the net change of one transaction to the row.
 ///
 ///     StoredVersion(stamp: stamp, seen: ["hq.erp": 12], schema: schema, before: nil, after: [.integer(1)])
 package struct StoredVersion: Equatable, Sendable {
-  package var stamp: Stamp
+  package var stamp: VersionStamp
   /// For each trail, by name, the last transaction that the author of this version knew.
   package var seen: [String: UInt64]
   package var schema: TableSchema
@@ -26,7 +26,7 @@ package struct StoredVersion: Equatable, Sendable {
   package var after: [Value?]?
 
   package init(
-    stamp: Stamp, seen: [String: UInt64], schema: TableSchema, before: [Value?]?, after: [Value?]?
+    stamp: VersionStamp, seen: [String: UInt64], schema: TableSchema, before: [Value?]?, after: [Value?]?
   ) {
     (self.stamp, self.seen, self.schema) = (stamp, seen, schema)
     (self.before, self.after) = (before, after)

@@ -15,7 +15,7 @@ extension WindowIndex {
 
   /// Returns false if the author of a delete knew every foreign key value in the window. True does not prove that a
   /// foreign key value refers to the deleted row.
-  func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
+  func mayBeReferred(beside delete: VersionStamp, seen: [String: UInt64]) -> Bool {
     hasReferences
       && origins.contains {
         $0.name != delete.origin
@@ -27,21 +27,21 @@ extension WindowIndex {
   /// the row. Concurrent means that neither author knew the other's transaction.
   /// - Parameter delete: The stamp of the transaction that deletes the row.
   /// - Parameter seen: For each trail, the last transaction that the author of the delete knew.
-  func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
+  func isReferred(_ row: RowName, beside delete: VersionStamp, seen: [String: UInt64]) throws -> Bool {
     var isFound = false
     try forEachReference(to: row, beside: delete, seen) { _ in isFound = true }
     return isFound
   }
 
   /// Returns the places of the versions with a foreign key to a row that were written concurrently with its delete.
-  func references(to row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
+  func references(to row: RowName, beside delete: VersionStamp, seen: [String: UInt64]) throws -> [VersionPlace] {
     var found: [VersionPlace] = []
     try forEachReference(to: row, beside: delete, seen) { found.append(place($0)) }
     return found
   }
 
   private func forEachReference(
-    to row: RowName, beside delete: Stamp, _ seen: [String: UInt64], _ body: (WindowEntry) -> Void
+    to row: RowName, beside delete: VersionStamp, _ seen: [String: UInt64], _ body: (WindowEntry) -> Void
   ) throws {
     guard hasReferences, let deleter = places[delete.origin] else { return }
     try store.forEach(of: row.reference.chain) { entry in

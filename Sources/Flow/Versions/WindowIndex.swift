@@ -171,7 +171,8 @@ struct WindowIndex {
     return all.sorted { $0.stamp < $1.stamp }
   }
 
-  func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws -> VersionFingerprint {
+  func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [VersionStamp]) throws -> VersionFingerprint
+  {
     let reached = origins.map { reached[$0.name] ?? .max }
     let left = without.map { (origin: places[$0.origin] ?? -1, number: $0.number) }
     var fingerprint = VersionFingerprint()
@@ -184,7 +185,7 @@ struct WindowIndex {
     return fingerprint
   }
 
-  func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
+  func concurrent(_ row: RowName, with incoming: VersionStamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
     var found: [VersionPlace] = []
@@ -205,11 +206,11 @@ struct WindowIndex {
   }
 
   /// Returns the stamp of the last write of a row whose versions the window has removed; nil if it was not kept.
-  func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
+  func lastForgotten(_ row: RowName) -> VersionStamp? { lasts[row.chain].map { place($0).stamp } }
 
   func place(_ entry: WindowEntry) -> VersionPlace {
     VersionPlace(
-      stamp: Stamp(clock: entry.clock, origin: origins[entry.origin].name, number: entry.number),
+      stamp: VersionStamp(clock: entry.clock, origin: origins[entry.origin].name, number: entry.number),
       begin: entry.begin)
   }
 

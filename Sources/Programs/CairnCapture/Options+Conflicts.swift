@@ -46,7 +46,7 @@ extension Synchronizer.Options {
   /// Returns the column names of all tables of a database, by lower-case table name.
   private func tables(of end: DatabaseURL) throws -> [NameKey: [String]] {
     if case .sqlite(let path) = end, FileIdentity(path: path) == nil { return [:] }
-    let tables = try SourceEnd(end).tables(TablePatterns())
+    let tables = try SourceDatabase(end).tables(TablePatterns())
     return Dictionary(tables.map { ($0.schema.plainName.sqliteKey, $0.schema.columns.map(\.name)) }) { first, _ in
       first
     }

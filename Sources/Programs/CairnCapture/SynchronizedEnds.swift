@@ -62,7 +62,7 @@ struct SynchronizedEnds: Sendable {
   func checkTrail(_ trail: TrailName, isKnownAt end: DatabaseURL, forgets: Bool) throws {
     guard !Trail.exists(folder: "\(state)/\(trail)") else { return }
     let plan = StartPlan(
-      try TargetEnd(end).checkpoint(of: trail), trail: nil, request: .none,
+      try TargetDatabase(end).checkpoint(of: trail), trail: nil, request: .none,
       rules: .init(existing: nil, replacesForeign: forgets))
     if case .refuse = plan {
       throw CairnError(

@@ -50,7 +50,7 @@ struct CheckCommand: Command {
     let from = try DatabaseURL(arguments.required("--from"))
     let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(at: ","))
     let names = NamePolicy(rawValue: arguments.value("--names") ?? "fold") ?? .fold
-    let source = try SourceEnd(from)
+    let source = try SourceDatabase(from)
     let output = CheckOutput(asJSON: arguments.has("--json"))
     if case .sqlite(let database) = source.handle { try output.tellOfFile(database, from.place) }
     if let server = source.server, let notice = try PostgresSource.schemaNotice(server) {

@@ -113,12 +113,12 @@ struct IdentityCommand: Command {
     return try DaemonConf.database(word, in: DaemonConf.load(arguments.value("--config")))
   }
 
-  private static func text(_ key: DrawnKey) -> String {
+  private static func text(_ key: GeneratedKey) -> String {
     "\(key.fullName).\(key.column): " + what(key)
       + (key.isSeparated ? "; separated" : "; another node would generate the same")
   }
 
-  private static func what(_ key: DrawnKey) -> String {
+  private static func what(_ key: GeneratedKey) -> String {
     switch key.source {
     case .rowid(let isMonotonic):
       isMonotonic ? "AUTOINCREMENT, the greatest key ever used plus one" : "one more than the greatest key"
@@ -128,7 +128,7 @@ struct IdentityCommand: Command {
     }
   }
 
-  private static func json(_ key: DrawnKey, _ url: DatabaseURL) -> String {
+  private static func json(_ key: GeneratedKey, _ url: DatabaseURL) -> String {
     var object = JSONObject([
       ("database", .text(url.place)), ("table", .text(key.fullName)), ("column", .text(key.column)),
       ("separated", .bool(key.isSeparated)),

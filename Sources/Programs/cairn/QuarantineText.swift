@@ -8,7 +8,7 @@ enum QuarantineText {
   static func line(_ one: QuarantinedTransaction) -> String {
     let parts = [
       "  #\(one.id)", UTCTime(one.at).description, "transaction \(one.number) of \(one.trail)",
-      "\(one.footprint.changeCount.counted("row")) in \(one.tables.joined(separator: ", "))",
+      "\(one.writeSet.changeCount.counted("row")) in \(one.tables.joined(separator: ", "))",
       one.heldBy.map { "waits for #\($0)" } ?? "[\(one.code)] \(one.message.firstLine)",
     ]
     return parts.joined(separator: "  ") + (one.wish.map { "  [\($0.rawValue) asked]" } ?? "")
@@ -23,7 +23,7 @@ enum QuarantineText {
     var lines = [
       "quarantine \(one.id) of \(url.place)", "  since        \(UTCTime(one.at))",
       "  transaction  \(one.number) of \(one.trail), at \(one.position)",
-      "  rows         \(one.footprint.changeCount)", "  tables       \(one.tables.joined(separator: ", "))",
+      "  rows         \(one.writeSet.changeCount)", "  tables       \(one.tables.joined(separator: ", "))",
       "  why          [\(one.code)] \(one.message)", "  what to do   \(one.hint)",
     ]
     if let holder = one.heldBy { lines.append("  waits for    \(holder)") }
@@ -38,7 +38,7 @@ enum QuarantineText {
     JSONObject([
       ("database", .text(url.place)), ("number", .integer(one.id)), ("at", .text(UTCTime(one.at).description)),
       ("trail", .text(one.trail.description)), ("transaction", .integer(Int64(clamping: one.number))),
-      ("position", .text(one.position.description)), ("rows", .integer(Int64(one.footprint.changeCount))),
+      ("position", .text(one.position.description)), ("rows", .integer(Int64(one.writeSet.changeCount))),
       ("tables", .list(one.tables.map { .text($0) })), ("code", .text(one.code)), ("message", .text(one.message)),
       ("hint", .text(one.hint)), ("held_by", one.heldBy.map { .integer($0) } ?? .null),
       ("wanted", one.wish.map { .text($0.rawValue) } ?? .null),

@@ -18,7 +18,7 @@ package enum Detaching {
       let connection = try PostgresConnection(uri)
       try WaitingRows(connection).checkNone(at: url.place, url.shown, in: "cairn.candidate")
       let hadSource = try PostgresSource.detach(connection)
-      let hadTarget = try PostgresTargetState(connection).detach()
+      let hadTarget = try PostgresApplyState(connection).detach()
       return hadSource || hadTarget
     }
   }
@@ -46,8 +46,8 @@ package enum Detaching {
   /// - Throws: `database-busy` if a PostgreSQL session applies the trail at the moment.
   package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
     switch url {
-    case .sqlite(let path): return try TargetState(Ends.open(path, mode: .readWrite), of: trail).forgetTrail()
-    case .postgres(let uri): return try PostgresTargetState(PostgresConnection(uri), of: trail).forgetTrail()
+    case .sqlite(let path): return try SQLiteApplyState(Ends.open(path, mode: .readWrite), of: trail).forgetTrail()
+    case .postgres(let uri): return try PostgresApplyState(PostgresConnection(uri), of: trail).forgetTrail()
     }
   }
 }

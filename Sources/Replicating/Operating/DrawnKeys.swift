@@ -17,7 +17,7 @@ package struct DrawnKeys {
   private static let patience = "SET LOCAL lock_timeout = 5000"
 
   package let url: DatabaseURL
-  private let handle: SourceEnd.Handle
+  private let handle: SourceDatabase.Handle
 
   package init(_ url: DatabaseURL) throws {
     self.url = url
@@ -27,28 +27,28 @@ package struct DrawnKeys {
     }
   }
 
-  package init(_ end: SourceEnd) { (url, handle) = (end.url, end.handle) }
+  package init(_ end: SourceDatabase) { (url, handle) = (end.url, end.handle) }
 
   /// Returns the columns whose values the database generates by rowid or sequence, in the tables that match the
   /// patterns.
-  package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
+  package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [GeneratedKey] {
     switch handle {
     case .sqlite(let database):
       return try database.transaction("BEGIN") { try database.userTables() }
-        .filter { $0.refusal == nil && patterns.includes($0.name) }.compactMap(\.drawnKey)
+        .filter { $0.refusal == nil && patterns.includes($0.name) }.compactMap(\.generatedKey)
     case .postgres(let server):
       return try server.transaction("BEGIN READ ONLY") {
         try server.execute(Self.patience)
-        return try server.drawnKeys().filter { patterns.includes($0.fullName) }
+        return try server.generatedKeys().filter { patterns.includes($0.fullName) }
       }
     }
   }
 
   /// Returns the columns whose default uses a sequence that the table's owner may not change. Cairn never changes these
   /// sequences: the owner of a table could otherwise misuse this session's rights.
-  package func borrowed(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
+  package func borrowed(_ patterns: TablePatterns = TablePatterns()) throws -> [GeneratedKey] {
     guard case .postgres(let server) = handle else { return [] }
-    return try server.drawnKeys(.borrowed).filter { patterns.includes($0.fullName) }
+    return try server.generatedKeys(.borrowed).filter { patterns.includes($0.fullName) }
   }
 
   /// Changes this database's sequences, in a transaction of its own, so that they generate only values that no other
@@ -62,7 +62,7 @@ package struct DrawnKeys {
     let server = try server()
     return try server.transaction {
       try server.execute(Self.patience)
-      return try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.map { key in
+      return try server.generatedKeys(.own).filter { patterns.includes($0.fullName) }.map { key in
         guard case .sequence(let sequence) = key.source else { return "" }
         // ALTER SEQUENCE locks the sequence: from here on no other session draws a value.
         if !isDry { try server.execute("ALTER SEQUENCE \(sequence.name) INCREMENT BY \(sequence.increment)") }
@@ -84,11 +84,11 @@ package struct DrawnKeys {
 
   /// Advances each sequence beyond the keys that arrived from other nodes. Returns the changed sequences with their
   /// next value.
-  package func catchUp(_ patterns: TablePatterns = TablePatterns()) throws -> [(key: DrawnKey, next: Int64)] {
+  package func catchUp(_ patterns: TablePatterns = TablePatterns()) throws -> [(key: GeneratedKey, next: Int64)] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.transaction {
       try server.execute(Self.patience)
-      return try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.compactMap { key in
+      return try server.generatedKeys(.own).filter { patterns.includes($0.fullName) }.compactMap { key in
         guard case .sequence(let sequence) = key.source,
           let extreme = try server.extreme(of: key, isLeast: sequence.increment < 0)
         else { return nil }
@@ -117,9 +117,9 @@ package struct DrawnKeys {
 
 extension SQLiteTable {
   /// The column that is an alias of the rowid; nil if there is none.
-  fileprivate var drawnKey: DrawnKey? {
+  fileprivate var generatedKey: GeneratedKey? {
     guard let rowidColumn, schema.columns.indices.contains(rowidColumn) else { return nil }
-    return DrawnKey(
+    return GeneratedKey(
       table: name, column: schema.columns[rowidColumn].name,
       source: .rowid(isMonotonic: schema.flags.contains(.autoincrement)))
   }
@@ -128,7 +128,7 @@ extension SQLiteTable {
 extension PostgresConnection {
   /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence. A sequence's
   /// last value is nil if this role may not read the value.
-  fileprivate func drawnKeys(_ share: DrawnKeys.Share = .all) throws -> [DrawnKey] {
+  fileprivate func generatedKeys(_ share: DrawnKeys.Share = .all) throws -> [GeneratedKey] {
     try query(
       """
       SELECT n.nspname, c.relname, a.attname, s.seqrelid::regclass::text, s.seqincrement, s.seqstart,
@@ -150,23 +150,23 @@ extension PostgresConnection {
       """, [share.rawValue]
     ).map { row in
       func number(_ index: Int) -> Int64 { row[index].flatMap { Int64($0) } ?? 0 }
-      let sequence = DrawnKey.Sequence(
+      let sequence = GeneratedKey.Sequence(
         name: row[3] ?? "", increment: number(4), start: number(5), last: row[6].flatMap { Int64($0) },
         least: number(7),
         greatest: number(8))
-      return DrawnKey(
+      return GeneratedKey(
         namespace: row[0] ?? "", table: row[1] ?? "", column: row[2] ?? "", source: .sequence(sequence))
     }
   }
 
-  fileprivate func state(of sequence: DrawnKey.Sequence) throws -> DrawnKey.Sequence {
+  fileprivate func state(of sequence: GeneratedKey.Sequence) throws -> GeneratedKey.Sequence {
     var now = sequence
     now.last = try first("SELECT pg_sequence_last_value($1::regclass)", [sequence.name]).flatMap { Int64($0) }
     return now
   }
 
   /// Returns the greatest value of a column, or the least if `isLeast`; nil if there is no number.
-  fileprivate func extreme(of key: DrawnKey, isLeast: Bool) throws -> Int64? {
+  fileprivate func extreme(of key: GeneratedKey, isLeast: Bool) throws -> Int64? {
     try extreme(of: key.column, in: "\(key.namespace.quotedName).\(key.table.quotedName)", isLeast: isLeast)
   }
 }

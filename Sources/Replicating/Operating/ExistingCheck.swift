@@ -3,7 +3,7 @@ import Mapping
 import Reshaping
 import SQLiteKit
 
-extension TargetEnd {
+extension TargetDatabase {
   /// Checks that an initial load would overwrite no rows of the target: the target may hold only rows that the source
   /// has too.
   ///
@@ -12,7 +12,7 @@ extension TargetEnd {
   ///
   /// - Throws: `target-differs` with the first table that holds other rows.
   package func checkHoldsNothingElse(
-    _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = [],
+    _ source: SourceDatabase, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = [],
     within scope: TargetScope = TargetScope()
   ) throws {
     var isCompared = false

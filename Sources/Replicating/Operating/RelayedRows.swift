@@ -13,7 +13,7 @@ package enum RelayedRows {
     in folder: String, of trail: TrailName, at source: DatabaseURL, _ tables: TablePatterns
   ) throws -> Bool {
     guard Trail.exists(folder: folder), !Folder.exists(path(folder)) else { return false }
-    let from = try SourceEnd(source)
+    let from = try SourceDatabase(source)
     guard try !from.appliedTrails().isEmpty else { return false }
     return try from.tables(tables).contains { try !from.feeders(of: $0.schema, besides: trail).isEmpty }
   }

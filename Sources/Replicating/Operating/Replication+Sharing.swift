@@ -24,7 +24,7 @@ extension Replication {
 
   /// Finds the trail of another replication that already captures the source.
   /// - Throws: `source-captured` if that trail cannot be shared.
-  func findCapture(_ from: SourceEnd) throws {
+  func findCapture(_ from: SourceDatabase) throws {
     guard case .sqlite(let database) = from.handle, let owner = try Journal(database).owner(),
       !owner.place.hasSameBytes(as: statePath)
     else { return }
@@ -44,7 +44,7 @@ extension Replication {
   }
 
   /// Adds this replication to the list of the trail's readers. Returns true if it was not in the list before.
-  func enroll(_ to: TargetEnd) throws -> Bool {
+  func enroll(_ to: TargetDatabase) throws -> Bool {
     guard let readers else { return try checkIsAlone() }
     let others = try readers.others(than: statePath)
     let relays = relays.load(ordering: .acquiring)
@@ -86,7 +86,7 @@ extension Replication {
 
   /// Requests a refresh of the tables that `--tables` has added since the last run, because this target lacks their
   /// rows.
-  func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
+  func askForAdded(_ from: SourceDatabase, _ to: TargetDatabase, _ info: TrailInfo, before: TablePatterns?) throws {
     guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
       return
     }
@@ -170,7 +170,7 @@ extension Replication {
     var run = run
     run.begin = { [source, options] in
       let requests = try readers.requests()
-      for request in requests { try SourceEnd(source).askForRefresh(of: request.tables) }
+      for request in requests { try SourceDatabase(source).askForRefresh(of: request.tables) }
       let tables = TablePatterns(anyOf: [options.tables] + (try readers.all().map(\.tables)))
       taken.withLock { $0 = (requests.map(\.name), tables) }
       return tables

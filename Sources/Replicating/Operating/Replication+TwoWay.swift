@@ -4,8 +4,8 @@ import Changes
 extension Replication {
   /// Writes warnings about the tables of both databases, such as keys that both would generate for different rows.
   /// - Throws: `table-refused` for a table that cannot be replicated two-way, such as a table without a key.
-  func checkTwoWay(_ from: SourceEnd, _ to: TargetEnd) throws {
-    let other = try to.isMissing ? nil : SourceEnd(target)
+  func checkTwoWay(_ from: SourceDatabase, _ to: TargetDatabase) throws {
+    let other = try to.isMissing ? nil : SourceDatabase(target)
     let tables = try from.tables(options.tables)
     let theirs = try other?.tables(options.tables) ?? []
     let ends =

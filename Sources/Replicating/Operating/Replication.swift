@@ -62,7 +62,7 @@ package final class Replication: Sendable {
   /// The audit of this replication; nil if none was requested.
   package let audit: Audit?
   /// The direction from the target to the source; nil in one-way replication.
-  package let back: Way?
+  package let back: Direction?
   private let twoWay: (source: TwoWay, target: TwoWay)?
   /// The objects that capture and apply share at each database of a two-way replication; nil in one-way replication.
   private let links: (source: CaptureLink, target: CaptureLink)?
@@ -102,7 +102,7 @@ package final class Replication: Sendable {
     applying = Atomic(ways)
     back =
       options.isTwoWay
-      ? Way(
+      ? Direction(
         from: target, to: source,
         trail: options.trailNames?.back ?? TrailName(origin: "remote", name: target.stem), state: statePath,
         notice: notice) : nil
@@ -159,7 +159,7 @@ package final class Replication: Sendable {
     return state
   }
 
-  private func prepare(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
+  private func prepare(_ from: SourceDatabase, _ to: TargetDatabase, _ state: StateFolder) throws {
     let checkpoint = try to.checkpoint(of: trail)
     let info = try Trail.exists(folder: folder) ? Trail.info(folder: folder) : nil
     let remembered = try state.existing
@@ -220,7 +220,7 @@ package final class Replication: Sendable {
   }
 
   /// Decides whether rows that other replications write to the source are sent to the target.
-  private func lookForWayBack(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
+  private func lookForWayBack(_ from: SourceDatabase, _ to: TargetDatabase, _ state: StateFolder) throws {
     let leadsBack = try to.leadsBack(to: from)
     guard !leadsBack || !options.cascades else {
       throw CairnError(
@@ -247,14 +247,14 @@ package final class Replication: Sendable {
 
   /// Writes a notice about other replications that write to the source or the target, because their rows are not sent
   /// to the other database.
-  private func nameOtherApplies(_ from: SourceEnd, _ to: TargetEnd) throws {
+  private func nameOtherApplies(_ from: SourceDatabase, _ to: TargetDatabase) throws {
     try nameOtherApplies(at: from, source, beside: to, target)
     guard !to.isMissing else { return }
-    try nameOtherApplies(at: SourceEnd(target), target, beside: TargetEnd(source), source)
+    try nameOtherApplies(at: SourceDatabase(target), target, beside: TargetDatabase(source), source)
   }
 
   private func nameOtherApplies(
-    at end: SourceEnd, _ here: DatabaseURL, beside other: TargetEnd, _ there: DatabaseURL
+    at end: SourceDatabase, _ here: DatabaseURL, beside other: TargetDatabase, _ there: DatabaseURL
   ) throws {
     guard try !end.appliedTrails().isSubset(of: other.capturedTrails()) else { return }
     captureProgress.tell(
@@ -265,7 +265,7 @@ package final class Replication: Sendable {
   var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
 
   /// Requests a refresh of all tables. Apply then skips each table's changes until its refresh begins.
-  private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
+  private func askForCopies(_ from: SourceDatabase, _ info: TrailInfo, isPurged: Bool) throws {
     try readers?.ask(options.tables, for: statePath)
     var asked = CopyRequest.Asked(info)
     if !isPurged { asked.at = nil }
@@ -275,22 +275,22 @@ package final class Replication: Sendable {
   }
 
   /// Checks the source and the target, and that an initial load would overwrite no rows. Writes nothing.
-  package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
+  package func checkTarget(_ patterns: TablePatterns) throws -> TargetDatabase {
     let (from, to) = try openEnds()
     try findCapture(from)
     if try to.checkpoint(of: trail) == nil { try checkExisting(from, to, patterns) }
     return to
   }
 
-  private func openEnds() throws -> (SourceEnd, TargetEnd) {
+  private func openEnds() throws -> (SourceDatabase, TargetDatabase) {
     guard source != target else { throw Ends.same(source.place) }
-    let from = try SourceEnd(source)
-    let to = try TargetEnd(target)
+    let from = try SourceDatabase(source)
+    let to = try TargetDatabase(target)
     guard try !to.isSame(as: from) else { throw Ends.same(source.place) }
     return (from, to)
   }
 
-  private func checkExisting(_ from: SourceEnd, _ to: TargetEnd, _ patterns: TablePatterns) throws {
+  private func checkExisting(_ from: SourceDatabase, _ to: TargetDatabase, _ patterns: TablePatterns) throws {
     try to.checkHoldsNothingElse(from, patterns, options.names)
   }
 
@@ -376,7 +376,7 @@ package final class Replication: Sendable {
     if let back { while !back.ready.isSet { _ = back.ready.wait(milliseconds: 1000) } }
     if stopSignal.isSet { return }
     // Only now is it certain that the copies will be made.
-    if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefresh(of: trail) }
+    if copiesAgain.load(ordering: .acquiring) { try TargetDatabase(target).expectRefresh(of: trail) }
     var options = applyOptions()
     options.existing = existing.withLock { $0 }
     if options.relays, Trail.exists(folder: folder) {
@@ -420,7 +420,7 @@ package final class Replication: Sendable {
 
   /// Captures the target for the opposite direction. Capture must start before apply creates tables, because
   /// applications may write to them at once.
-  private func captureBack(_ back: Way) throws {
+  private func captureBack(_ back: Direction) throws {
     defer { back.ready.set() }
     // The list of tables of a PostgreSQL capture must be separate from the list of the other capture.
     let place = back.source.engine == .postgres ? back.folder : statePath
@@ -437,7 +437,7 @@ package final class Replication: Sendable {
     try run.run(stop: stopSignal, untilCaughtUp: false, progress: back.captureProgress) { back.ready.set() }
   }
 
-  private func applyBack(_ back: Way) throws {
+  private func applyBack(_ back: Direction) throws {
     defer { applyEnded() }
     while !back.ready.isSet, !drainSignal.isSet { _ = back.ready.wait(milliseconds: 100) }
     if stopSignal.isSet || !back.ready.isSet { return }
@@ -452,7 +452,7 @@ package final class Replication: Sendable {
 
   /// Waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run
   /// until both apply workers have stopped.
-  private func drainOnceCaughtUp(_ back: Way) {
+  private func drainOnceCaughtUp(_ back: Direction) {
     while !stopSignal.isSet {
       let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)
       if forth.isCaughtUp, forth.tablesToCopy == 0, back.isCaughtUp { break }

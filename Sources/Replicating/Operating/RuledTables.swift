@@ -8,7 +8,7 @@ import Reshaping
 ///     let ruled = try RuledTables(source.tables(TablePatterns()), rules, source, to: .postgres)
 package struct RuledTables {
   /// The captured tables, each in the form that the target gets.
-  package private(set) var tables: [SourceEnd.Table] = []
+  package private(set) var tables: [SourceDatabase.Table] = []
   /// Messages about properties of source tables that are missing at the target because of a rule.
   package private(set) var notices: [String] = []
   /// The errors of rules whose table the source does not have, one for each rule.
@@ -18,7 +18,7 @@ package struct RuledTables {
   /// - Parameter refused: Called with the error of a table. If it does not throw, the table is left out.
   /// - Throws: `rule-refused` if a rule is impossible for a table, or if the rule needs the source to log whole rows.
   package init(
-    _ tables: [SourceEnd.Table], _ rules: [TableRule], _ source: SourceEnd, to target: Engine,
+    _ tables: [SourceDatabase.Table], _ rules: [TableRule], _ source: SourceDatabase, to target: Engine,
     refused: (CairnError) throws -> Void = { throw $0 }
   ) throws {
     for table in tables {
@@ -34,7 +34,7 @@ package struct RuledTables {
   }
 
   /// Returns the rules that name a table which the source does not have, each with its error.
-  package static func unused(_ rules: [TableRule], in tables: [SourceEnd.Table], of source: SourceEnd)
+  package static func unused(_ rules: [TableRule], in tables: [SourceDatabase.Table], of source: SourceDatabase)
     -> [(rule: TableRule, error: CairnError)]
   {
     missing(
@@ -72,7 +72,7 @@ package struct RuledTables {
   }
 
   private mutating func add(
-    _ table: SourceEnd.Table, _ rule: TableRule, _ source: SourceEnd, _ target: Engine
+    _ table: SourceDatabase.Table, _ rule: TableRule, _ source: SourceDatabase, _ target: Engine
   ) throws {
     let plan = try ReshapePlan(rule, table.schema, to: target)
     if let why = plan.fullIdentity, let server = source.server, try !server.logsWholeRows(of: table.schema) {

@@ -8,24 +8,26 @@ import Mapping
 ///     let check = TwoWayCheck(here, tables, there, at: there.url)
 ///     if let problem = try check.keysAlike() { throw problem }
 package struct TwoWayCheck {
-  private let one: SourceEnd
-  private let other: SourceEnd?
+  private let one: SourceDatabase
+  private let other: SourceDatabase?
   private let otherURL: DatabaseURL
-  private let tables: [SourceEnd.Table]
+  private let tables: [SourceDatabase.Table]
 
   /// Creates a check of two databases.
   ///
   /// - Parameter one: The source of the initial load.
   /// - Parameter tables: The two-way tables of `one`.
   /// - Parameter other: The other database; nil if its file does not exist yet.
-  package init(_ one: SourceEnd, _ tables: [SourceEnd.Table], _ other: SourceEnd?, at otherURL: DatabaseURL) {
+  package init(
+    _ one: SourceDatabase, _ tables: [SourceDatabase.Table], _ other: SourceDatabase?, at otherURL: DatabaseURL
+  ) {
     (self.one, self.other, self.otherURL) = (one, other, otherURL)
     self.tables = tables.filter { $0.refusal == nil }
   }
 
   /// Returns an error for tables without a key, because two nodes cannot identify the same row; nil if there are none.
   /// - Parameter leaveOut: A function that returns the part of the error's hint that says how to exclude a table.
-  package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
+  package static func keyless(_ tables: [SourceDatabase.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
   {
     let keyless = tables.filter { $0.refusal == nil && ($0.schema.key.isEmpty || $0.schema.flags.contains(.wholeRow)) }
@@ -41,7 +43,8 @@ package struct TwoWayCheck {
   /// column that a foreign key references (``KeyEquality``).
   /// - Parameter beside: The engine and tables of the other database; nil if unknown here.
   package static func checkKeys(
-    _ end: SourceEnd, _ all: [SourceEnd.Table], beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil,
+    _ end: SourceDatabase, _ all: [SourceDatabase.Table],
+    beside other: (engine: Engine, tables: [SourceDatabase.Table])? = nil,
     leaveOut: (String) -> String
   ) throws {
     // Capture skips a table whose name differs from an older table only in the case of letters, and reports it.
@@ -70,11 +73,11 @@ package struct TwoWayCheck {
 
   /// Returns the key columns of type `numeric` without a scale, if the other database is SQLite.
   private static func texts(
-    of table: SourceEnd.Table, _ other: (engine: Engine, tables: [SourceEnd.Table])?
+    of table: SourceDatabase.Table, _ other: (engine: Engine, tables: [SourceDatabase.Table])?
   ) -> Set<NameKey> {
     guard table.schema.engine == .postgres, let other, other.engine == .sqlite else { return [] }
-    let common = DrawnKey.commonName(ofTable: table.name)
-    let there = other.tables.first { DrawnKey.commonName(ofTable: $0.name).hasSameBytes(as: common) }
+    let common = GeneratedKey.commonName(ofTable: table.name)
+    let there = other.tables.first { GeneratedKey.commonName(ofTable: $0.name).hasSameBytes(as: common) }
     let columns = table.schema.key.map { table.schema.columns[$0] }.filter { column in
       guard PostgresType(column).kind == .numeric(nil) else { return false }
       let kept = there?.schema.columns.first { $0.name.sqliteKey == column.name.sqliteKey }
@@ -87,7 +90,7 @@ package struct TwoWayCheck {
   /// old row of an update.
   /// - Parameter tables: The tables of the captured database.
   /// - Parameter plan: The conflict rules of an apply that writes to the database, or that reads its trail.
-  package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
+  package static func checkSums(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], _ plan: ConflictPlan) throws {
     guard let server = end.server else { return }
     for table in tables where table.refusal == nil {
       let names = table.schema.columns.map(\.name)
@@ -106,7 +109,7 @@ package struct TwoWayCheck {
   /// Returns an error for two-way tables with a `local_writes` setting other than `stop`; nil if there are none.
   /// - Parameter tables: The two-way tables.
   /// - Parameter capture: The capture of the database.
-  package static func writtenLocally(_ tables: [SourceEnd.Table], _ plan: LocalWritesPlan, capture: String)
+  package static func writtenLocally(_ tables: [SourceDatabase.Table], _ plan: LocalWritesPlan, capture: String)
     -> CairnError?
   {
     let said = tables.filter { $0.refusal == nil && plan.writes(forTarget: $0.schema.plainName) != .stop }
@@ -122,12 +125,12 @@ package struct TwoWayCheck {
 
   /// Returns an error if both databases would generate the same key for different rows; nil otherwise.
   package func keysAlike() throws -> CairnError? {
-    let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
+    let wanted = Set(tables.map { GeneratedKey.commonName(ofTable: $0.name).nameKey })
     let ours = try DrawnKeys(one).all().filter { wanted.contains($0.commonTable) }
-    let there = Set(try other?.tableNames().map { DrawnKey.commonName(ofTable: $0).nameKey } ?? [])
+    let there = Set(try other?.tableNames().map { GeneratedKey.commonName(ofTable: $0).nameKey } ?? [])
     let made = ours.filter { !there.contains($0.commonTable) }.compactMap(asMade)
     let theirs = try other.map { try DrawnKeys($0).all() } ?? []
-    let alike = DrawnKey.alike(ours, theirs + made).map(\.0)
+    let alike = GeneratedKey.alike(ours, theirs + made).map(\.0)
     guard !alike.isEmpty else { return nil }
     return CairnError(
       .keysAlike,
@@ -138,10 +141,11 @@ package struct TwoWayCheck {
   /// Returns an error for keys that this database generates and that another node may generate too; nil if there are
   /// none.
   /// - Parameter tables: The captured tables to which `trail`, from another node, is applied.
-  package static func keysNotSeparated(_ end: SourceEnd, _ tables: [SourceEnd.Table], from trail: TrailName) throws
+  package static func keysNotSeparated(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], from trail: TrailName)
+    throws
     -> CairnError?
   {
-    let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
+    let wanted = Set(tables.map { GeneratedKey.commonName(ofTable: $0.name).nameKey })
     let keys = try DrawnKeys(end).all().filter { wanted.contains($0.commonTable) && !$0.isSeparated }
     guard !keys.isEmpty else { return nil }
     return CairnError(
@@ -156,7 +160,7 @@ package struct TwoWayCheck {
   /// Returns a warning about tables that foreign keys reference, if PostgreSQL logs only the key of a deleted row. Such
   /// a row cannot be restored after a conflict. Nil if there are no such tables.
   /// - Parameter tables: The two-way tables.
-  package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
+  package static func keysLogged(_ end: SourceDatabase, _ tables: [SourceDatabase.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let referred = Set(tables.flatMap(\.schema.foreignKeys).map { [$0.namespace, $0.table] })
     let found = try tables.map(\.schema).filter {
@@ -172,7 +176,8 @@ package struct TwoWayCheck {
   /// Returns warnings about two-way tables. They concern deleted rows that cannot be restored, keys that can have two
   /// spellings, and unique indexes that each database judges by itself.
   /// - Parameter other: The engine of the other end; nil if it is not known here.
-  package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: Engine?) throws -> [String]
+  package static func warnings(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], beside other: Engine?) throws
+    -> [String]
   {
     let all = [try keysLogged(end, tables), spelledApart(end, tables, other), try judgedApart(end, tables, other)]
     return all.compactMap { $0 }
@@ -180,7 +185,9 @@ package struct TwoWayCheck {
 
   /// Returns a warning for unique indexes with an expression, a WHERE, or a column in which different texts can be
   /// equal. Nil if there are none.
-  private static func judgedApart(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ other: Engine?) throws -> String? {
+  private static func judgedApart(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], _ other: Engine?) throws
+    -> String?
+  {
     let place: KeyCheck.Place =
       switch end.handle {
       case .sqlite(let database): .sqlite(database)
@@ -202,7 +209,8 @@ package struct TwoWayCheck {
 
   /// Returns a warning for PostgreSQL keys of type `uuid` or `char(n)`, if the other database is SQLite. There, two
   /// spellings of one key count as different keys. Nil if there are no such keys.
-  private static func spelledApart(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ other: Engine?) -> String? {
+  private static func spelledApart(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], _ other: Engine?) -> String?
+  {
     guard end.server != nil, other == .sqlite else { return nil }
     let found = tables.filter { table in
       table.refusal == nil
@@ -224,7 +232,9 @@ package struct TwoWayCheck {
   ///     CREATE TABLE part(id INTEGER PRIMARY KEY, whole INTEGER REFERENCES part(id) ON UPDATE CASCADE)
   ///
   /// - Parameter hint: A function that returns the hint for a table: how to exclude or accept it.
-  package static func checkMovedKeys(_ end: SourceEnd, _ tables: [SourceEnd.Table], hint: (String) -> String) throws {
+  package static func checkMovedKeys(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], hint: (String) -> String)
+    throws
+  {
     guard end.server == nil else { return }
     let found = tables.first { table in
       table.refusal == nil
@@ -241,7 +251,7 @@ package struct TwoWayCheck {
 
   /// Returns a warning for tables whose old rows the source does not log. Conflicts in these tables are not detected.
   /// Nil if there are no such tables.
-  package static func changesLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
+  package static func changesLogged(_ end: SourceDatabase, _ tables: [SourceDatabase.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let found = try tables.map(\.schema).filter {
       try $0.columns.count > $0.key.count && !server.logsWholeRows(of: $0)
@@ -254,7 +264,7 @@ package struct TwoWayCheck {
 
   /// Returns how the other database would generate the column's values, in a table that apply creates there. Nil if it
   /// would not generate them.
-  private func asMade(_ key: DrawnKey) -> DrawnKey? {
+  private func asMade(_ key: GeneratedKey) -> GeneratedKey? {
     var made = key
     switch otherURL.engine {
     case .postgres:
@@ -262,7 +272,7 @@ package struct TwoWayCheck {
         .init(name: "", increment: 1, start: 1, last: nil, least: 1, greatest: .max))
     case .sqlite:
       // Only a key of one column can be the rowid.
-      guard let schema = tables.first(where: { DrawnKey.commonName(ofTable: $0.name) == key.commonTable })?.schema,
+      guard let schema = tables.first(where: { GeneratedKey.commonName(ofTable: $0.name) == key.commonTable })?.schema,
         schema.key.map({ schema.columns[$0].name }).hasSameBytes(as: [key.column])
       else { return nil }
       made.source = .rowid(isMonotonic: false)

@@ -7,18 +7,20 @@ import Reshaping
 ///     let forth = TwoWayRoute(source, tables, rules, .fold)
 ///     let pairs = try forth.tables(thatComeBackBy: back)
 package struct TwoWayRoute {
-  package let source: SourceEnd
-  package let tables: [SourceEnd.Table]
+  package let source: SourceDatabase
+  package let tables: [SourceDatabase.Table]
   private let rules: [TableRule]
   private let names: NamePolicy
 
-  package init(_ source: SourceEnd, _ tables: [SourceEnd.Table], _ rules: [TableRule], _ names: NamePolicy) {
+  package init(_ source: SourceDatabase, _ tables: [SourceDatabase.Table], _ rules: [TableRule], _ names: NamePolicy) {
     (self.source, self.rules, self.names) = (source, rules, names)
     self.tables = tables.filter { $0.refusal == nil }
   }
 
   /// Returns the tables that the opposite direction also replicates, each with its counterpart in the other database.
-  package func tables(thatComeBackBy back: TwoWayRoute) throws -> [(here: SourceEnd.Table, there: SourceEnd.Table)] {
+  package func tables(thatComeBackBy back: TwoWayRoute) throws -> [(
+    here: SourceDatabase.Table, there: SourceDatabase.Table
+  )] {
     let (forth, again) = (try targets(in: back.source.url.engine), try back.targets(in: source.url.engine))
     return zip(tables, forth).compactMap { table, name in
       let found = zip(back.tables, again).first {

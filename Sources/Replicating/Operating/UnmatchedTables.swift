@@ -1,6 +1,6 @@
 import Changes
 
-extension SourceEnd {
+extension SourceDatabase {
   /// Returns the names in `patterns` that match no table of the database.
   package func unmatched(_ patterns: TablePatterns) throws -> [TablePatterns.Unmatched] {
     switch handle {

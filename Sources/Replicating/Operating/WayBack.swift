@@ -3,10 +3,10 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-extension TargetEnd {
+extension TargetDatabase {
   /// Returns whether rows of this database are replicated to the source by any capture and apply. If so, rows from the
   /// source must not enter this database's trail: they would return to the source.
-  package func leadsBack(to source: SourceEnd) throws -> Bool {
+  package func leadsBack(to source: SourceDatabase) throws -> Bool {
     let captured = try capturedTrails()
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())
   }
@@ -27,7 +27,7 @@ extension TargetEnd {
   }
 }
 
-extension SourceEnd {
+extension SourceDatabase {
   /// Returns the slot names of the trails that are applied to this database.
   package func appliedTrails() throws -> Set<String> {
     switch handle {

@@ -3,11 +3,11 @@ import Changes
 /// Resolves the value of one column in a conflict.
 struct ColumnVersions {
   private let column: Int
-  private let rivals: RivalVersions
+  private let rivals: ConcurrentVersions
   /// The versions that wrote the column and can win, by ascending stamps.
   private let heads: [RowVersion]
 
-  init(_ column: Int, _ rivals: RivalVersions) {
+  init(_ column: Int, _ rivals: ConcurrentVersions) {
     (self.column, self.rivals) = (column, rivals)
     heads = rivals.living.filter { $0.wrote(column) }.heads
   }
@@ -20,7 +20,7 @@ struct ColumnVersions {
     let values = heads.compactMap { $0.after?[column] }
     switch rule {
     case .newest, .oldest, .priority, .source, .target, .insertOnly, .stop, .ask:
-      return RivalVersions.winner(heads, rule)?.after?[column]
+      return ConcurrentVersions.winner(heads, rule)?.after?[column]
     case .max: return values.max(by: Self.isLess)
     case .min: return values.min(by: Self.isLess)
     case .average: return heads.count == 1 ? values.first : Decimal.mean(values) ?? values.last

@@ -23,12 +23,12 @@ package struct Conflict: Equatable, Sendable {
   }
 
   package var kind: Kind
-  package var incoming: Stamp
-  package var other: Stamp
+  package var incoming: VersionStamp
+  package var other: VersionStamp
   /// The columns that both versions wrote. All columns if conflicts are detected by row, or if one version is a delete.
   package var columns: [Int]
 
-  package init(kind: Kind, incoming: Stamp, other: Stamp, columns: [Int]) {
+  package init(kind: Kind, incoming: VersionStamp, other: VersionStamp, columns: [Int]) {
     (self.kind, self.incoming, self.other, self.columns) = (kind, incoming, other, columns)
   }
 

@@ -62,7 +62,7 @@ package struct ConflictRules: Equatable, Sendable {
   }
 
   private static func isOf(_ trail: String, _ decider: String) -> Bool {
-    Stamp(clock: 0, origin: trail, number: 0).isOf(decider)
+    VersionStamp(clock: 0, origin: trail, number: 0).isOf(decider)
   }
 
   private func resolved(_ source: String, _ target: String) -> ConflictRules {

@@ -21,7 +21,7 @@ package struct RowHistory: Sendable {
 
   /// Removes versions from the oldest on, as long as every node and the authors of all remaining versions know them.
   /// - Parameter isSeen: A function that returns whether every node knows a version.
-  package mutating func forget(where isSeen: (Stamp) -> Bool) {
+  package mutating func forget(where isSeen: (VersionStamp) -> Bool) {
     // Find the latest place before which every version is seen, and followed by every version after it.
     for count in stride(from: versions.count, to: 0, by: -1) {
       let (early, late) = (versions[..<count], versions[count...])

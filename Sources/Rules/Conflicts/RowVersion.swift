@@ -2,7 +2,7 @@ import Changes
 
 /// The form that one transaction gave to one row.
 ///
-///     let stamp = Stamp(clock: 7, origin: "till.pos", number: 3)
+///     let stamp = VersionStamp(clock: 7, origin: "till.pos", number: 3)
 ///     RowVersion(stamp, seen: ["hq.erp": 12], .insert([.integer(1), .text("tea")]))
 package struct RowVersion: Sendable {
   /// The values of a row in the order of the table's columns; nil for a value that the version does not have.
@@ -14,14 +14,14 @@ package struct RowVersion: Sendable {
     case delete(before: Row)
   }
 
-  package var stamp: Stamp
+  package var stamp: VersionStamp
   /// For each other origin, the last transaction that the author knew.
   package var seen: [String: UInt64]
   package var write: Write
   /// The indexes of columns that the table did not have at the version's author.
   package var lacks: Set<Int>
 
-  package init(_ stamp: Stamp, seen: [String: UInt64] = [:], _ write: Write, lacks: Set<Int> = []) {
+  package init(_ stamp: VersionStamp, seen: [String: UInt64] = [:], _ write: Write, lacks: Set<Int> = []) {
     (self.stamp, self.seen, self.write, self.lacks) = (stamp, seen, write, lacks)
   }
 

@@ -29,7 +29,7 @@ package struct TopologyPromise: Equatable, Sendable {
   package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
     self.rule = rule
     let trails = [own] + peers
-    let meant = decider.map { name in trails.filter { Stamp(clock: 0, origin: $0, number: 0).isOf(name) } }
+    let meant = decider.map { name in trails.filter { VersionStamp(clock: 0, origin: $0, number: 0).isOf(name) } }
     switch (rule, decider) {
     case (.stop, _): verdict = .stops
     case (.ask, _): verdict = .asks(at: decider)

@@ -3,17 +3,17 @@ import Changes
 /// The rank of a row among rows that need the same unique value. The row with the highest rank gets the value. A row
 /// that was written later has a higher rank.
 ///
-///     let rank = UniqueRank(Stamp(clock: 5, origin: "a.shop", number: 1), tie: row.hash)
+///     let rank = UniqueRank(VersionStamp(clock: 5, origin: "a.shop", number: 1), tie: row.hash)
 ///     rank < .latest   // true
 package struct UniqueRank: Hashable, Comparable, Sendable {
   /// The stamp of the transaction that last wrote the row.
-  package var stamp: Stamp
+  package var stamp: VersionStamp
   /// A hash of the row's key, which orders rows with the same stamp equally at every node.
   package var tie: UInt64
   /// The texts of the row's key, which order rows with the same stamp and hash.
   package var spelling: [UInt8]
 
-  package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
+  package init(_ stamp: VersionStamp, tie: UInt64, spelling: [UInt8] = []) {
     (self.stamp, self.tie, self.spelling) = (stamp, tie, spelling)
   }
 
@@ -23,21 +23,21 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   }
 
   /// A rank higher than the rank of any row in a trail.
-  package static let latest = UniqueRank(Stamp(clock: .max, origin: "", number: 0), tie: 0)
+  package static let latest = UniqueRank(VersionStamp(clock: .max, origin: "", number: 0), tie: 0)
   /// A rank lower than the rank of any row in a trail.
-  static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
+  static let least = UniqueRank(VersionStamp(clock: 0, origin: "", number: 0), tie: 0)
 
   /// The lowest rank above all rows that the transaction of this rank's ``stamp`` wrote.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
-    return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
+    return UniqueRank(VersionStamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
   }
 }
 
 /// A row that may be written to its table only when no row of higher rank has one of its unique values.
 ///
-///     UniqueClaim(row, UniqueRank(stamp, tie: row.hash), isNew: true)
-package struct UniqueClaim<Row: Hashable> {
+///     UniqueConflict(row, UniqueRank(stamp, tie: row.hash), isNew: true)
+package struct UniqueConflict<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
   /// Whether the current group wrote the row. False for a row that waited before the group, or that was removed from
@@ -59,12 +59,12 @@ package protocol UniqueContest {
   /// Returns the rows of the table that hold a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
   /// Returns the rank of a row in the table; nil if the rank is unknown.
-  func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
+  func rank(of row: Row, against claim: UniqueConflict<Row>) throws -> UniqueRank?
   /// Writes the row of `claim` to the table. The rows in `others` hold its unique values, and become waiting rows.
   /// Returns false if the row cannot be written.
-  func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
+  func settle(_ claim: UniqueConflict<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
   /// Stores the row of `claim` as a waiting row. The row `other` keeps the unique value that both rows have.
-  func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
+  func wait(_ claim: UniqueConflict<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
 extension UniqueContest {
@@ -73,10 +73,10 @@ extension UniqueContest {
   ///
   /// - Parameter claims: The rows that wait for unique values.
   /// - Returns: Whether any row was written.
-  package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
+  package func judge(_ claims: [UniqueConflict<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
     // Each queued row, with the number of rows that had been written when it was queued.
-    var held: [(claim: UniqueClaim<Row>, winner: (row: Row, rank: UniqueRank?), since: Int)] = []
+    var held: [(claim: UniqueConflict<Row>, winner: (row: Row, rank: UniqueRank?), since: Int)] = []
     // The order in which rows were written.
     var settled: [Row: Int] = [:]
     while var claim = left.popFirst() {
@@ -89,7 +89,7 @@ extension UniqueContest {
       let moved = try others.map { (row: $0.row, rank: try $0.rank ?? bound($0.row, left)) }
       guard try settle(claim, insteadOf: moved) else { continue }
       settled[claim.row] = settled.count
-      held += moved.map { (UniqueClaim($0.row, $0.rank, isNew: false), (claim.row, claim.rank), settled.count) }
+      held += moved.map { (UniqueConflict($0.row, $0.rank, isNew: false), (claim.row, claim.rank), settled.count) }
     }
     for var one in held {
       // Rows that were written since then have lower ranks than the queued row, if they were not moved again.
@@ -103,13 +103,13 @@ extension UniqueContest {
 
   /// Returns a substitute for the unknown rank of a row in the table. It is above the rank of the first row in `left`
   /// that needs a unique value of that row and may not take it.
-  private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
+  private func bound(_ row: Row, _ left: ArraySlice<UniqueConflict<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
   }
 }
 
-extension UniqueClaim {
+extension UniqueConflict {
   /// Returns whether the row of this claim has a higher rank than `row`, and so gets the unique value.
   /// - Parameter other: The rank of `row`; nil if unknown. Then the result is true if this claim's row is new, or if
   ///   ``earlier`` has `row`.

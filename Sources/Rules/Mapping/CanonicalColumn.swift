@@ -11,7 +11,7 @@ package struct CanonicalColumn: Sendable {
     case target
   }
 
-  private enum Way {
+  private enum Direction {
     /// Both databases have the same engine and type.
     case same
     case toSQLite
@@ -23,7 +23,7 @@ package struct CanonicalColumn: Sendable {
   /// The first byte of the form for comparison, for a value that the target cannot hold.
   private static let misfitTag: UInt8 = 9
 
-  private let way: Way
+  private let way: Direction
   /// The type of the PostgreSQL column. If both columns are PostgreSQL, the type of the target's column.
   package let type: PostgresType
   private let text: PostgresText

@@ -260,7 +260,7 @@ struct StatementReplayTests {
     let mark = folder("statement")
     var options = SQLiteApply.Options()
     (options.replay, options.statementMark) = (.statements, mark)
-    let desk = try #require(try StatementDesk(options, ApplyProgress()))
+    let desk = try #require(try StatementSession(options, ApplyProgress()))
     let table = TableSchema(
       epoch: 1, engine: .sqlite, name: "item",
       columns: [.init(name: "id", declaredType: "INTEGER", isNotNull: true, keyOrdinal: 1)])

@@ -9,7 +9,7 @@ import Testing
     _ id: Int64, _ name: String, columns: [String] = ["id", "v"], uniques: [[Int]] = [], after previous: Int64? = nil,
     since: Int64, ended: Int64? = nil, _ action: DDL.Action? = .create, refresh: Refresh.Reason? = nil,
     firstNew: Int? = nil, isExact: Bool = false
-  ) throws -> Layout {
+  ) throws -> CaptureInstance {
     var schema = TableSchema(
       epoch: 0, engine: .sqlite, name: name,
       columns: columns.enumerated().map { index, column in
@@ -21,14 +21,15 @@ import Testing
     var writer = ByteWriter()
     writer.append(schema)
     func value(_ number: Int64?) -> Value { number.map { .integer($0) } ?? .null }
-    return try Layout(row: [
+    return try CaptureInstance(row: [
       .integer(id), value(previous), .integer(since), value(ended),
-      Layout.code(action, isSame: previous != nil, isExact: isExact), Layout.code(refresh, firstNew: firstNew),
+      CaptureInstance.code(action, isSame: previous != nil, isExact: isExact),
+      CaptureInstance.code(refresh, firstNew: firstNew),
       .blob(Array(writer.bytes)),
     ])
   }
 
-  private func history(_ layouts: [Layout]) -> LayoutHistory {
+  private func history(_ layouts: [CaptureInstance]) -> LayoutHistory {
     var history = LayoutHistory()
     history.set(Dictionary(uniqueKeysWithValues: layouts.map { ($0.id, $0) }))
     return history

@@ -65,7 +65,7 @@ struct AwaitedCopyTests {
     let mesh = try Self.filled(engines)
     for (node, peer) in zip(mesh.nodes, mesh.nodes.reversed()) {
       mesh.askedBehind[node.trail] = try Trail.info(folder: node.folder).lastTransaction
-      try TargetEnd(peer.url).expectRefresh(of: node.trail)
+      try TargetDatabase(peer.url).expectRefresh(of: node.trail)
     }
     try Self.ask(mesh.nodes[0], writing: Self.writes)
     try mesh.nodes[1].askForCopies()

@@ -11,7 +11,7 @@ struct KeyCheckTests {
   private func refusal(_ engine: String, _ schema: String) throws -> CairnError? {
     let mesh = try Mesh(engine, schema: schema, isCaptured: false)
     func check() throws -> CairnError? {
-      let end = try SourceEnd(mesh.nodes[0].url)
+      let end = try SourceDatabase(mesh.nodes[0].url)
       do {
         try TwoWayCheck.checkKeys(end, end.tables(TablePatterns())) { "leave \($0) out" }
         return nil
@@ -126,7 +126,7 @@ struct KeyCheckTests {
     let mesh = try Mesh("ps", schema: "CREATE TABLE other(id INTEGER PRIMARY KEY)", isCaptured: false)
     try mesh.nodes[0].execute("CREATE TABLE item(price \(type) PRIMARY KEY)")
     if !there.isEmpty { try mesh.nodes[1].execute("CREATE TABLE item(price \(there) NOT NULL PRIMARY KEY)") }
-    let ends = try mesh.nodes.map { try SourceEnd($0.url) }
+    let ends = try mesh.nodes.map { try SourceDatabase($0.url) }
     let tables = try ends.map { try $0.tables(TablePatterns()) }
     func check() throws {
       try TwoWayCheck.checkKeys(ends[0], tables[0], beside: (.sqlite, tables[1])) { "leave \($0) out" }
@@ -164,7 +164,7 @@ struct KeyCheckTests {
     ])
   func selfReference(engine: String, schema: String, isRefused: Bool) throws {
     let mesh = try Mesh(engine, schema: schema, isCaptured: false)
-    let end = try SourceEnd(mesh.nodes[0].url)
+    let end = try SourceDatabase(mesh.nodes[0].url)
     var refusal: CairnError?
     do {
       try TwoWayCheck.checkMovedKeys(end, end.tables(TablePatterns())) { "accept \($0)" }
@@ -176,7 +176,7 @@ struct KeyCheckTests {
 
   @Test func `a column that is to be summed needs whole rows before their changes`() throws {
     let mesh = try Mesh("p", schema: "CREATE TABLE item(id integer PRIMARY KEY, stock integer)", isCaptured: false)
-    let end = try SourceEnd(mesh.nodes[0].url)
+    let end = try SourceDatabase(mesh.nodes[0].url)
     let plan = ConflictPlan(.init(columns: ["stock": .delta]))
     let error = #expect(throws: CairnError.self) {
       try TwoWayCheck.checkSums(end, end.tables(TablePatterns()), plan)
@@ -250,7 +250,7 @@ struct KeyCheckTests {
     ] as [(String, String, String?)])
   func judgedApart(engine: String, schema: String, name: String?) throws {
     let mesh = try Mesh(engine, schema: schema, isCaptured: false)
-    let end = try SourceEnd(mesh.nodes[0].url)
+    let end = try SourceDatabase(mesh.nodes[0].url)
     let warnings = try TwoWayCheck.warnings(end, end.tables(TablePatterns()), beside: .sqlite)
     #expect(warnings.count == (name == nil ? 0 : 1), "\(warnings)")
     if let name { #expect(warnings.first?.contains("\(name) of table") == true, "\(warnings)") }
@@ -264,7 +264,7 @@ struct KeyCheckTests {
     ])
   func spelledApart(type: String, beside: Engine, isNamed: Bool) throws {
     let mesh = try Mesh("p", schema: "CREATE TABLE item(code \(type) PRIMARY KEY)", isCaptured: false)
-    let end = try SourceEnd(mesh.nodes[0].url)
+    let end = try SourceDatabase(mesh.nodes[0].url)
     let warnings = try TwoWayCheck.warnings(end, end.tables(TablePatterns()), beside: beside)
     #expect(warnings.map { $0.contains("write each key in one spelling") } == (isNamed ? [true] : []))
     try mesh.close()

@@ -124,7 +124,7 @@ final class Mesh {
     /// Has its capture copy all its rows again.
     func askForCopies() throws {
       Mesh.trace("\(name): copies")
-      _ = try SourceEnd(url).askForCopies(of: tables, trail: Trail.info(folder: folder).id)
+      _ = try SourceDatabase(url).askForCopies(of: tables, trail: Trail.info(folder: folder).id)
     }
 
     /// Waits until its capture knows that so many tables are to be copied.
@@ -245,7 +245,7 @@ final class Mesh {
     try FileManager.default.removeItem(atPath: node.folder)
     try node.startCapture()
     for other in nodes where other !== node {
-      try TargetEnd(other.url).forgetCheckpoint(of: node.trail)
+      try TargetDatabase(other.url).forgetCheckpoint(of: node.trail)
     }
     if isKnown { for node in nodes { renew(node) } }
   }

@@ -33,20 +33,20 @@ final class Network {
   final class Place {
     let node: Mesh.Node
     let shared: PumpShared
-    fileprivate var listener: (server: HTTPServer, desk: PumpDesk)?
+    fileprivate var listener: (server: HTTPServer, desk: PumpHandler)?
     fileprivate var pumps: [(stop: StopSignal, thread: WorkerThread<Void>)] = []
     fileprivate(set) var applies: [(trail: TrailName, progress: ApplyProgress)] = []
     fileprivate var applying: [WorkerThread<String?>] = []
 
     fileprivate init(_ node: Mesh.Node, state: String) throws {
       self.node = node
-      shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailBell())
+      shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailNotifier())
     }
 
     fileprivate func listen(to peers: [String]) throws {
       let everything = Grants.Peer(push: TrailPatterns([]), pull: TrailPatterns(["*"]))
       let grants = Grants(Dictionary(uniqueKeysWithValues: peers.map { ($0, everything) }))
-      let desk = PumpDesk(
+      let desk = PumpHandler(
         .init(node: node.name, grants: { grants }, join: { _ in .answer(HTTPResponse(status: 404)) }),
         copies: shared.copies, bell: shared.bell)
       listener = (try HTTPServer(host: "127.0.0.1", port: 0, handler: desk), desk)

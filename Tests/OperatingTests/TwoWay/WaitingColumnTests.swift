@@ -29,11 +29,12 @@ struct WaitingColumnTests {
     }.sorted()
   }
 
-  enum Way: CaseIterable, Sendable { case plain, copied, copiedLater }
+  enum Direction: CaseIterable, Sendable { case plain, copied, copiedLater }
 
   @Test(
-    "a waiting row has the default of a column that comes meanwhile", arguments: ["ss", "sp", "ps", "pp"], Way.allCases)
-  func oneDefault(engines: String, way: Way) throws {
+    "a waiting row has the default of a column that comes meanwhile", arguments: ["ss", "sp", "ps", "pp"],
+    Direction.allCases)
+  func oneDefault(engines: String, way: Direction) throws {
     let mesh = try Self.mesh(engines)
     try mesh.nodes[0].execute("ALTER TABLE item ADD COLUMN note TEXT DEFAULT 'a'")
     // A new unique key beside the column makes capture copy the whole table.
@@ -50,8 +51,9 @@ struct WaitingColumnTests {
   }
 
   @Test(
-    "a waiting row has one default of a column that both ends add", arguments: ["ss", "sp", "ps", "pp"], Way.allCases)
-  func bothDefaults(engines: String, way: Way) throws {
+    "a waiting row has one default of a column that both ends add", arguments: ["ss", "sp", "ps", "pp"],
+    Direction.allCases)
+  func bothDefaults(engines: String, way: Direction) throws {
     let mesh = try Self.mesh(engines)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
     try a.execute("ALTER TABLE item ADD COLUMN note TEXT DEFAULT 'a'")

@@ -33,7 +33,7 @@ struct ApplyDecision {
   }
 
   private func next(after error: CairnError) -> Next {
-    let isOfRows = QuarantineShelf.isOfRows(error)
+    let isOfRows = QuarantineStore.isOfRows(error)
     if !isCareful, isOfRows || error.code == .ruleRefused { return .sendSingly }
     if mayResolve, TwoWay.isOfRow(error) { return .resolveAll }
     return isOfRows ? .refused : .fail

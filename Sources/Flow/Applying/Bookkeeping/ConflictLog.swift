@@ -150,7 +150,7 @@ enum ConflictColumns {
       namespace: text(7) ?? "", table: table, key: key, local: row(10), incoming: row(11), before: row(12),
       settled: row(13), winner: winner, other: nil)
     if let origin = text(15), let number = number(16), let clock = clock(17) {
-      record.other = Stamp(clock: clock, origin: origin, number: number)
+      record.other = VersionStamp(clock: clock, origin: origin, number: number)
     }
     record.id = id
     record.overturnedAt = time(18)

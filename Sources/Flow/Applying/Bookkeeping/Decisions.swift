@@ -33,8 +33,8 @@ struct OpenDecision {
       decided: rows[1].flatMap(\.self))
   }
 
-  func turned(within scope: TargetScope) -> TurnedRow {
-    TurnedRow(namespace: namespace, table: table, key: key, settled: settled, scope: scope) { why in
+  func turned(within scope: TargetScope) -> OverriddenRow {
+    OverriddenRow(namespace: namespace, table: table, key: key, settled: settled, scope: scope) { why in
       CairnError(.conflictStale, "the row of table \(table), key \(key.shown), \(why)", hint: "", remedy: .badInput)
     }
   }

@@ -92,13 +92,13 @@ enum QuarantineColumns {
       let position = text(3).flatMap({ Position($0) }),
       let border = text(4).flatMap({ Position($0) }), let chain = text(5).flatMap({ ChainHash(hex: $0) }),
       let at = text(6).flatMap({ Int64($0) }), NumberBounds.isTime(at),
-      let footprint = text(13).flatMap({ Footprint($0) })
+      let writeSet = text(13).flatMap({ WriteSet($0) })
     else { return nil }
     return QuarantinedTransaction(
       id: id, trail: trail, number: number, position: position,
       border: Checkpoint(trail: trailID, position: border, chain: chain), at: at, code: text(7) ?? "",
       message: text(8) ?? "", hint: text(9) ?? "", heldBy: text(10).flatMap { Int64($0) },
-      wish: text(11).flatMap { QuarantinedTransaction.Wish(rawValue: $0) }, footprint: footprint)
+      wish: text(11).flatMap { QuarantinedTransaction.Wish(rawValue: $0) }, writeSet: writeSet)
   }
 
   static func texts(_ one: QuarantinedTransaction) -> [String?] {
@@ -106,7 +106,7 @@ enum QuarantineColumns {
       one.trail.description, one.border.trail.description, String(Int64(bitPattern: one.number)),
       one.position.description, one.border.position.description, one.border.chain.description, String(one.at), one.code,
       one.message, one.hint, one.heldBy.map { String($0) }, one.wish?.rawValue,
-      String(one.footprint.changeCount), one.footprint.text,
+      String(one.writeSet.changeCount), one.writeSet.text,
     ]
   }
 

@@ -29,7 +29,7 @@ protocol StateDatabase {
 
   func actAsApplication() throws
   /// Replaces a row by another version, as an application would. If the version is nil, deletes the row.
-  func turn(_ row: TurnedRow, to version: ConflictRow?) throws
+  func turn(_ row: OverriddenRow, to version: ConflictRow?) throws
   /// Returns the reason why the target did not write a row: a lock, or a refusal. Nil for any other error.
   func refusal(_ error: any Error) -> DecisionOutcome.Refusal?
 }

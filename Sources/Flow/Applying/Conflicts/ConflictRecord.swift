@@ -38,14 +38,14 @@ package struct ConflictRecord: Equatable, Sendable {
   package var settled: ConflictRow?
   package var winner: Winner
   /// The stamp of the version that conflicted with the transaction; nil if no stamp is known.
-  package var other: Stamp?
+  package var other: VersionStamp?
   /// The time when an operator overturned the result, in µs since 1970 UTC; nil: not overturned.
   package var overturnedAt: Int64?
 
   package init(
     at: Int64, trail: TrailName, position: Position, number: UInt64, clock: UInt64, kind: Conflict.Kind, rule: String,
     namespace: String = "", table: String, key: ConflictRow, local: ConflictRow?, incoming: ConflictRow?,
-    before: ConflictRow?, settled: ConflictRow?, winner: Winner, other: Stamp?
+    before: ConflictRow?, settled: ConflictRow?, winner: Winner, other: VersionStamp?
   ) {
     (self.at, self.trail, self.position, self.number, self.clock) = (at, trail, position, number, clock)
     (self.kind, self.rule, self.namespace, self.table, self.key) = (kind, rule, namespace, table, key)

@@ -83,7 +83,7 @@ extension OneWayTarget {
   /// Resolves changes of rows that the target lacks.
   ///
   /// - Throws: The error of the first change that cannot be resolved.
-  func resolve(_ updates: [EarlyUpdates.Update]) throws {
+  func resolve(_ updates: [OutOfOrderChanges.Update]) throws {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 

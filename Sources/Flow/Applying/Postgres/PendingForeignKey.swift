@@ -56,7 +56,7 @@ struct PendingForeignKey: Equatable {
     ]).line
   }
 
-  func statement(for pending: PostgresTargetState.Pending) -> String {
+  func statement(for pending: PostgresApplyState.Pending) -> String {
     func list(_ names: [String]) -> String {
       names.isEmpty ? "" : " (" + names.map(\.quotedName).joined(separator: ", ") + ")"
     }

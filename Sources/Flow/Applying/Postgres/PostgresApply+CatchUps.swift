@@ -8,7 +8,7 @@ extension PostgresApply {
   /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of one catch-up have
   /// the same checkpoint.
   struct CatchUp {
-    var tables: [PostgresTargetState.Waiting]
+    var tables: [PostgresApplyState.Waiting]
     /// The conflict handling of two-way tables; nil if the tables are one-way.
     let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
@@ -16,7 +16,7 @@ extension PostgresApply {
     var refusals: [Position: CairnError] = [:]
     /// The refreshes from which tables of the catch-up continue, by the position of the record that suspended the
     /// table.
-    var overtaken: [Position: LaterCopy] = [:]
+    var overtaken: [Position: ResyncPoint] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
     /// Whether the catch-up must wait for capture: its last group was rolled back, because an application had written
@@ -89,12 +89,12 @@ extension PostgresApply {
   }
 
   /// Groups suspended tables by their checkpoint: tables with the same checkpoint may depend on each other.
-  private static func groups(_ tables: [PostgresTargetState.Waiting]) -> [[PostgresTargetState.Waiting]] {
+  private static func groups(_ tables: [PostgresApplyState.Waiting]) -> [[PostgresApplyState.Waiting]] {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
 
   private func catchUpDesk(
-    _ tables: [PostgresTargetState.Waiting], _ main: PostgresReplay
+    _ tables: [PostgresApplyState.Waiting], _ main: PostgresReplay
   ) -> PostgresReplay.Desk? {
     let goesBothWays = tables.contains { table in
       main.tables[table.source].map { options.goesBothWays($0.schema, $0.name) } ?? true
@@ -104,8 +104,8 @@ extension PostgresApply {
   }
 
   private func open(
-    _ tables: [PostgresTargetState.Waiting], _ desk: PostgresReplay.Desk?, isCareful: Bool = false,
-    _ refusals: [Position: CairnError] = [:], _ overtaken: [Position: LaterCopy] = [:]
+    _ tables: [PostgresApplyState.Waiting], _ desk: PostgresReplay.Desk?, isCareful: Bool = false,
+    _ refusals: [Position: CairnError] = [:], _ overtaken: [Position: ResyncPoint] = [:]
   ) throws -> PostgresReplay {
     guard let connection else { throw ApplyStopped() }
     let own = Set(tables.map(\.source.nameKey))
@@ -225,7 +225,7 @@ extension PostgresApply {
       try tell(refusal.error, refusal.key, catchUp)
       postpone([refusal.key], isLocked: refusal.isLocked)
       let here = catchUp.tables.first { $0.source.hasSameBytes(as: refusal.key) && $0.from == refusal.position }
-      if let here, let copy = try laterCopy(than: refusal, here, catchUp) {
+      if let here, let copy = try resyncPoint(than: refusal, here, catchUp) {
         catchUp.overtaken[refusal.position] = copy
         attempts[refusal.key] = nil
       } else if here != nil {
@@ -281,11 +281,11 @@ extension PostgresApply {
 
   /// Returns a refresh, later in the trail than the refused record, with which a suspended table can continue. Nil if
   /// there is none, or if a refresh was already tried for that record.
-  private func laterCopy(
-    than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
-  ) throws -> LaterCopy? {
+  private func resyncPoint(
+    than refusal: SchemaStop, _ table: PostgresApplyState.Waiting, _ catchUp: CatchUp
+  ) throws -> ResyncPoint? {
     guard !refusal.isLocked, catchUp.overtaken[refusal.position] == nil, let replay else { return nil }
-    let outcome = try LaterCopy.find(
+    let outcome = try ResyncPoint.find(
       refusal.error.code, at: refusal.position, in: folder, from: table.table, through: replay.applied,
       options: options, to: .postgres)
     progress.update { $0.copiesWanted[refusal.key] = outcome.wanted }

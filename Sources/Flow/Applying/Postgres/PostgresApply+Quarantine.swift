@@ -38,7 +38,7 @@ extension PostgresApply {
     try replay.sink.rest()
     try loadQuarantine(replay)
     guard let step = shelf.quarantine.step else {
-      nextLook = now + QuarantineShelf.lookMilliseconds
+      nextLook = now + QuarantineStore.lookMilliseconds
       return false
     }
     // Another replay needs the connection. The main one has to read the state again afterwards.

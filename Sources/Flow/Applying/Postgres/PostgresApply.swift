@@ -36,8 +36,8 @@ package final class PostgresApply {
   var refusals: [Position: CairnError] = [:]
   /// The last transaction that apply sends one statement at a time, because a group with it has failed; 0: none.
   private var carefulThrough: UInt64 = 0
-  let shelf: QuarantineShelf
-  private let statements: StatementDesk?
+  let shelf: QuarantineStore
+  private let statements: StatementSession?
   private let pruning = ConflictPruning()
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
@@ -68,10 +68,10 @@ package final class PostgresApply {
   ) throws {
     (self.uri, self.folder, self.name, self.options, self.clock, self.progress) =
       (uri, folder, name, options, clock, progress)
-    desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .postgres, options.names), clock) }
+    desk = options.twoWay.map { TwoWaySession($0, name, RowNames(to: .postgres, options.names), clock) }
     gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
-    shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
-    statements = try StatementDesk(options, progress)
+    shelf = QuarantineStore(name, folder: folder, puts: options.quarantines)
+    statements = try StatementSession(options, progress)
     progress.update { $0.guardsAreDue = true }
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
@@ -170,7 +170,7 @@ package final class PostgresApply {
   /// A transaction that the target refuses goes into quarantine if the conf allows it.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
-      where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)
+      where (shelf.puts || error.code == .tableForbidden) && QuarantineStore.isOfRows(error)
     {
       // Only a careful replay shows which transaction failed.
       if replay.isCareful, !shelf.takes(error, of: replay.number) { throw error }
@@ -356,7 +356,7 @@ package final class PostgresApply {
       return true
     }
     self.connection = connection
-    let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? options.begin.number
+    let applied = try PostgresApplyState(connection).checkpoint(of: name)?.number ?? options.begin.number
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk,
@@ -371,7 +371,7 @@ package final class PostgresApply {
       if !hasTables {
         try connection.transaction {
           try ConflictLog(connection).install()
-          try PostgresCandidates(connection).install()
+          try PostgresDisplacedRows(connection).install()
           try Decisions(connection).install()
           try StoredReturns(connection).install()
         }
@@ -380,10 +380,10 @@ package final class PostgresApply {
       // The timeout is set only now: all applies to one database create these tables when they begin.
       try connection.execute("SET lock_timeout = \(patience.lockMilliseconds)")
       made.holdWindow()
-      try desk.lookAtKeys { try MappedTable.foreignKeys(connection) }
+      try desk.lookAtKeys { try PostgresApplyTable.foreignKeys(connection) }
       try desk.shared.prepare(
-        desk.names, hasUniqueValues: PostgresCandidates(connection).mayCome,
-        candidates: PostgresCandidates(connection).counts, returned: StoredReturns(connection).all,
+        desk.names, hasUniqueValues: PostgresDisplacedRows(connection).mayCome,
+        candidates: PostgresDisplacedRows(connection).counts, returned: StoredReturns(connection).all,
         reach: { try state.reach(of: $0) ?? .init() })
       try desk.shared.check(name, made.reader.id)
     }

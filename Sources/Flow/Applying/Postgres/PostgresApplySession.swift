@@ -11,7 +11,7 @@ enum PostgresApplySession {
     try check(connection)
     try adopt(connection)
     try claim(connection, trail)
-    let state = PostgresTargetState(connection)
+    let state = PostgresApplyState(connection)
     try setUpOrigin(connection, try state.originPrefix() + trail.description, trail)
     try OwnSchema.check("cairn", connection)
     try connection.makingOnce {
@@ -32,7 +32,7 @@ enum PostgresApplySession {
       try connection.execute("BEGIN")
       defer { connection.rollback() }
       try adopt(connection)
-      let state = PostgresTargetState(connection)
+      let state = PostgresApplyState(connection)
       try OwnSchema.check("cairn", connection)
       try state.lock()
       if try !state.isInstalled() { try state.install() }

@@ -6,7 +6,7 @@ import Versions
 /// Converts rows of any trail into the columns of a PostgreSQL table. Values are texts that PostgreSQL accepts as
 /// input.
 struct PostgresForm: RowForm {
-  let table: MappedTable
+  let table: PostgresApplyTable
   let names: NamePolicy
 
   func version(_ stored: StoredVersion) throws -> RowVersion {

@@ -17,7 +17,7 @@ struct PostgresGuards {
   ///
   /// - Parameter isGuarded: Returns whether a table, by schema and name, must refuse writes of applications.
   /// - Throws: A lock timeout; the call must then be repeated.
-  func reconcile(_ state: PostgresTargetState, isGuarded: (String, String) -> Bool) throws {
+  func reconcile(_ state: PostgresApplyState, isGuarded: (String, String) -> Bool) throws {
     try connection.transaction {
       try state.lock()
       try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")

@@ -5,7 +5,7 @@ import PostgresKit
 package enum PostgresOrigins {
   /// Returns whether the server has a replication origin for the apply of the trail to this database.
   package static func has(_ trail: TrailName, _ connection: PostgresConnection) throws -> Bool {
-    let origin = try PostgresTargetState(connection).originPrefix() + trail.description
+    let origin = try PostgresApplyState(connection).originPrefix() + trail.description
     return try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil
   }
 

@@ -6,15 +6,15 @@ import PostgresKit
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  typealias Parked = ParkedRows<MappedTable, String?>
+  typealias Parked = ParkedRows<PostgresApplyTable, String?>
 
   /// Parks a row that the target refuses, until the end of the transaction.
-  func park(_ table: MappedTable, _ values: [String?], _ error: PostgresError) throws {
+  func park(_ table: PostgresApplyTable, _ values: [String?], _ error: PostgresError) throws {
     try parked.add(.init(table: table, values: values, position: reader.position, error: refused(table, error)))
   }
 
   /// Deletes a row whose update would collide with another row's unique value, and parks the updated row.
-  func takeOut(_ table: MappedTable, _ error: PostgresError) throws {
+  func takeOut(_ table: PostgresApplyTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
     for column in table.columns.indices where after.gives(column) { values[column] = after.string(column) }
@@ -90,7 +90,7 @@ extension PostgresReplay {
   }
 
   /// Applies the update or delete of the row `image` that the trail has before the row itself, if there is one.
-  func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
+  func settle(_ table: PostgresApplyTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
       guard let wanted = update.after else {
@@ -119,7 +119,7 @@ extension PostgresReplay {
 
   private func given() -> ColumnMask { ColumnMask((0..<after.count).filter { after.gives($0) }) }
 
-  func settleUpdated(_ table: MappedTable, _ old: ImageView?, _ new: ImageView?) throws {
+  func settleUpdated(_ table: PostgresApplyTable, _ old: ImageView?, _ new: ImageView?) throws {
     guard !early.isEmpty, let old, let new else { return }
     var image = ByteWriter(capacity: 256)
     for (was, is_) in zip(try old.values(), try new.values()) { image.append(is_ ?? was) }
@@ -135,7 +135,7 @@ extension PostgresReplay {
     try checkUnique(unchecked.rows, unchecked.tables)
   }
 
-  private func checkUnique(_ rows: [UncheckedRows.Row], _ tables: [MappedTable]) throws {
+  private func checkUnique(_ rows: [DeferredUniqueChecks.Row], _ tables: [PostgresApplyTable]) throws {
     for row in rows {
       before.removeAll()
       after.assign(row.values)
@@ -162,7 +162,7 @@ extension PostgresReplay {
     }
   }
 
-  private func doubled(_ table: MappedTable, _ index: Int, _ values: [String]) -> CairnError {
+  private func doubled(_ table: PostgresApplyTable, _ index: Int, _ values: [String]) -> CairnError {
     CairnError(
       .rowExists,
       "table \(table.source.fullName), row \(values.joined(separator: ", ")): the target \(connection.place) would have two rows with the same value of \(table.target.uniqueIndexes[index].name) (trail \(name) at \(reader.position))",
@@ -172,7 +172,7 @@ extension PostgresReplay {
 
   // MARK: Errors
 
-  func describeKey(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int = .max) -> String {
+  func describeKey(_ table: PostgresApplyTable, _ row: borrowing RowText, upTo count: Int = .max) -> String {
     let shown = table.key.isEmpty ? Array(table.columns.indices.prefix(3)) : table.key
     var parts: [String] = []
     for index in shown where index < min(count, row.count) {
@@ -184,25 +184,25 @@ extension PostgresReplay {
 
   /// Returns the first `count` columns of a row as texts for messages, such as `id=5`; a value that is not known is
   /// "?".
-  func describeColumns(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int) -> [String] {
+  func describeColumns(_ table: PostgresApplyTable, _ row: borrowing RowText, upTo count: Int) -> [String] {
     (0..<min(count, row.count, table.columns.count)).map { index in
       let value = row.gives(index) ? row.string(index).map { Value.text($0).shown } ?? "NULL" : "?"
       return "\(table.source.columns[index].name)=\(value)"
     }
   }
 
-  private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
+  private func describeRow(_ table: PostgresApplyTable, isNew: Bool) -> String {
     if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
       return describeKey(table, after)
     }
     return describeKey(table, before)
   }
 
-  private func context(_ table: MappedTable, _ key: String) -> [String: String] {
+  private func context(_ table: PostgresApplyTable, _ key: String) -> [String: String] {
     ["table": table.source.fullName, "key": key, "position": reader.position.description]
   }
 
-  func unexpected(_ table: MappedTable, _ what: String) -> CairnError {
+  func unexpected(_ table: PostgresApplyTable, _ what: String) -> CairnError {
     let key = describeRow(table, isNew: false)
     let subject = "table \(table.source.fullName), row \(key): the source \(what) it, but"
     let place = "(trail \(name) at \(reader.position))"
@@ -224,7 +224,7 @@ extension PostgresReplay {
   }
 
   /// Returns the error for an INSERT that inserted no row, for example because of a trigger.
-  func swallowed(_ table: MappedTable) -> CairnError {
+  func swallowed(_ table: PostgresApplyTable) -> CairnError {
     let key = describeRow(table, isNew: true)
     return CairnError(
       .constraintFailed,
@@ -234,11 +234,11 @@ extension PostgresReplay {
   }
 
   /// Returns the error for a statement that the server refused. The error names the row if the row is the cause.
-  func refusal(_ table: MappedTable, _ error: PostgresError) -> any Error {
+  func refusal(_ table: PostgresApplyTable, _ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : refused(table, error)
   }
 
-  func refused(_ table: MappedTable, _ error: PostgresError) -> CairnError {
+  func refused(_ table: PostgresApplyTable, _ error: PostgresError) -> CairnError {
     let key = describeRow(table, isNew: true)
     let subject = "table \(table.source.fullName), row \(key)"
     let place = "(trail \(name) at \(reader.position))"

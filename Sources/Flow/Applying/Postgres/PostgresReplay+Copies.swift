@@ -6,7 +6,7 @@ extension PostgresReplay {
   /// row.
   ///
   /// - Parameter isInPlace: Whether the row replaces the target's row with its key.
-  func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
+  func takeCopied(_ table: PostgresApplyTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
       where error.code == .rowExists
     {

@@ -18,7 +18,7 @@ extension PostgresReplay {
   /// local writes can let the source's row win.
   ///
   /// - Throws: The error of `body`, unless the source's row won.
-  func resolvingLocalWrites(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
+  func resolvingLocalWrites(_ table: PostgresApplyTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
       let rows = met(table, isInsert: isInsert)
@@ -30,7 +30,7 @@ extension PostgresReplay {
     }
   }
 
-  private func met(_ table: MappedTable, isInsert: Bool) -> (before: SourceWins.Row?, after: SourceWins.Row?) {
+  private func met(_ table: PostgresApplyTable, isInsert: Bool) -> (before: SourceWins.Row?, after: SourceWins.Row?) {
     let new = after.count == 0 ? nil : values(of: after, table)
     guard !isInsert else { return (nil, new) }
     // Without a before image, the key is unchanged.
@@ -38,11 +38,11 @@ extension PostgresReplay {
     return (old, new)
   }
 
-  private func keyed(_ row: SourceWins.Row, _ table: MappedTable) -> SourceWins.Row {
+  private func keyed(_ row: SourceWins.Row, _ table: PostgresApplyTable) -> SourceWins.Row {
     row.enumerated().map { table.key.contains($0) ? $1 : nil }
   }
 
-  private func values(of row: borrowing RowText, _ table: MappedTable) -> SourceWins.Row {
+  private func values(of row: borrowing RowText, _ table: PostgresApplyTable) -> SourceWins.Row {
     var values: SourceWins.Row = []
     for index in table.columns.indices {
       if !row.gives(index) {
@@ -72,7 +72,7 @@ extension PostgresReplay {
 
   /// Resolves the deferred updates that give another row the key which `change` gives its row. Called before the
   /// change.
-  func settleEarly(before change: ChangeView, of table: MappedTable) throws {
+  func settleEarly(before change: ChangeView, of table: PostgresApplyTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
     let old = try change.before?.values()
@@ -88,7 +88,7 @@ extension PostgresReplay {
   ///
   /// - Parameter key: The row's key after these updates.
   /// - Returns: False if there is no such update.
-  @discardableResult func settleLine(to key: [String?], of table: MappedTable, before change: ChangeView) throws
+  @discardableResult func settleLine(to key: [String?], of table: PostgresApplyTable, before change: ChangeView) throws
     -> Bool
   {
     guard table.localWrites.areSettled, !early.isEmpty else { return false }
@@ -99,7 +99,7 @@ extension PostgresReplay {
   }
 
   /// Returns the row's key before and after an update. Overwrites the buffers ``before`` and ``after``.
-  private func keys(of update: EarlyUpdates.Update, _ table: MappedTable) throws -> (
+  private func keys(of update: OutOfOrderChanges.Update, _ table: PostgresApplyTable) throws -> (
     before: [String?], after: [String?]?
   ) {
     try update.before.withUnsafeBytes { try encode(ImageView(bytes: $0), into: &before, table, isNew: false) }
@@ -109,36 +109,38 @@ extension PostgresReplay {
     return (old, newKey(table))
   }
 
-  func isThere(_ table: MappedTable) throws -> Bool {
+  func isThere(_ table: PostgresApplyTable) throws -> Bool {
     guard let row = met(table, isInsert: false).before else { return false }
     let key = table.key.compactMap { row[$0] }
     return try key.count == table.key.count && sink.attempt { try table.row(key, connection) } != nil
   }
 
-  private func newKey(_ table: MappedTable) -> [String?] {
+  private func newKey(_ table: PostgresApplyTable) -> [String?] {
     table.key.map { after.gives($0) ? after.string($0) : before.string($0) }
   }
 
   /// Returns a closure that resolves the present change, of a row that the target lacks.
-  func resolution(_ table: MappedTable) -> (() throws -> Bool)? { resolution(table, met(table, isInsert: false)) }
+  func resolution(_ table: PostgresApplyTable) -> (() throws -> Bool)? {
+    resolution(table, met(table, isInsert: false))
+  }
 }
 
 extension PostgresReplay: OneWayTarget {
-  func localRow(_ key: [Value], of table: MappedTable) throws -> [Value]? {
+  func localRow(_ key: [Value], of table: PostgresApplyTable) throws -> [Value]? {
     try sink.attempt { try table.row(key, connection) }.map(form(of: table).row)
   }
 
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
-    try PostgresCandidates(connection, attempt: sink.attempt).rows(inTheWayOf: row)
+    try PostgresDisplacedRows(connection, attempt: sink.attempt).rows(inTheWayOf: row)
   }
 
-  func write(_ row: SourceWins.Row?, _ key: [Value], to table: MappedTable) throws { try put(row, key, table) }
+  func write(_ row: SourceWins.Row?, _ key: [Value], to table: PostgresApplyTable) throws { try put(row, key, table) }
 
-  func naming<Result>(_ table: MappedTable, _ body: () throws -> Result) throws -> Result {
+  func naming<Result>(_ table: PostgresApplyTable, _ body: () throws -> Result) throws -> Result {
     do { return try body() } catch let error as PostgresError { throw refusal(table, error) }
   }
 }
 
-extension MappedTable: OneWayTable {
+extension PostgresApplyTable: OneWayTable {
   var isShared: Bool { !(source.treatment?.shares.isEmpty ?? true) }
 }

@@ -21,7 +21,7 @@ extension PostgresReplay {
       if plan.checksRows { started.insert(key) }
       if let refusal = plan.refusal { throw refusal.error(table.mapped.fullName, of: table.source.fullName) }
       known.beginRefresh(method, plan)
-      if method != .rows { earlyRows.begin(key) }
+      if method != .rows { outOfOrderRows.begin(key) }
       if plan.emptiesTable { try empty(table) }
       known.isEmptied = plan.isEmptied(table.removal)
       try save(key, known)
@@ -40,7 +40,7 @@ extension PostgresReplay {
       let isFirst = !known.isLoaded
       if isCopy {
         (known.isEmptied, known.isLoaded) = (false, true)
-        earlyRows.end(key)
+        outOfOrderRows.end(key)
       }
       try save(key, known)
       copying = nil
@@ -51,8 +51,8 @@ extension PostgresReplay {
   }
 
   private func facts(
-    _ reason: Refresh.Reason, _ method: Refresh.Method, _ id: UInt64, _ table: MappedTable,
-    _ known: PostgresTargetState.Table
+    _ reason: Refresh.Reason, _ method: Refresh.Method, _ id: UInt64, _ table: PostgresApplyTable,
+    _ known: PostgresApplyState.Table
   ) throws -> RefreshPlan.Facts {
     RefreshPlan.Facts(
       existing: options.existing, existingHolds: options.existingHolds,
@@ -61,7 +61,7 @@ extension PostgresReplay {
       refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: started.contains(table.stateKey.nameKey))
   }
 
-  private func empty(_ table: MappedTable) throws {
+  private func empty(_ table: PostgresApplyTable) throws {
     if table.removal == .applied, let own = try table.ownValues(connection) {
       progress.note(
         "table \(table.mapped.fullName) is emptied for its copy: the values of columns \(own), which only the target has, are deleted"
@@ -70,14 +70,14 @@ extension PostgresReplay {
     try remove(nil, table)
   }
 
-  private func holdsRows(_ table: MappedTable) throws -> Bool {
+  private func holdsRows(_ table: PostgresApplyTable) throws -> Bool {
     let share = share(table)
     try connection.hold(table.target.rowsName)
     return try connection.first(
       "SELECT 1 FROM \(table.target.rowsName)\(share.condition) LIMIT 1", share.values) != nil
   }
 
-  private func clear(_ range: Refresh.Range, _ table: MappedTable) throws {
+  private func clear(_ range: Refresh.Range, _ table: PostgresApplyTable) throws {
     if table.removal == .applied, let rows = try rows(in: range, table),
       try table.setAside(rows.condition, rows.values, connection)
     {
@@ -89,7 +89,7 @@ extension PostgresReplay {
   /// Deletes this trail's rows of a key range, or keeps or marks them by a rule. Nil: all of this trail's rows.
   ///
   /// Two-way: keeps a row that has changed at the target if the author of the refresh did not know the change.
-  func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
+  func remove(_ range: Refresh.Range?, _ table: PostgresApplyTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
     if let resolver, table.goesBothWays, !table.isWholeRow { return try removeKnown(rows, table, resolver) }
@@ -108,7 +108,7 @@ extension PostgresReplay {
 
   /// Returns the WHERE clause that selects this trail's rows of a table, with its parameter values. The clause is empty
   /// if all rows belong to the trail.
-  private func share(_ table: MappedTable) -> (condition: String, values: [String?]) {
+  private func share(_ table: PostgresApplyTable) -> (condition: String, values: [String?]) {
     var terms: [String] = []
     var values: [String?] = []
     for share in table.source.treatment?.shares ?? [] {
@@ -135,7 +135,7 @@ extension PostgresReplay {
   }
 
   private func rows(
-    in range: Refresh.Range, _ table: MappedTable
+    in range: Refresh.Range, _ table: PostgresApplyTable
   ) throws -> (condition: String, values: [String?])? {
     switch range {
     case .unkeyed, .some: return nil
@@ -172,7 +172,7 @@ extension PostgresReplay {
     }
   }
 
-  private func keyTexts(_ bound: [Value?], _ table: MappedTable, _ key: [Int]) throws -> [String?] {
+  private func keyTexts(_ bound: [Value?], _ table: PostgresApplyTable, _ key: [Int]) throws -> [String?] {
     var image = ByteWriter(capacity: 256)
     for value in bound { image.append(value) }
     before.removeAll()
@@ -182,7 +182,7 @@ extension PostgresReplay {
 
   // MARK: Rows
 
-  func apply(row image: ImageView, of table: MappedTable) throws {
+  func apply(row image: ImageView, of table: PostgresApplyTable) throws {
     if table.state.isAwaited { return }
     let isAlone = isCareful || (table.state.existing != .overwrite && !table.isWholeRow)
     if let other = pieceTable, other !== table || isAlone { try endPiece() }
@@ -241,7 +241,7 @@ extension PostgresReplay {
 
   /// Called at the end of a table's refresh: creates the table's indexes, and the foreign keys whose two tables have
   /// been refreshed.
-  private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
+  private func makeWhatWaited(_ table: PostgresApplyTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
     try shape.makeForeignKeys(sink)
@@ -250,7 +250,7 @@ extension PostgresReplay {
   }
 }
 
-extension MappedTable {
+extension PostgresApplyTable {
   var removal: TableTreatment.Removal { source.treatment?.removal ?? .applied }
 
   /// The key columns by which the chunks of a refresh are ordered. Columns with one constant value are left out.

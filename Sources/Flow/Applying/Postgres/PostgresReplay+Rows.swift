@@ -4,7 +4,7 @@ import PostgresKit
 
 // Changes of rows, as statements.
 extension PostgresReplay {
-  private func leavesOut(_ change: ChangeView, _ table: MappedTable) -> Bool {
+  private func leavesOut(_ change: ChangeView, _ table: PostgresApplyTable) -> Bool {
     options.leavesOut(change, in: number, isAwaited: table.state.isAwaited, goesBothWays: table.goesBothWays)
   }
 
@@ -16,14 +16,14 @@ extension PostgresReplay {
     try resolvingLocalWrites(table, isInsert: change.operation == .insert) { try apply(change, table) }
   }
 
-  func encode(_ change: ChangeView, _ table: MappedTable) throws {
+  func encode(_ change: ChangeView, _ table: PostgresApplyTable) throws {
     before.removeAll()
     after.removeAll()
     if let image = change.before { try encode(image, into: &before, table, isNew: false) }
     if let image = change.after { try encode(image, into: &after, table, isNew: true) }
   }
 
-  private func apply(_ change: ChangeView, _ table: MappedTable) throws {
+  private func apply(_ change: ChangeView, _ table: PostgresApplyTable) throws {
     let isTolerant = change.treatment.contains(.tolerant)
     let isLenient = isTolerant || table.mayHoldRows
     let mayLack = isTolerant || table.mayLackRows
@@ -54,10 +54,10 @@ extension PostgresReplay {
   ///
   /// Does not throw in a catch-up if the trail has a refresh of the table after this change. Apply then skips the
   /// table's changes until that refresh.
-  private func refuse(_ table: MappedTable) throws {
+  private func refuse(_ table: PostgresApplyTable) throws {
     guard let error = reader.refusal else { return }
     guard scope.isCatchUp, try isCopiedLater(table.given) else { throw error }
-    if table.removal != .applied { progress.note(LaterShape.unseen(table.source, since: reader.position)) }
+    if table.removal != .applied { progress.note(NextFittingSchema.unseen(table.source, since: reader.position)) }
     var known = table.state
     (known.refreshing, known.isAwaited) = (.byKey, true)
     try save(table.stateKey, known)
@@ -70,7 +70,8 @@ extension PostgresReplay {
   ///
   /// - Returns: The number of changed rows if apply has waited for the answer; otherwise `count`, or 1 if `count` is
   ///   nil.
-  @discardableResult func write(_ table: MappedTable, _ shape: MappedTable.Shape, expecting count: Int64?) throws
+  @discardableResult func write(_ table: PostgresApplyTable, _ shape: PostgresApplyTable.Shape, expecting count: Int64?)
+    throws
     -> Int64
   {
     guard isCareful else {
@@ -100,7 +101,7 @@ extension PostgresReplay {
     }
   }
 
-  func insert(_ table: MappedTable, isLenient: Bool) throws {
+  func insert(_ table: PostgresApplyTable, isLenient: Bool) throws {
     try checkWhole(table)
     table.hasNewKeys = true
     if table.isWholeRow || !isLenient { return try insertStrictly(table) }
@@ -113,13 +114,13 @@ extension PostgresReplay {
     }
   }
 
-  func checkWhole(_ table: MappedTable) throws(CairnError) {
+  func checkWhole(_ table: PostgresApplyTable) throws(CairnError) {
     guard !after.isWhole else { return }
     let lacking = table.columns.indices.first { !after.gives($0) }.map { table.columns[$0].name }
     throw incompleteRow(table.source, column: lacking ?? "", at: reader.position, of: name)
   }
 
-  func insertStrictly(_ table: MappedTable) throws {
+  func insertStrictly(_ table: PostgresApplyTable) throws {
     if !isCareful {
       try sink.insert(after, into: table)
     } else {
@@ -133,7 +134,7 @@ extension PostgresReplay {
   }
 
   /// Inserts the new row, and replaces all rows of the target that have its key or one of its unique values.
-  func insertInPlace(_ table: MappedTable) throws {
+  func insertInPlace(_ table: PostgresApplyTable) throws {
     for index in table.otherIndexes where !table.isContested && !isExact(table) {
       try writeLeniently(table, .clear(index: index, sparing: .new))
     }
@@ -146,13 +147,13 @@ extension PostgresReplay {
     }
   }
 
-  func writeLeniently(_ table: MappedTable, _ shape: MappedTable.Shape) throws {
+  func writeLeniently(_ table: PostgresApplyTable, _ shape: PostgresApplyTable.Shape) throws {
     do { try write(table, shape, expecting: nil) } catch let error as PostgresError { throw refusal(table, error) }
   }
 
   // MARK: Delete
 
-  private func delete(_ table: MappedTable, _ change: ChangeView, isExpected: Bool) throws {
+  private func delete(_ table: PostgresApplyTable, _ change: ChangeView, isExpected: Bool) throws {
     let isLineSettled = try !early.isEmpty && settleLine(to: key(of: before, table), of: table, before: change)
     let touched: Int64
     do {
@@ -172,20 +173,20 @@ extension PostgresReplay {
     guard error.code == .rowMissing, table.source.treatment != nil, !isLineSettled, table.source.engine == .sqlite,
       let old = change.before
     else { throw error }
-    let delete = EarlyUpdates.Update(before: Array(old.bytes), after: nil, error: error, meet: resolution(table))
+    let delete = OutOfOrderChanges.Update(before: Array(old.bytes), after: nil, error: error, meet: resolution(table))
     try early.add(delete, table: table.stateKey)
   }
 
   /// Returns whether the row before the change has no key, or a key with NULL. All its values then identify the row.
-  func isTwin(_ table: MappedTable) -> Bool {
+  func isTwin(_ table: PostgresApplyTable) -> Bool {
     table.isWholeRow || table.key.contains { $0 < before.count && before.isNull($0) }
   }
 
-  func nulls(_ table: MappedTable) -> ColumnMask {
+  func nulls(_ table: PostgresApplyTable) -> ColumnMask {
     ColumnMask(table.columns.indices.filter { $0 < before.count && before.isNull($0) })
   }
 
-  func checks(_ table: MappedTable) -> ColumnMask {
+  func checks(_ table: PostgresApplyTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where before.gives(column) && !table.widened.contains(column) {
       mask.insert(column)
@@ -195,7 +196,7 @@ extension PostgresReplay {
 
   // MARK: Update
 
-  private func update(_ table: MappedTable, _ change: ChangeView) throws {
+  private func update(_ table: PostgresApplyTable, _ change: ChangeView) throws {
     try settleEarly(before: change, of: table)
     if table.localWrites.areSettled, !early.isEmpty, try isThere(table) {
       try settleLine(to: before.count > 0 ? key(of: before, table) : key(of: after, table), of: table, before: change)
@@ -218,18 +219,18 @@ extension PostgresReplay {
     if try excuses(table) { return try updateLeniently(table) }
     guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
     else { throw error }
-    let update = EarlyUpdates.Update(
+    let update = OutOfOrderChanges.Update(
       before: Array(old.bytes), after: Array(new.bytes), error: error, meet: resolution(table))
     try early.add(update, table: table.stateKey)
   }
 
-  private func updateStrictly(_ table: MappedTable) throws -> Int64 {
+  private func updateStrictly(_ table: PostgresApplyTable) throws -> Int64 {
     let set = changed(table)
     if isTwin(table) { return try write(table, .updateTwin(set: set, nulls: nulls(table)), expecting: 1) }
     return try write(table, shape(table, set, checks(table)), expecting: 1)
   }
 
-  func shape(_ table: MappedTable, _ set: ColumnMask, _ checks: ColumnMask) -> MappedTable.Shape {
+  func shape(_ table: PostgresApplyTable, _ set: ColumnMask, _ checks: ColumnMask) -> PostgresApplyTable.Shape {
     let isReplaced =
       !table.alwaysIdentity.isEmpty
       && table.columns.indices.contains { set.contains($0) && table.alwaysIdentity.contains($0) }
@@ -238,7 +239,7 @@ extension PostgresReplay {
 
   /// Returns the columns that an update sets: those whose new value in the trail differs from the former value. Returns
   /// one column if no value differs.
-  func changed(_ table: MappedTable) -> ColumnMask {
+  func changed(_ table: PostgresApplyTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where after.gives(column) {
       if before.gives(column) {
@@ -258,7 +259,7 @@ extension PostgresReplay {
 
   /// Updates the row if the target has it. If the target lacks the row and the trail gives all of its values, inserts
   /// the row. Otherwise does nothing.
-  func updateLeniently(_ table: MappedTable) throws {
+  func updateLeniently(_ table: PostgresApplyTable) throws {
     let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
     if isTwin(table) {
       // Only the answer shows whether the row is there, so only a careful replay continues from here.
@@ -292,7 +293,7 @@ extension PostgresReplay {
     }
   }
 
-  private func isKnown(_ index: Int, _ table: MappedTable) -> Bool {
+  private func isKnown(_ index: Int, _ table: PostgresApplyTable) -> Bool {
     let unique = table.target.uniqueIndexes[index]
     guard unique.predicate == nil, let positions = table.positions(of: index) else {
       return table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
@@ -300,13 +301,13 @@ extension PostgresReplay {
     return positions.allSatisfy { after.gives($0) || before.gives($0) }
   }
 
-  func fillAfter(_ table: MappedTable) {
+  func fillAfter(_ table: PostgresApplyTable) {
     guard table.columns.indices.contains(where: { !after.gives($0) }) else { return }
     let values = table.columns.indices.map { after.gives($0) ? after.string($0) : before.string($0) }
     after.assign(values)
   }
 
-  func key(of row: borrowing RowText, _ table: MappedTable) -> [String?] {
+  func key(of row: borrowing RowText, _ table: PostgresApplyTable) -> [String?] {
     table.key.map { $0 < row.count ? row.string($0) : nil }
   }
 }

@@ -43,7 +43,7 @@ extension PostgresReplay {
       try create(source, key, isAwaited: !isHistory)
     } else if rule.isCopied, !isHistory, var known = tables[key] {
       if let treatment = source.treatment, treatment.removal != .applied {
-        progress.note(LaterShape.unseen(source, since: reader.position))
+        progress.note(NextFittingSchema.unseen(source, since: reader.position))
       }
       (known.refreshing, known.isAwaited, known.isEmptied) = (.byKey, true, false)
       try save(key, known)
@@ -68,14 +68,14 @@ extension PostgresReplay {
 
   /// Alters a table of the catch-up to the schema of the refresh `copy`, which comes after the present record. Apply
   /// skips the table's records before that refresh.
-  func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
+  func goOn(with copy: ResyncPoint, _ name: String, _ key: String) throws {
     try sink.settle()
     do {
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
       if let there = try tables[key].flatMap({ try shape.read($0) }) {
         let columns = Set(there.columns.map { $0.name.sqliteKey })
         guard let step = try copy.step(from: columns, mapped) else {
-          throw LaterCopy.unfit(copy.now)
+          throw ResyncPoint.unfit(copy.now)
         }
         guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(copy.now) }
         if let made = ShapeChange(step, isCopied: true, isNamed: true), let before = made.before, let after = made.after
@@ -99,7 +99,7 @@ extension PostgresReplay {
       throw SchemaStop(key: key, position: reader.position, error: error, isLocked: true)
     }
     if let removal = copy.now.treatment?.removal, removal != .applied {
-      progress.note(LaterShape.unseen(copy.now, since: reader.position))
+      progress.note(NextFittingSchema.unseen(copy.now, since: reader.position))
     }
     if var known = tables[key] {
       (known.refreshing, known.isAwaited, known.isEmptied) = (.byKey, true, false)
@@ -114,7 +114,7 @@ extension PostgresReplay {
   }
 
   /// Notes that a refresh of a table begins, to report it after the commit.
-  func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
+  func noteBegin(of id: UInt64, _ table: PostgresApplyTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number
     changedRules.finish(given)

@@ -35,7 +35,7 @@ extension PostgresReplay {
       if scope.isCatchUp, after != nil, let before, before.treatment?.refusal != nil { _ = try mapped(before) }
       let isLeft =
         try !scope.isCatchUp
-        || made.skipUnfit(ddl, fits: { fits($0, new) }, later: { try laterShape(of: $0, new) })
+        || made.skipUnfit(ddl, fits: { fits($0, new) }, later: { try nextFittingSchema(of: $0, new) })
       guard isLeft else { return forgetShape(new) }
       // Several trails may create the same table.
       if made.action == .create || isStranger(old) { try state.lock() }
@@ -65,7 +65,7 @@ extension PostgresReplay {
   /// Returns the error for a schema change that cannot get its lock. The message names the session that uses the table.
   func inUse(
     _ before: TableSchema?, _ after: TableSchema?, _ origins: [Int?]?, _ table: TableSchema,
-    _ known: PostgresTargetState.Table?
+    _ known: PostgresApplyState.Table?
   ) throws -> CairnError {
     var phrases: [String] = []
     if let before, let after { phrases = TableDifference(before, after, origins: origins).phrases }
@@ -135,7 +135,7 @@ extension PostgresReplay {
 
   func create(_ after: TableSchema, _ key: String, isAwaited: Bool) throws {
     let target = try mapped(after)
-    var known = PostgresTargetState.Table(schema: target.namespace, name: target.name)
+    var known = PostgresApplyState.Table(schema: target.namespace, name: target.name)
     _ = try register(key, after, target, known, isSaved: false)
     let claim = try claimRows(of: after, as: target, key)
     if options.ddl ?? .follow == .follow, try shape.read(known) == nil { try ensureLabels(target) }
@@ -154,7 +154,7 @@ extension PostgresReplay {
     try forget(key)
   }
 
-  private func right(_ effect: SchemaRight.Effect, _ table: PostgresTargetState.Table) throws -> SchemaRight {
+  private func right(_ effect: SchemaRight.Effect, _ table: PostgresApplyState.Table) throws -> SchemaRight {
     SchemaRight(
       effect, isCreated: table.isCreated, isCreatedElsewhere: try state.isCreatedElsewhere(table.schema, table.name),
       others: SchemaRight.others(try state.feeders(of: table.schema, table.name)),
@@ -185,7 +185,7 @@ extension PostgresReplay {
     let shapes = try TableMapping.change(
       before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach.of([before, after]))
     shapes.after.notices.forEach(progress.note)
-    var change = PostgresShape.Change(
+    var change = PostgresSchemaChanges.Change(
       source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,
       after: shapes.after.target, isRefreshed: made.isRefreshed)
     let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
@@ -215,7 +215,7 @@ extension PostgresReplay {
 
   // MARK: Labels of enums
 
-  private func makeLabels(_ change: PostgresShape.Change) throws {
+  private func makeLabels(_ change: PostgresSchemaChanges.Change) throws {
     for statement in PostgresAlteration(change.before, change.after, origins: change.source.origins).labels
     where try !PostgresAlteration.isLabel(statement) && shape.reaches(labelOf: statement, in: change.after) {
       // Another table with this type may have renamed the label before.

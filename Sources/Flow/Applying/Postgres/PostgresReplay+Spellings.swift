@@ -6,7 +6,7 @@ import PostgresKit
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
   /// Returns whether the refreshed table began empty, and the target may treat the source's different values as equal.
-  func isFilled(_ table: MappedTable) -> Bool {
+  func isFilled(_ table: PostgresApplyTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
@@ -14,9 +14,9 @@ extension PostgresReplay {
 
   /// Returns whether the refreshed table began empty, the target may treat different values as equal, and the chunk
   /// repeats no row of an earlier chunk.
-  func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
+  func isExact(_ table: PostgresApplyTable) -> Bool { !isReread && isFilled(table) }
 
-  private func sourceKey(_ image: ImageView, _ table: MappedTable) throws -> [UInt8] {
+  private func sourceKey(_ image: ImageView, _ table: PostgresApplyTable) throws -> [UInt8] {
     let values = try image.values()
     var key = ByteWriter(capacity: 64)
     for index in table.key where table.positions[index] < values.count { key.append(values[table.positions[index]]) }
@@ -26,11 +26,11 @@ extension PostgresReplay {
   // MARK: Rows of the copy
 
   /// Writes the rows of one COPY statement again, one by one, after one of them had a unique value of another row.
-  func writePieceAgain(_ table: MappedTable) throws {
+  func writePieceAgain(_ table: PostgresApplyTable) throws {
     try connection.execute("SAVEPOINT cairn_piece")
     do {
       try forEachRowOfPiece(table) { image in
-        if earlyRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
+        if outOfOrderRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
         try write(table, .insert(.keeping), expecting: 1)
       }
       try sink.settle()
@@ -47,7 +47,7 @@ extension PostgresReplay {
     return true
   }
 
-  private func forEachRowOfPiece(_ table: MappedTable, _ body: (ImageView) throws -> Void) throws {
+  private func forEachRowOfPiece(_ table: PostgresApplyTable, _ body: (ImageView) throws -> Void) throws {
     var rows = ByteReader(piece.bytes)
     while !rows.isAtEnd {
       let image = try rows.readImage()
@@ -57,23 +57,23 @@ extension PostgresReplay {
     }
   }
 
-  func insertCopied(_ image: ImageView, _ table: MappedTable) throws {
-    if earlyRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
+  func insertCopied(_ image: ImageView, _ table: PostgresApplyTable) throws {
+    if outOfOrderRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
     do {
-      let strict = MappedTable.Shape.insert(.strict)
+      let strict = PostgresApplyTable.Shape.insert(.strict)
       let count =
         isCareful ? try write(table, strict, expecting: 1) : try sink.run(table.statement(strict), before, after)
       guard count == 1 else { throw swallowed(table) }
     } catch let error as PostgresError where error.isUniqueness {
       // A change of an earlier run may have written the row.
-      if !earlyRows.isComplete(table.stateKey), try isThereAsItIs(table) { return }
+      if !outOfOrderRows.isComplete(table.stateKey), try isThereAsItIs(table) { return }
       throw folded(image, table, error)
     } catch let error as PostgresError {
       throw isCareful ? refusal(table, error) : PostgresSink.Fault(error: error)
     }
   }
 
-  private func isThereAsItIs(_ table: MappedTable) throws -> Bool {
+  private func isThereAsItIs(_ table: PostgresApplyTable) throws -> Bool {
     before.assign(after.strings)
     defer { before.removeAll() }
     let found = try sink.rows(table.statement(.probe(checks: ColumnMask(table.columns.indices))), before, after)
@@ -82,25 +82,25 @@ extension PostgresReplay {
 
   // MARK: Changes during the copy
 
-  func insertInFilled(_ image: ImageView, _ table: MappedTable) throws {
+  func insertInFilled(_ image: ImageView, _ table: PostgresApplyTable) throws {
     try checkWhole(table)
     table.hasNewKeys = true
     let key = try sourceKey(image, table)
-    if earlyRows.contains(key, of: table.stateKey) { return try insertInPlace(table) }
-    earlyRows.note(key, of: table.stateKey)
+    if outOfOrderRows.contains(key, of: table.stateKey) { return try insertInPlace(table) }
+    outOfOrderRows.note(key, of: table.stateKey)
     try insertStrictly(table)
   }
 
   /// Updates a row while its table is refreshed. If the target lacks the row, the refresh brings it, unless the
   /// update changes the key. Such an update inserts the row.
-  func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
+  func updateInFilled(_ change: ChangeView, _ table: PostgresApplyTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)
     for (was, now) in zip(try old.values(), try new.values()) { image.append(now ?? was) }
     let key = try sourceKey(ImageView(bytes: image.bytes), table)
     let isMoved = table.key.contains { after.gives($0) && before.gives($0) && !before.isEqual($0, to: after) }
-    let isEarly = earlyRows.contains(try sourceKey(old, table), of: table.stateKey)
-    if isMoved || isEarly { earlyRows.note(key, of: table.stateKey) }
+    let isEarly = outOfOrderRows.contains(try sourceKey(old, table), of: table.stateKey)
+    if isMoved || isEarly { outOfOrderRows.note(key, of: table.stateKey) }
     guard isMoved, table.columns.indices.allSatisfy({ after.gives($0) || before.gives($0) }) else {
       return try writeLeniently(table, shape(table, changed(table), .init()))
     }
@@ -114,7 +114,7 @@ extension PostgresReplay {
   static let foldedHint =
     "the source may have two rows whose keys are one value at the target, such as two spellings of a UUID: make them one row there"
 
-  private func folded(_ image: ImageView, _ table: MappedTable, _ error: PostgresError) -> CairnError {
+  private func folded(_ image: ImageView, _ table: PostgresApplyTable, _ error: PostgresError) -> CairnError {
     let index = table.target.uniqueIndexes.firstIndex { $0.name.hasSameBytes(as: error.constraint) }
     let columns = index.flatMap(table.positions(of:)) ?? table.key
     let row = spelled(image, columns, table)
@@ -127,7 +127,7 @@ extension PostgresReplay {
       context: ["table": table.source.fullName, "key": row, "position": reader.position.description])
   }
 
-  private func spelled(_ image: ImageView, _ columns: [Int], _ table: MappedTable) -> String {
+  private func spelled(_ image: ImageView, _ columns: [Int], _ table: PostgresApplyTable) -> String {
     let values = (try? image.values()) ?? []
     return columns.map { index in
       let place = table.positions[index]
@@ -136,7 +136,7 @@ extension PostgresReplay {
     }.joined(separator: ", ")
   }
 
-  private func otherRow(than image: ImageView, _ columns: [Int], _ table: MappedTable) throws -> String? {
+  private func otherRow(than image: ImageView, _ columns: [Int], _ table: PostgresApplyTable) throws -> String? {
     let wanted = columns.map { after.string($0) }
     let terms = columns.enumerated().map { place, index in
       let column = table.columns[index]

@@ -33,14 +33,14 @@ extension PostgresReplay {
         statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
       } catch let error as PostgresError where error.isCancelled && Clock.monotonicMilliseconds - begun >= limit {
         statements.ranOut(statement, after: Clock.monotonicMilliseconds - begun)
-        statements.refuse(StatementDesk.tooLong)
+        statements.refuse(StatementSession.tooLong)
         return false
       } catch let error as PostgresError where error.isServerGone {
         statements.serverEnded(during: statement.text)
         throw error
       } catch let error as PostgresError where !error.isTransient && !error.isCancelled {
-        statements.failed(statement.text, StatementDesk.notTaken)
-        statements.refuse(StatementDesk.notTaken)
+        statements.failed(statement.text, StatementSession.notTaken)
+        statements.refuse(StatementSession.notTaken)
         return false
       }
       return try statements.passes(change, reader)
@@ -72,7 +72,7 @@ extension PostgresReplay {
 
   /// Returns the table's names and columns at source and target. Nil unless the table has the same rows and columns at
   /// both.
-  private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
+  private func whole(_ schema: TableSchema, _ written: PostgresApplyTable) throws -> StatementTable? {
     guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
     else { return nil }

@@ -7,7 +7,7 @@ import Versions
 
 // Two-way: rows that applications have written at the target too.
 extension PostgresReplay {
-  typealias Desk = TwoWayDesk<MappedTable>
+  typealias Desk = TwoWaySession<PostgresApplyTable>
   /// The maximum number of rows that apply locks with one statement, or fetches from a cursor at once.
   private static let keysMax = 1000
 
@@ -17,7 +17,7 @@ extension PostgresReplay {
   }
 
   func inform(_ desk: Desk) throws {
-    try desk.lookAtKeys { try MappedTable.foreignKeys(connection) }
+    try desk.lookAtKeys { try PostgresApplyTable.foreignKeys(connection) }
     try desk.shared.window.catchUp(rowNames: desk.ownNames, learn: desk.names.learn)
     if desk.learnColumns() { forgetShapes() }
     desk.inform(watchesRows: true)
@@ -35,8 +35,8 @@ extension PostgresReplay {
   /// ``LocalAhead`` if an application has changed one of the group's rows.
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
-    var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]
-    var tables: [(schema: TableSchema, table: MappedTable?)] = []
+    var batches: [NameKey: (table: PostgresApplyTable, keys: Set<[Value]>)] = [:]
+    var tables: [(schema: TableSchema, table: PostgresApplyTable?)] = []
     var count = 0
     func send() throws {
       for (table, keys) in batches.values { try table.lock(keys, connection) }
@@ -66,7 +66,7 @@ extension PostgresReplay {
   }
 
   /// Returns the target's table for rows of this schema; nil if apply need not lock these rows.
-  private func tableToLock(like schema: TableSchema, _ desk: Desk) throws -> MappedTable? {
+  private func tableToLock(like schema: TableSchema, _ desk: Desk) throws -> PostgresApplyTable? {
     guard let key = scope.key(schema.sourceKey), var known = tables[key] else { return nil }
     if let move = desk.move(of: schema) { (known.schema, known.name) = (move.now.namespace, move.now.name) }
     guard options.goesBothWays(known.schema, known.name) else { return nil }
@@ -79,7 +79,7 @@ extension PostgresReplay {
     guard let target = try PostgresTargetTable.read(known.schema, known.name, connection) else { return nil }
     let kept = mapped.columns.indices.filter { target.column(mapped.columns[$0].name) != nil }
     guard part.schema.key.allSatisfy(kept.contains) else { return nil }
-    let table = MappedTable(
+    let table = PostgresApplyTable(
       key: key, given: schema, part: .init(part.schema.keeping(kept), kept.map { part.positions[$0] }),
       mapped: mapped.keeping(kept), target: target, state: known, number: 0)
     try checkOwners(table, isWrittenNow: true)
@@ -174,13 +174,13 @@ extension PostgresReplay {
   }
 
   /// Returns whether a change may be in conflict, and is resolved at the end of its transaction instead of written now.
-  func defers(_ change: ChangeView, _ table: MappedTable) throws -> Bool {
+  func defers(_ change: ChangeView, _ table: PostgresApplyTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     return try resolver.defers(change, schema, table)
   }
 
   /// Returns whether a row of a refresh is skipped, because the target's own version of the row must stay.
-  func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: MappedTable) throws -> Bool {
+  func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: PostgresApplyTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)
   }
@@ -188,7 +188,7 @@ extension PostgresReplay {
   /// Deletes rows that a refresh replaces, except rows that have changed here if the author of the refresh did not know
   /// the change.
   func removeKnown(
-    _ rows: (condition: String, values: [String?]), _ table: MappedTable, _ resolver: RowResolver<PostgresReplay>
+    _ rows: (condition: String, values: [String?]), _ table: PostgresApplyTable, _ resolver: RowResolver<PostgresReplay>
   ) throws {
     let form = PostgresForm(table: table, names: options.names)
     // A cursor returns the rows that were there when it was opened, whatever happens to them.
@@ -247,11 +247,13 @@ extension PostgresReplay: ApplyTarget {
 
   func attempt<Result>(_ body: () throws -> Result) throws -> Result { try sink.attempt(body) }
 
-  func table(like schema: TableSchema) throws -> MappedTable? { try sink.attempt { try openTable(like: schema) } }
+  func table(like schema: TableSchema) throws -> PostgresApplyTable? {
+    try sink.attempt { try openTable(like: schema) }
+  }
 
-  func form(of table: MappedTable) -> PostgresForm { PostgresForm(table: table, names: options.names) }
+  func form(of table: PostgresApplyTable) -> PostgresForm { PostgresForm(table: table, names: options.names) }
 
-  func hasReferrers(_ table: MappedTable) throws -> Bool { try !referrers(of: table).isEmpty }
+  func hasReferrers(_ table: PostgresApplyTable) throws -> Bool { try !referrers(of: table).isEmpty }
 
   func mergesCopies(at row: ContestedRow) -> Bool {
     tables.values.contains {
@@ -259,19 +261,19 @@ extension PostgresReplay: ApplyTarget {
     }
   }
 
-  func row(_ key: [Value], of table: MappedTable) throws -> [Value]? {
+  func row(_ key: [Value], of table: PostgresApplyTable) throws -> [Value]? {
     try sink.settle()
     return try table.row(key, connection).map(form(of: table).row)
   }
 
-  func put(_ row: RowVersion.Row?, _ key: [Value], in table: MappedTable) throws -> Bool {
+  func put(_ row: RowVersion.Row?, _ key: [Value], in table: PostgresApplyTable) throws -> Bool {
     do { try put(row, key, table) } catch let error as PostgresError where error.isUniqueness {
       return false
     } catch let error as PostgresError { throw refusal(table, error) }
     return true
   }
 
-  func put(_ row: RowVersion.Row?, _ key: [Value], _ table: MappedTable) throws {
+  func put(_ row: RowVersion.Row?, _ key: [Value], _ table: PostgresApplyTable) throws {
     if let row, table.mayCollide {
       try sink.attempt { try table.put(row, key, connection) }
     } else {
@@ -289,7 +291,7 @@ extension PostgresReplay: ApplyTarget {
     unchecked.note(table, after, at: reader.position)
   }
 
-  private func referrers(of table: MappedTable) throws -> [Reference] {
+  private func referrers(of table: PostgresApplyTable) throws -> [Reference] {
     if let referrers = table.referrers { return referrers }
     try sink.settle()
     let referrers = try sink.attempt { try table.lookUpReferrers(connection) }
@@ -297,7 +299,7 @@ extension PostgresReplay: ApplyTarget {
     return referrers
   }
 
-  func isReferred(_ row: [Value], key: [Value], of table: MappedTable) throws -> Bool {
+  func isReferred(_ row: [Value], key: [Value], of table: PostgresApplyTable) throws -> Bool {
     let referrers = try referrers(of: table)
     do {
       return try sink.attempt { try table.isReferred(row.map(\.postgresInput), referrers, key, connection) }
@@ -307,16 +309,16 @@ extension PostgresReplay: ApplyTarget {
     }
   }
 
-  func takeParked(_ key: [Value], of table: MappedTable) -> [Value]? {
+  func takeParked(_ key: [Value], of table: PostgresApplyTable) -> [Value]? {
     parked.take(key: key.map(\.postgresInput), of: table).map { form(of: $0.table).row($0.values) }
   }
 
-  func settle(_ rows: MetRows, by function: String, in table: MappedTable) throws -> RowVersion.Row? {
+  func settle(_ rows: MetRows, by function: String, in table: PostgresApplyTable) throws -> RowVersion.Row? {
     try sink.attempt { try SettlingFunction(function, table, connection).row(rows) }
   }
 
-  var candidates: PostgresCandidates {
-    PostgresCandidates(connection, attempt: { [sink] body in try sink.attempt(body) }, isTrusted: mayJudge)
+  var candidates: PostgresDisplacedRows {
+    PostgresDisplacedRows(connection, attempt: { [sink] body in try sink.attempt(body) }, isTrusted: mayJudge)
   }
   var decisions: Decisions { Decisions(connection) }
   var storedReturns: StoredReturns { StoredReturns(connection) }
@@ -327,7 +329,7 @@ extension PostgresReplay: ApplyTarget {
   }
 }
 
-extension MappedTable: ApplyTable, ParkingTable {
+extension PostgresApplyTable: ApplyTable, ParkingTable {
   var stateName: String { stateKey }
   var rowKey: [Int] { key }
   var columnCount: Int { columns.count }

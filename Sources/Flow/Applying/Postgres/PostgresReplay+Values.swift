@@ -8,7 +8,7 @@ extension PostgresReplay {
   /// value that does not fit becomes NULL, widens the column, or is an error.
   ///
   /// - Parameter isNew: Whether the image is the row after the change; false: before the change.
-  func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
+  func encode(_ image: ImageView, into row: inout RowText, _ table: PostgresApplyTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)
     var place = 0
@@ -42,7 +42,7 @@ extension PostgresReplay {
     guard reader.isAtEnd else { throw wrongCount(table) }
   }
 
-  private func wrongCount(_ table: MappedTable) -> CairnError {
+  private func wrongCount(_ table: PostgresApplyTable) -> CairnError {
     CairnError(
       .trailDamaged,
       "an image at \(reader.position) of trail \(name) does not have the \(table.given.columns.count) columns of table \(table.source.fullName)",
@@ -50,7 +50,7 @@ extension PostgresReplay {
   }
 
   private func substitute(
-    _ value: ColumnView, _ misfit: Misfit, _ index: Int, _ table: MappedTable, isNew: Bool, row: inout RowText
+    _ value: ColumnView, _ misfit: Misfit, _ index: Int, _ table: PostgresApplyTable, isNew: Bool, row: inout RowText
   ) throws {
     let column = table.source.columns[index].name
     switch options.misfits.policy(table: table.source.name, column: column) {
@@ -68,12 +68,12 @@ extension PostgresReplay {
 
   /// Returns whether a column's type may be changed to text. False if the column is text already or identifies rows, or
   /// if Cairn did not create the table.
-  private func canWiden(_ index: Int, _ table: MappedTable) -> Bool {
+  private func canWiden(_ index: Int, _ table: PostgresApplyTable) -> Bool {
     table.state.isCreated && table.columns[index].type.kind != .text && !table.isWholeRow && !table.key.contains(index)
   }
 
   func misfitError(
-    _ table: MappedTable, _ index: Int, _ value: String, _ reason: String, row: borrowing RowText
+    _ table: PostgresApplyTable, _ index: Int, _ value: String, _ reason: String, row: borrowing RowText
   ) -> CairnError {
     let column = table.source.columns[index].name
     // A key that does not fit identifies the row by its own value and the columns before it.
@@ -98,7 +98,7 @@ extension PostgresReplay {
       context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
   }
 
-  private func misfitHint(_ table: MappedTable, _ index: Int) -> String {
+  private func misfitHint(_ table: PostgresApplyTable, _ index: Int) -> String {
     let column = "\(table.source.name).\(table.source.columns[index].name)"
     let mend = "correct the value at the source and copy the table again ('cairn copy APPLY', or --existing overwrite)"
     let canBeNull = !table.key.contains(index) && !table.columns[index].isNotNull
@@ -112,7 +112,7 @@ extension PostgresReplay {
     }
   }
 
-  func widen(_ index: Int, _ table: MappedTable) throws {
+  func widen(_ index: Int, _ table: PostgresApplyTable) throws {
     try endPiece()
     try sink.settle()
     let column = table.columns[index]
@@ -147,7 +147,7 @@ extension PostgresReplay {
   /// - Returns: True if refused values became NULL; false if the server refuses none.
   /// - Throws: ``Widening`` if a column must become text. An error that names the value, if the policy does not allow
   ///   NULL or text.
-  func mendRefusedValues(_ table: MappedTable) throws -> Bool {
+  func mendRefusedValues(_ table: PostgresApplyTable) throws -> Bool {
     var values = after.strings
     var isMended = false
     for index in values.indices where after.gives(index) {

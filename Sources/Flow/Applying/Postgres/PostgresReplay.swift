@@ -18,7 +18,7 @@ final class PostgresReplay {
   let options: PostgresApply.Options
   let clock: Clock
   let progress: ApplyProgress
-  let state: PostgresTargetState
+  let state: PostgresApplyState
   let reader: ApplyReader
   let sink: PostgresSink
   let isCareful: Bool
@@ -27,12 +27,12 @@ final class PostgresReplay {
   let desk: Desk?
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
   /// The trail's transactions in quarantine; nil if this replay puts none there.
-  let shelf: QuarantineShelf?
+  let shelf: QuarantineStore?
   /// The quarantined transaction that this replay retries; nil for any other replay.
   let retried: QuarantinedTransaction?
   /// The object that chooses the statements of the source that apply executes instead of writing their rows. Nil: apply
   /// writes all rows.
-  let statements: StatementDesk?
+  let statements: StatementSession?
   let pruning: ConflictPruning
   /// Whether the present transaction is skipped: it is in quarantine, or its origin is the target itself.
   private var isAside = false
@@ -43,19 +43,19 @@ final class PostgresReplay {
   let refusals: [Position: CairnError]
   /// For each position at which a table of the catch-up is suspended: the later refresh in the trail with which the
   /// table continues.
-  let overtaken: [Position: LaterCopy]
+  let overtaken: [Position: ResyncPoint]
 
   private var checkpoint: Checkpoint?
   private(set) var number: UInt64
-  private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
+  private(set) var currentPlace = VersionPlace(stamp: VersionStamp(clock: 0, origin: "", number: 0), begin: .start)
   private var passed: UInt64
   /// The last transaction that the target had applied when this replay began; 0 in a catch-up.
   private let wholeNumber: UInt64
   private(set) var applied: UInt64
-  var tables: [NameKey: PostgresTargetState.Table]
+  var tables: [NameKey: PostgresApplyState.Table]
   private var ahead: Record?
   /// The suspended tables that a catch-up applies, or that any other replay skips.
-  private(set) var waiting: [PostgresTargetState.Waiting]
+  private(set) var waiting: [PostgresApplyState.Waiting]
   /// The tables of a catch-up that this group suspends again, or that continue with a refresh later in the trail. The
   /// keys are their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
@@ -80,21 +80,21 @@ final class PostgresReplay {
   var judgeable: [NameKey: Bool] = [:]
   var transaction: UInt64?
   private var segment: UInt64 = 0
-  private var bySchema: [UInt64: MappedTable?] = [:]
-  private var byKey: [NameKey: MappedTable] = [:]
+  private var bySchema: [UInt64: PostgresApplyTable?] = [:]
+  private var byKey: [NameKey: PostgresApplyTable] = [:]
   private var tableCount = 0
 
   var before = RowText()
   var after = RowText()
-  var early = EarlyUpdates()
-  var earlyRows = EarlyRows()
+  var early = OutOfOrderChanges()
+  var outOfOrderRows = OutOfOrderRows()
   var isReread = false
-  var parked = ParkedRows<MappedTable, String?>()
-  var unchecked = UncheckedRows()
+  var parked = ParkedRows<PostgresApplyTable, String?>()
+  var unchecked = DeferredUniqueChecks()
   var sequences = SequenceUpkeep()
-  var copying: MappedTable?
+  var copying: PostgresApplyTable?
   /// The table whose target-only columns are saved while a chunk replaces its rows; nil if there is none.
-  var aside: MappedTable?
+  var aside: PostgresApplyTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
   /// The tables that were already checked for existing rows when a refresh began.
@@ -111,7 +111,7 @@ final class PostgresReplay {
   var misfitsNulled: UInt64 = 0
   /// The rows that COPY has sent since the server's last answer, to send them again one by one after an error.
   var piece = ByteWriter(capacity: 1 << 16)
-  var pieceTable: MappedTable?
+  var pieceTable: PostgresApplyTable?
 
   /// Reads apply's state, and opens the trail.
   ///
@@ -121,9 +121,9 @@ final class PostgresReplay {
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<NameKey>,
-    refusals: [Position: CairnError], catchUp: [PostgresTargetState.Waiting]? = nil, heldElsewhere: UInt64? = nil,
-    overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil, shelf: QuarantineShelf? = nil,
-    retried: QuarantinedTransaction? = nil, statements: StatementDesk? = nil, pruning: ConflictPruning = .init()
+    refusals: [Position: CairnError], catchUp: [PostgresApplyState.Waiting]? = nil, heldElsewhere: UInt64? = nil,
+    overtaken: [Position: ResyncPoint] = [:], desk: Desk? = nil, shelf: QuarantineStore? = nil,
+    retried: QuarantinedTransaction? = nil, statements: StatementSession? = nil, pruning: ConflictPruning = .init()
   ) throws {
     (self.desk, self.shelf, self.retried) = (desk, shelf, retried)
     (self.statements, self.pruning) = (statements, pruning)
@@ -133,7 +133,7 @@ final class PostgresReplay {
     (self.folder, self.overtaken, self.heldElsewhere) = (folder, overtaken, heldElsewhere)
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
     changedRules = ChangedRules(options.changedRules, besides: progress.snapshot.rulesAdopted)
-    state = PostgresTargetState(connection, of: name)
+    state = PostgresApplyState(connection, of: name)
     sink = PostgresSink(connection)
     own = OwnStatements(PostgresStateDatabase(connection: connection))
     let stored = catchUp == nil ? try state.checkpoint(of: name) : nil
@@ -155,8 +155,8 @@ final class PostgresReplay {
     scope = ReplayScope(waiting: waiting, isCatchUp: catchUp != nil)
   }
 
-  var shape: PostgresShape {
-    PostgresShape(
+  var shape: PostgresSchemaChanges {
+    PostgresSchemaChanges(
       connection: connection, state: state, progress: progress, tables: tables,
       waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, scope: options.scope)
   }
@@ -226,7 +226,8 @@ final class PostgresReplay {
         try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
         currentPlace = VersionPlace(
-          stamp: Stamp(clock: header.clock, origin: name.description, number: header.number), begin: reader.position)
+          stamp: VersionStamp(clock: header.clock, origin: name.description, number: header.number),
+          begin: reader.position)
         isAside = try options.isOwn(header) || putAside(header)
       case .commit(_, let changes):
         try statements?.checkIdle()
@@ -398,9 +399,9 @@ final class PostgresReplay {
   /// Moves the trail's checkpoint and commits in one round trip. Throws `checkpoint-moved` if the stored checkpoint is
   /// not `from`.
   private func moveAndCommit(from: Checkpoint, to: Checkpoint) throws {
-    let values = PostgresTargetState.values(name, from: from, to: to, number: number, now: clock.microseconds())
+    let values = PostgresApplyState.values(name, from: from, to: to, number: number, now: clock.microseconds())
     do { try sink.run([(own.move, values), (own.commit, [])]) } catch let fault as PostgresSink.Fault
-      where fault.error?.sqlState == PostgresTargetState.notMoved
+      where fault.error?.sqlState == PostgresApplyState.notMoved
     { throw state.moved(name) }
   }
 
@@ -421,7 +422,7 @@ final class PostgresReplay {
     }
     guard isDone else { return }
     let keys = Set(waiting.map(\.source.nameKey))
-    try PostgresShape(
+    try PostgresSchemaChanges(
       connection: connection, state: state, progress: progress, tables: tables, waiting: [], isCatchUp: true,
       scope: options.scope
     )
@@ -472,7 +473,7 @@ final class PostgresReplay {
         if isShapeMade { desk.learn(ddl, reader.schema(ddl.before), reader.schema(ddl.after)) }
         desk.shared.noteShapes()
         try sink.settle()
-        try desk.lookAtKeys { try MappedTable.foreignKeys(connection) }
+        try desk.lookAtKeys { try PostgresApplyTable.foreignKeys(connection) }
       }
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
     // Two-way, each node draws its own numbers: sequences that follow each other would run away.
@@ -522,7 +523,7 @@ final class PostgresReplay {
       // A suspended table already has this name: the second one can wait only after the first continues.
       if waiting.contains(where: { $0.source.hasSameBytes(as: name) }) { throw error }
       try WaitingTable.checkCount(waiting.count, of: self.name, error)
-      var table = PostgresTargetState.Waiting(
+      var table = PostgresApplyState.Waiting(
         source: name, place: name, from: from,
         table: WaitingTable(
           name: schema.fullName, checkpoint: border, number: passed, code: error.code, message: error.message,
@@ -535,7 +536,7 @@ final class PostgresReplay {
   }
 
   /// Skips the records of a table up to `copy`, a refresh of the table later in the trail.
-  func halt(_ key: String, called name: String, at copy: LaterCopy) {
+  func halt(_ key: String, called name: String, at copy: ResyncPoint) {
     halted[key] = Halt(
       place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
     scope.leave(name)
@@ -562,7 +563,7 @@ final class PostgresReplay {
     return schema
   }
 
-  func table(_ id: UInt64) throws -> MappedTable? {
+  func table(_ id: UInt64) throws -> PostgresApplyTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
       bySchema.removeAll(keepingCapacity: true)
@@ -597,7 +598,7 @@ final class PostgresReplay {
   /// the code later, each transaction checks it.
   ///
   /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
-  func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
+  func checkOwners(_ table: PostgresApplyTable, isWrittenNow: Bool = false) throws {
     let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
     guard code.openness != .closed else { return }
     table.watch = OwnersWatch(table.target, code, number: tableCount)
@@ -634,11 +635,11 @@ final class PostgresReplay {
     return isTrusted
   }
 
-  func openTable(_ key: String, given schema: TableSchema) -> MappedTable? {
+  func openTable(_ key: String, given schema: TableSchema) -> PostgresApplyTable? {
     byKey[key].flatMap { $0.given == schema ? $0 : nil }
   }
 
-  private func table(for schema: TableSchema, _ key: String, _ id: UInt64) throws -> MappedTable? {
+  private func table(for schema: TableSchema, _ key: String, _ id: UInt64) throws -> PostgresApplyTable? {
     if let table = openTable(key, given: schema) { return table }
     try sink.settle()
     guard let part = try part(of: schema, key) else { return nil }
@@ -668,12 +669,12 @@ final class PostgresReplay {
       kept = Array(source.columns.indices)
     }
     guard let kept else { return nil }
-    let narrow = LaterShape.Part(source.keeping(kept), kept.map { part.positions[$0] })
+    let narrow = NextFittingSchema.Part(source.keeping(kept), kept.map { part.positions[$0] })
     let target = try shape.checked(
       narrow.schema, mapped.keeping(kept), known, goesBothWays: options.goesBothWays(known.schema, known.name))
     tableCount += 1
     let writes = try localWrites(of: mapped.keeping(kept), from: narrow.schema)
-    let table = MappedTable(
+    let table = PostgresApplyTable(
       key: key, given: schema, part: narrow, mapped: mapped.keeping(kept), target: target, state: known,
       number: tableCount, localWrites: writes, goesBothWays: options.goesBothWays(known.schema, known.name))
     if table.goesBothWays {
@@ -687,11 +688,11 @@ final class PostgresReplay {
   }
 
   /// Opens the target table for rows of this shape, from any trail; nil if there is no such table.
-  func openTable(like schema: TableSchema) throws -> MappedTable? {
+  func openTable(like schema: TableSchema) throws -> PostgresApplyTable? {
     let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
     guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection) else { return nil }
     tableCount += 1
-    let table = MappedTable(
+    let table = PostgresApplyTable(
       key: schema.sourceKey, given: schema, part: .init(schema), mapped: mapped, target: target,
       state: .init(schema: mapped.namespace, name: mapped.name), number: tableCount)
     try checkOwners(table, isWrittenNow: true)
@@ -699,7 +700,7 @@ final class PostgresReplay {
   }
 
   /// Returns the table extended by the columns that only the target has; nil if there are none.
-  func wide(_ table: MappedTable) throws -> MappedTable? {
+  func wide(_ table: PostgresApplyTable) throws -> PostgresApplyTable? {
     if let wider = table.wider, wider.since == applied { return wider.table }
     try sink.settle()
     let names = try sink.attempt { try table.ownColumns(connection) }
@@ -720,7 +721,7 @@ final class PostgresReplay {
       TableSchema.Column(name: $0.name, declaredType: $0.type.name)
     }
     tableCount += 1
-    let made = MappedTable(
+    let made = PostgresApplyTable(
       key: table.stateKey, given: schema, part: .init(schema), mapped: schema, target: target, state: table.state,
       number: tableCount, localWrites: table.localWrites, goesBothWays: table.goesBothWays)
     made.takesRowsIn = table.takesRowsIn
@@ -743,29 +744,31 @@ final class PostgresReplay {
     }
   }
 
-  func laterShape(of schema: TableSchema, _ key: String) throws -> LaterShape? {
-    try LaterShape.find(
+  func nextFittingSchema(of schema: TableSchema, _ key: String) throws -> NextFittingSchema? {
+    try NextFittingSchema.find(
       of: schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres
     ) { fits($0, key) }
   }
 
   func isCopiedLater(_ schema: TableSchema) throws -> Bool {
-    try LaterShape.isCopied(
+    try NextFittingSchema.isCopied(
       schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres)
   }
 
   /// Returns whether a refresh after the present record corrects a missing or different row of the table at the target.
-  func excuses(_ table: MappedTable) throws -> Bool {
-    try LaterShape.excuses(
+  func excuses(_ table: PostgresApplyTable) throws -> Bool {
+    try NextFittingSchema.excuses(
       table.given, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres)
   }
 
-  private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
+  private func part(of schema: TableSchema, _ key: String) throws -> NextFittingSchema.Part? {
     if let part = desk?.part(of: schema) { return part }
-    guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
+    guard scope.isCatchUp, !fits(schema, key), let later = try nextFittingSchema(of: schema, key) else {
+      return .init(schema)
+    }
     if later.schema == nil { return nil }
     return later.part(of: schema) ?? .init(schema)
   }
@@ -791,9 +794,9 @@ final class PostgresReplay {
   }
 
   func register(
-    _ key: String, _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table,
+    _ key: String, _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresApplyState.Table,
     isSaved: Bool = true
-  ) throws -> PostgresTargetState.Table {
+  ) throws -> PostgresApplyState.Table {
     if let other = tables.first(where: {
       $0.key != key.nameKey && $0.value.schema.hasSameBytes(as: known.schema)
         && $0.value.name.hasSameBytes(as: known.name)
@@ -807,7 +810,7 @@ final class PostgresReplay {
     return known
   }
 
-  func save(_ key: String, _ table: PostgresTargetState.Table) throws {
+  func save(_ key: String, _ table: PostgresApplyState.Table) throws {
     try sink.settle()
     var table = table
     table.isGuarded = options.isGuarded(table.schema, table.name)

@@ -41,7 +41,7 @@ final class PostgresSink {
   private var arrays = PostgresArrays()
   private final class Kept { var row = RowText() }
   private let (one, other, none) = (Kept(), Kept(), Kept())
-  private var copying: MappedTable?
+  private var copying: PostgresApplyTable?
   private var copied: Int64 = 0
   private var unsentBytes = 0
   private var changeCount = 0
@@ -53,7 +53,8 @@ final class PostgresSink {
 
   /// Sends the collected changes of `table`, and queues a statement that must change `count` rows; nil: any number.
   func queue(
-    _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
+    _ statement: PostgresStatement, of table: PostgresApplyTable, _ before: borrowing RowText,
+    _ after: borrowing RowText,
     expecting count: Int64?
   ) throws {
     try endCopy()
@@ -61,7 +62,7 @@ final class PostgresSink {
     try send(statement, before, after, expecting: count)
   }
 
-  func insert(_ row: borrowing RowText, into table: MappedTable) throws {
+  func insert(_ row: borrowing RowText, into table: PostgresApplyTable) throws {
     if batches.isEmpty, copying === table { return try copy(row, into: table) }
     try change(table) {
       $0.insert(row)
@@ -73,16 +74,17 @@ final class PostgresSink {
   }
 
   func update(
-    _ before: borrowing RowText, _ after: borrowing RowText, of table: MappedTable, set: ColumnMask, checks: ColumnMask
+    _ before: borrowing RowText, _ after: borrowing RowText, of table: PostgresApplyTable, set: ColumnMask,
+    checks: ColumnMask
   ) throws {
     try change(table) { $0.update(before, after, set: set, checks: checks) }
   }
 
-  func delete(_ row: borrowing RowText, of table: MappedTable, checks: ColumnMask) throws {
+  func delete(_ row: borrowing RowText, of table: PostgresApplyTable, checks: ColumnMask) throws {
     try change(table) { $0.delete(row, checks: checks) }
   }
 
-  private func change(_ table: MappedTable, _ body: (RowBatch) -> Bool) throws {
+  private func change(_ table: PostgresApplyTable, _ body: (RowBatch) -> Bool) throws {
     let batch = table.batch
     if batch.isEmpty { batches.append(batch) }
     let had = batch.byteCount
@@ -103,7 +105,7 @@ final class PostgresSink {
     if copying != nil || !pushed.isEmpty { try connection.tryFlush("pipeline") }
   }
 
-  func copy(_ row: borrowing RowText, into table: MappedTable) throws {
+  func copy(_ row: borrowing RowText, into table: PostgresApplyTable) throws {
     if copying !== table { try beginCopy(table) }
     row.appendLine(to: &lines)
     try copyLine()
@@ -138,12 +140,12 @@ final class PostgresSink {
     for kind in [RowBatch.Kind.delete, .update] {
       for (shape, group) in zip(batch.shapes, groups) where shape.kind == kind && !group.isEmpty {
         if group.count < Self.manyMin {
-          let single: MappedTable.Shape =
+          let single: PostgresApplyTable.Shape =
             kind == .delete ? .delete(checks: shape.checks) : .update(set: shape.set, checks: shape.checks)
           try sendSingly(batch, group, single)
           continue
         }
-        let many: MappedTable.Shape =
+        let many: PostgresApplyTable.Shape =
           kind == .delete ? .deleteMany(checks: shape.checks) : .updateMany(set: shape.set, checks: shape.checks)
         for start in stride(from: 0, to: group.count, by: Self.arrayRowsMax) {
           try sendTogether(batch, group[start..<min(start + Self.arrayRowsMax, group.count)], many)
@@ -162,7 +164,7 @@ final class PostgresSink {
     }
   }
 
-  private func sendSingly(_ batch: RowBatch, _ group: [Int], _ shape: MappedTable.Shape) throws {
+  private func sendSingly(_ batch: RowBatch, _ group: [Int], _ shape: PostgresApplyTable.Shape) throws {
     let statement = batch.table.statement(shape)
     for index in group {
       batch.rows.copy(batch.entries[index].before, to: &one.row)
@@ -171,7 +173,7 @@ final class PostgresSink {
     }
   }
 
-  private func sendTogether(_ batch: RowBatch, _ group: ArraySlice<Int>, _ shape: MappedTable.Shape) throws {
+  private func sendTogether(_ batch: RowBatch, _ group: ArraySlice<Int>, _ shape: PostgresApplyTable.Shape) throws {
     let statement = batch.table.statement(shape)
     arrays.removeAll()
     for parameter in statement.parameters {
@@ -311,7 +313,7 @@ final class PostgresSink {
 
   // MARK: COPY
 
-  private func beginCopy(_ table: MappedTable) throws {
+  private func beginCopy(_ table: PostgresApplyTable) throws {
     try endCopy()
     try drain()
     try leavePipeline()

@@ -26,7 +26,7 @@ struct PostgresStateDatabase: StateDatabase {
     ).compactMap { $0[0] }
   }
 
-  func lockForInstall() throws { try PostgresTargetState(connection).lock() }
+  func lockForInstall() throws { try PostgresApplyState(connection).lock() }
 
   func rows(_ sql: String, _ values: [String?]) throws -> [[String?]] {
     try connection.query(Self.numbered(sql), values)
@@ -41,10 +41,10 @@ struct PostgresStateDatabase: StateDatabase {
   /// Does nothing: in this session, triggers fire and foreign keys are checked by default.
   func actAsApplication() {}
 
-  func turn(_ row: TurnedRow, to version: ConflictRow?) throws {
+  func turn(_ row: OverriddenRow, to version: ConflictRow?) throws {
     // The application's own triggers may read views. A rollback ends the permission.
     try connection.allowViews()
-    try PostgresTurnedRow(connection, row).put(version)
+    try PostgresOverriddenRow(connection, row).put(version)
   }
 
   func refusal(_ error: any Error) -> DecisionOutcome.Refusal? {

@@ -15,7 +15,7 @@ struct ReplayScope {
   /// The catch-up's tables whose first record to apply is not reached yet, by their names in apply's state.
   private var coming: [NameKey: Coming] = [:]
 
-  init(waiting: some Sequence<PostgresTargetState.Waiting>, isCatchUp: Bool) {
+  init(waiting: some Sequence<PostgresApplyState.Waiting>, isCatchUp: Bool) {
     self.isCatchUp = isCatchUp
     for table in waiting {
       if isCatchUp, let from = table.from {

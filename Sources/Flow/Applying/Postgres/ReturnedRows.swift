@@ -16,7 +16,7 @@ final class ReturnedRows {
   private var scratch = ByteWriter(capacity: 256)
 
   /// Prepares the conversion. Nil if values of a column cannot be converted back to the source's form exactly.
-  init?(_ table: MappedTable) {
+  init?(_ table: PostgresApplyTable) {
     var forms: [Form] = []
     for (column, target) in zip(table.source.columns, table.columns) {
       switch (target.type.kind, column.affinity) {

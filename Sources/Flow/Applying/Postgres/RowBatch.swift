@@ -20,7 +20,7 @@ final class RowBatch {
     var after: Int?
   }
 
-  let table: MappedTable
+  let table: PostgresApplyTable
   private(set) var entries: [Entry] = []
   /// The different statements that the collected changes need. The first one is for inserts.
   private(set) var shapes = [Shape(kind: .insert)]
@@ -37,7 +37,7 @@ final class RowBatch {
   var holdsInsertsOnly: Bool { insertCount == entries.count }
   var byteCount: Int { rows.byteCount }
 
-  init(_ table: MappedTable) {
+  init(_ table: PostgresApplyTable) {
     self.table = table
     rows = RowStore(columnCount: table.columns.count)
   }

@@ -15,7 +15,7 @@ struct SequenceUpkeep {
 
   private var carried: [NameKey: SequenceState] = [:]
   private var budget: RowBudget
-  private var identities: [NameKey: MappedTable] = [:]
+  private var identities: [NameKey: PostgresApplyTable] = [:]
   private var keptUpAt: Int64 = 0
 
   init(_ budget: RowBudget = RowBudget(rows: 10_000, bytes: 4 << 20)) { self.budget = budget }
@@ -35,7 +35,7 @@ struct SequenceUpkeep {
   }
 
   /// Adds a target table that has a column filled by a sequence, if the table's source is SQLite.
-  mutating func note(_ table: MappedTable) {
+  mutating func note(_ table: PostgresApplyTable) {
     guard table.source.engine == .sqlite, table.columns.contains(where: \.isCounting) else { return }
     identities[table.target.qualifiedName] = table
   }

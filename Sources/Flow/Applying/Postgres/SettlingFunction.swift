@@ -9,10 +9,10 @@ import PostgresKit
 /// Apply may call the function more than once, so it must be `STABLE` or `IMMUTABLE`.
 struct SettlingFunction {
   private let name: String
-  private let table: MappedTable
+  private let table: PostgresApplyTable
   private let connection: PostgresConnection
 
-  init(_ name: String, _ table: MappedTable, _ connection: PostgresConnection) {
+  init(_ name: String, _ table: PostgresApplyTable, _ connection: PostgresConnection) {
     (self.name, self.table, self.connection) = (name, table, connection)
   }
 

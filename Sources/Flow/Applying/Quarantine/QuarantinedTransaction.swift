@@ -22,9 +22,9 @@ package struct QuarantinedTransaction: Sendable {
   /// The ``id`` of the quarantined transaction on which this one depends; nil: the target refuses this one.
   package var heldBy: Int64?
   package var wish: Wish?
-  package var footprint: Footprint
+  package var writeSet: WriteSet
 
-  package var tables: [String] { footprint.tables.sorted().map(\.text) }
+  package var tables: [String] { writeSet.tables.sorted().map(\.text) }
 
   var notice: String {
     heldBy == nil
@@ -49,11 +49,11 @@ package struct QuarantinedTransaction: Sendable {
 /// The transactions of one trail in quarantine, in the order of the trail.
 struct Quarantine {
   private(set) var transactions: [QuarantinedTransaction] = []
-  private var footprint = Footprint()
+  private var writeSet = WriteSet()
 
   init(_ transactions: [QuarantinedTransaction] = []) {
     self.transactions = transactions.sorted { $0.number < $1.number }
-    for one in transactions { footprint.include(one.footprint) }
+    for one in transactions { writeSet.include(one.writeSet) }
   }
 
   /// Selects the transactions of one trail from the entries of the quarantine log. Ignores entries of an earlier trail
@@ -67,14 +67,14 @@ struct Quarantine {
   func contains(_ number: UInt64) -> Bool { transactions.contains { $0.number == number } }
 
   /// Returns the first quarantined transaction before `number` on which the given changes depend.
-  func holder(of footprint: Footprint, number: UInt64) -> QuarantinedTransaction? {
-    guard footprint.depends(on: self.footprint) else { return nil }
-    return transactions.first { $0.number < number && footprint.depends(on: $0.footprint) }
+  func holder(of writeSet: WriteSet, number: UInt64) -> QuarantinedTransaction? {
+    guard writeSet.depends(on: self.writeSet) else { return nil }
+    return transactions.first { $0.number < number && writeSet.depends(on: $0.writeSet) }
   }
 
   mutating func add(_ transaction: QuarantinedTransaction) {
     transactions.append(transaction)
-    footprint.include(transaction.footprint)
+    writeSet.include(transaction.writeSet)
     transactions.sort { $0.number < $1.number }
   }
 
@@ -91,7 +91,7 @@ struct Quarantine {
       if transaction.wish == .discard { return .forget(transaction) }
       let isLost = transaction.heldBy.map { id in !transactions.contains { $0.id == id } } ?? false
       guard transaction.wish == .retry || isLost else { continue }
-      guard let holder = holder(of: transaction.footprint, number: transaction.number) else {
+      guard let holder = holder(of: transaction.writeSet, number: transaction.number) else {
         return .apply(transaction)
       }
       if holder.id != transaction.heldBy || transaction.wish != nil { return .hold(transaction, by: holder) }

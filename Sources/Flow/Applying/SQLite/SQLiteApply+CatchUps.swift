@@ -203,7 +203,7 @@ extension SQLiteApply {
     _ key: NameKey, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws -> Bool {
     guard let waiting = target.tables[key]?.waiting, waiting.from == refusal.position else { return false }
-    let outcome = try LaterCopy.find(
+    let outcome = try ResyncPoint.find(
       refusal.error.code, at: refusal.position, in: folder, from: waiting.table, through: number, options: options,
       to: .sqlite)
     progress.update { $0.copiesWanted[key.text] = outcome.wanted }
@@ -228,7 +228,7 @@ extension SQLiteApply {
   }
 
   private func resume(
-    _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
+    _ key: NameKey, _ waiting: SQLiteApplyState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {
     guard try target.begin(stop) else { throw ApplyStopped() }
     do {
@@ -286,7 +286,7 @@ extension SQLiteApply {
     return hasReached
   }
 
-  private func end(_ key: NameKey, _ waiting: TargetState.Waiting, isKept: Bool) throws {
+  private func end(_ key: NameKey, _ waiting: SQLiteApplyState.Waiting, isKept: Bool) throws {
     try target.state.check(name, at: checkpoint)
     var row = waiting.names.last ?? key.text
     var known = target.tables[key] ?? .init()

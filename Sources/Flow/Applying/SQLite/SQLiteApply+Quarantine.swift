@@ -41,7 +41,7 @@ extension SQLiteApply {
     try target.checkIdentity()
     try loadQuarantine()
     guard let step = shelf.quarantine.step else {
-      nextLook = now + QuarantineShelf.lookMilliseconds
+      nextLook = now + QuarantineStore.lookMilliseconds
       return false
     }
     switch step {

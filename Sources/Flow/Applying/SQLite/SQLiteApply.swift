@@ -27,8 +27,8 @@ package final class SQLiteApply {
   /// One-way: the check that no transaction's clock is too far ahead of this node's clock. A two-way apply checks this
   /// in its conflict handling.
   private let gate: ClockGate
-  let shelf: QuarantineShelf
-  let statements: StatementDesk?
+  let shelf: QuarantineStore
+  let statements: StatementSession?
   var nextLook: Int64 = 0
   private var isDraining = false
   private var purgedBelow: UInt64 = 0
@@ -50,20 +50,20 @@ package final class SQLiteApply {
     let stored = try target.state.checkpoint(of: name)
     checkpoint = stored?.checkpoint
     number = stored?.number ?? 0
-    desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .sqlite, options.names), clock) }
+    desk = options.twoWay.map { TwoWaySession($0, name, RowNames(to: .sqlite, options.names), clock) }
     gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
-    shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
-    statements = try StatementDesk(options, progress)
+    shelf = QuarantineStore(name, folder: folder, puts: options.quarantines)
+    statements = try StatementSession(options, progress)
     replay = try SQLiteReplay(
       target, trail: folder, at: checkpoint, number: number, desk: desk, shelf: shelf, statements: statements)
     try loadQuarantine()
     if let desk {
       let (state, database) = (target.state, target.database)
       desk.shared.hold(name, through: heldThrough)
-      try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
+      try desk.lookAtKeys { try SQLiteApplyTable.foreignKeys(database) }
       try desk.shared.prepare(
-        desk.names, hasUniqueValues: SQLiteCandidates(database: database).mayCome,
-        candidates: SQLiteCandidates(database: database).counts, returned: StoredReturns(database).all,
+        desk.names, hasUniqueValues: SQLiteDisplacedRows(database: database).mayCome,
+        candidates: SQLiteDisplacedRows(database: database).counts, returned: StoredReturns(database).all,
         reach: { try state.reach(of: $0) ?? .init() })
       try desk.shared.check(name, replay.reader.id)
     }

@@ -6,8 +6,8 @@ import Versions
 
 /// Converts rows of any trail into the columns of an SQLite table.
 struct SQLiteForm: RowForm {
-  let table: TargetTable
-  init(_ table: TargetTable) { self.table = table }
+  let table: SQLiteApplyTable
+  init(_ table: SQLiteApplyTable) { self.table = table }
 
   func version(_ stored: StoredVersion) throws -> RowVersion {
     let columns = try columns(of: stored.schema)

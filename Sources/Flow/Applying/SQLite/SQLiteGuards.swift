@@ -50,7 +50,7 @@ package struct SQLiteGuards {
   private func drop(_ name: String) throws { try database.execute("DROP TRIGGER \(name.quotedName)") }
 }
 
-extension TargetState {
+extension SQLiteApplyState {
   /// Stores in `cairn_table`, for each table of the trail, whether triggers refuse writes of applications.
   func guardTables(_ isGuarded: (String) -> Bool) throws {
     for (key, table) in try tables() where table.isGuarded != isGuarded(key.text) {

@@ -4,7 +4,7 @@ import SQLiteKit
 
 // Changes of rows.
 extension SQLiteReplay {
-  func apply(_ change: ChangeView, _ table: TargetTable) throws {
+  func apply(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
     before.removeAll(keepingCapacity: true)
     after.removeAll(keepingCapacity: true)
     if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
@@ -28,7 +28,8 @@ extension SQLiteReplay {
       guard touched != 1, isExpected else { return }
       let error = unexpected(table, "deleted")
       guard error.code == .rowMissing, table.treatment != nil, !isLineSettled else { throw error }
-      let delete = EarlyUpdates.Update(before: Self.image(before), after: nil, error: error, meet: resolution(table))
+      let delete = OutOfOrderChanges.Update(
+        before: Self.image(before), after: nil, error: error, meet: resolution(table))
       try early.add(delete, table: table.schema.name)
     case .update:
       if !early.isEmpty, table.schema.key.contains(where: { !after[$0].isUnchanged }) {
@@ -45,7 +46,7 @@ extension SQLiteReplay {
       guard isLenient else {
         let error = unexpected(table, "updated")
         guard error.code == .rowMissing else { throw error }
-        let update = EarlyUpdates.Update(
+        let update = OutOfOrderChanges.Update(
           before: Self.image(before), after: Self.image(after), error: error, meet: resolution(table))
         return try early.add(update, table: table.schema.name)
       }
@@ -58,15 +59,15 @@ extension SQLiteReplay {
     }
   }
 
-  func checkWhole(_ table: TargetTable) throws(CairnError) {
+  func checkWhole(_ table: SQLiteApplyTable) throws(CairnError) {
     guard let lacking = after.firstIndex(where: \.isUnchanged) else { return }
     throw incompleteRow(
       table.source, column: table.schema.columns[lacking].name, at: reader.position, of: name)
   }
 
-  func insertion(of table: TargetTable, isCopy: Bool) -> TargetTable.Insertion {
+  func insertion(of table: SQLiteApplyTable, isCopy: Bool) -> SQLiteApplyTable.Insertion {
     if table.schema.flags.contains(.wholeRow) { return .strict }
-    let replacing: TargetTable.Insertion = table.mayCollide ? .merging : .replacing
+    let replacing: SQLiteApplyTable.Insertion = table.mayCollide ? .merging : .replacing
     // A row that is sent singly must become what the source has.
     if isCopy, table.state.refreshing == .rows { return replacing }
     switch table.existing {
@@ -77,8 +78,8 @@ extension SQLiteReplay {
   }
 
   /// Returns whether a refresh, later in the trail, corrects a missing or different row of the table.
-  func excuses(_ table: TargetTable) throws -> Bool {
-    try LaterShape.excuses(
+  func excuses(_ table: SQLiteApplyTable) throws -> Bool {
+    try NextFittingSchema.excuses(
       table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
       to: .sqlite)
   }
@@ -86,7 +87,7 @@ extension SQLiteReplay {
   // MARK: Changes out of order
 
   /// Applies the first update or delete of the row `image` that the trail has before the row itself.
-  func settle(_ table: TargetTable, _ image: [UInt8]) throws {
+  func settle(_ table: SQLiteApplyTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
       guard let wanted = update.after else {
@@ -107,17 +108,17 @@ extension SQLiteReplay {
   }
 
   /// Returns whether the delete of the inserted row came in the trail before the insert. If so, forgets the delete.
-  private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
+  private func isDeletedAtOnce(_ table: SQLiteApplyTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }
 
-  func settleUpdated(_ table: TargetTable) throws {
+  func settleUpdated(_ table: SQLiteApplyTable) throws {
     guard !early.isEmpty else { return }
     try settle(table, Self.image(zip(before, after).map { $1.isUnchanged ? $0 : $1 }))
   }
 
   /// Returns the result of `body`, which writes a row. Throws an error that names the row if a constraint refuses it.
-  func write(_ table: TargetTable, _ body: () throws -> Int64) throws -> Int64 {
+  func write(_ table: SQLiteApplyTable, _ body: () throws -> Int64) throws -> Int64 {
     do { return try body() } catch let error as SQLiteError where error.isConstraint {
       throw refused(table, error)
     }

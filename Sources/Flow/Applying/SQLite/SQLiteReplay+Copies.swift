@@ -3,7 +3,7 @@ import SQLiteKit
 
 // Copied rows whose unique values other rows have.
 extension SQLiteReplay {
-  func takeCopied(_ table: TargetTable) throws {
+  func takeCopied(_ table: SQLiteApplyTable) throws {
     do { _ = try table.insert(after, insertion(of: table, isCopy: true)) } catch let error as SQLiteError
       where error.isUniqueness && table.isContested && resolver != nil
     {

@@ -4,7 +4,7 @@ import SQLiteKit
 
 // The errors for rows that differ from the trail.
 extension SQLiteReplay {
-  func unexpected(_ table: TargetTable, _ what: String) -> CairnError {
+  func unexpected(_ table: SQLiteApplyTable, _ what: String) -> CairnError {
     let key = describeKey(table.schema, before)
     let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
     guard let found = try? table.probe(before) else {
@@ -23,7 +23,7 @@ extension SQLiteReplay {
       hint: DifferenceHint.text(source: table.source.engine), context: context)
   }
 
-  func refused(_ table: TargetTable, _ error: SQLiteError) -> CairnError {
+  func refused(_ table: SQLiteApplyTable, _ error: SQLiteError) -> CairnError {
     let row = after.isEmpty ? before : after.enumerated().map { $1.isUnchanged && $0 < before.count ? before[$0] : $1 }
     let key = describeKey(table.schema, row)
     let context = ["table": table.schema.name, "key": key, "position": reader.position.description]

@@ -5,7 +5,7 @@ import SQLiteKit
 // Conversion of the trail's rows into the target's form.
 extension SQLiteReplay {
   func decode(
-    _ image: ImageView, into columns: inout [ColumnView], _ made: inout ByteWriter, _ table: TargetTable
+    _ image: ImageView, into columns: inout [ColumnView], _ made: inout ByteWriter, _ table: SQLiteApplyTable
   ) throws {
     try read(image, into: &columns)
     if isUTF16 { try checkUTF8(columns, table) }
@@ -33,7 +33,7 @@ extension SQLiteReplay {
 
   func convert(
     _ columns: inout [ColumnView], _ converters: [SQLiteValue], _ made: inout ByteWriter, _ bytes: Int,
-    _ table: TargetTable
+    _ table: SQLiteApplyTable
   ) throws {
     made.removeAll()
     made.shrink(above: 1 << 20)
@@ -49,7 +49,7 @@ extension SQLiteReplay {
     }
   }
 
-  func checkUTF8(_ columns: [ColumnView], _ table: TargetTable) throws {
+  func checkUTF8(_ columns: [ColumnView], _ table: SQLiteApplyTable) throws {
     for (index, column) in columns.enumerated() {
       guard case .text(let bytes) = column, String(validating: bytes, as: UTF8.self) == nil else { continue }
       throw CairnError(

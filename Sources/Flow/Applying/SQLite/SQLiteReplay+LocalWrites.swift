@@ -18,7 +18,7 @@ extension SQLiteReplay {
   /// local writes can let the source's row win.
   ///
   /// - Throws: The error of `body`, unless the source's row won.
-  func resolvingLocalWrites(_ table: TargetTable, _ body: () throws -> Void) throws {
+  func resolvingLocalWrites(_ table: SQLiteApplyTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
       let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))
       guard try resolve(table, before: rows.before, after: rows.after) else { throw error }
@@ -30,7 +30,7 @@ extension SQLiteReplay {
   func settleEarly() throws { try resolve(early.takeAll()) }
 
   /// Resolves the deferred updates that give another row the key of `row`. Called before a change writes `row`.
-  func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
+  func settleEarly(before row: [ColumnView], of table: SQLiteApplyTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
       try early.areOf(image, table: table.schema.name, key: key(of: row, table)) { try keys(of: $0, table) }
@@ -42,7 +42,7 @@ extension SQLiteReplay {
   ///
   /// - Parameter row: The row after these updates.
   /// - Returns: False if there is no such update.
-  @discardableResult func settleLine(to row: [ColumnView], of table: TargetTable) throws -> Bool {
+  @discardableResult func settleLine(to row: [ColumnView], of table: SQLiteApplyTable) throws -> Bool {
     guard table.localWrites.areSettled else { return false }
     let saved = (before, after)
     defer { (before, after) = saved }
@@ -51,17 +51,21 @@ extension SQLiteReplay {
     return !line.isEmpty
   }
 
-  private func keys(of update: EarlyUpdates.Update, _ table: TargetTable) throws -> (before: [Value], after: [Value]?) {
+  private func keys(of update: OutOfOrderChanges.Update, _ table: SQLiteApplyTable) throws -> (
+    before: [Value], after: [Value]?
+  ) {
     let old = try update.before.withUnsafeBytes { try ImageView(bytes: $0).values() }
     let new = try update.after?.withUnsafeBytes { try ImageView(bytes: $0).values() }
     let key = table.schema.key
     return (key.map { old[$0] ?? .null }, new.map { new in key.map { new[$0] ?? old[$0] ?? .null } })
   }
 
-  func key(of row: [ColumnView], _ table: TargetTable) -> [Value] { table.schema.key.map { row[$0].value ?? .null } }
+  func key(of row: [ColumnView], _ table: SQLiteApplyTable) -> [Value] {
+    table.schema.key.map { row[$0].value ?? .null }
+  }
 
   /// Returns a closure that resolves the present change, of a row that the target lacks.
-  func resolution(_ table: TargetTable) -> (() throws -> Bool)? {
+  func resolution(_ table: SQLiteApplyTable) -> (() throws -> Bool)? {
     resolution(table, (before.map(\.value), after.isEmpty ? nil : after.map(\.value)))
   }
 }
@@ -69,15 +73,15 @@ extension SQLiteReplay {
 extension SQLiteReplay: OneWayTarget {
   var clock: Clock { target.clock }
 
-  func localRow(_ key: [Value], of table: TargetTable) throws -> [Value]? { try table.row(key) }
+  func localRow(_ key: [Value], of table: SQLiteApplyTable) throws -> [Value]? { try table.row(key) }
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] { try candidates.rows(inTheWayOf: row) }
-  func write(_ row: SourceWins.Row?, _ key: [Value], to table: TargetTable) throws { try table.put(row, key) }
+  func write(_ row: SourceWins.Row?, _ key: [Value], to table: SQLiteApplyTable) throws { try table.put(row, key) }
 
-  func naming<Result>(_ table: TargetTable, _ body: () throws -> Result) throws -> Result {
+  func naming<Result>(_ table: SQLiteApplyTable, _ body: () throws -> Result) throws -> Result {
     do { return try body() } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
   }
 }
 
-extension TargetTable: OneWayTable {
+extension SQLiteApplyTable: OneWayTable {
   var isShared: Bool { !(treatment?.shares.isEmpty ?? true) }
 }

@@ -4,13 +4,13 @@ import SQLiteKit
 
 // Changes of rows as PostgreSQL gives them.
 extension SQLiteReplay {
-  typealias Parked = ParkedRows<TargetTable, Value>
+  typealias Parked = ParkedRows<SQLiteApplyTable, Value>
 
   /// Applies a change of a PostgreSQL source.
   ///
   /// Such a change may lack values that the row had before. The source may have checked unique constraints only at the
   /// end of the transaction, so two rows may have the same value until then.
-  func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
+  func applyMapped(_ change: ChangeView, _ table: SQLiteApplyTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:
       let insertion = insertion(of: table, isCopy: change.treatment.contains(.tolerant))
@@ -51,7 +51,7 @@ extension SQLiteReplay {
   /// Runs `body`, which writes a row, and returns the number of rows. If another row has the same unique value, apply
   /// writes the row at the end of the transaction.
   @discardableResult
-  func writeOrPark(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
+  func writeOrPark(_ table: SQLiteApplyTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64
   {
     do { return try write(table, body) } catch let error as CairnError where error.code == .rowExists {
@@ -61,7 +61,7 @@ extension SQLiteReplay {
     }
   }
 
-  func takeOut(_ table: TargetTable) throws -> [Value] {
+  func takeOut(_ table: SQLiteApplyTable) throws -> [Value] {
     guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
       throw unexpected(table, "updated")
     }
@@ -70,7 +70,7 @@ extension SQLiteReplay {
 
   func merged(_ row: [Value]) -> [Value] { zip(row, after).map { $1.value ?? $0 } }
 
-  private func takeParked(_ row: [ColumnView], of table: TargetTable) -> Parked.Row? {
+  private func takeParked(_ row: [ColumnView], of table: SQLiteApplyTable) -> Parked.Row? {
     let key = table.schema.key.compactMap { row[$0].value }
     return key.count == table.schema.key.count ? parked.take(key: key, of: table) : nil
   }

@@ -73,16 +73,18 @@ extension SQLiteReplay {
     (try? TableMapping(schema, to: .sqlite)) != nil && owner(besides: schema) == nil
   }
 
-  func laterShape(of schema: TableSchema) throws -> LaterShape? {
-    try LaterShape.find(
+  func nextFittingSchema(of schema: TableSchema) throws -> NextFittingSchema? {
+    try NextFittingSchema.find(
       of: schema, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
       to: .sqlite, fits: fits)
   }
 
   /// Returns the columns of a schema that apply can write; nil if the source drops the table later in the trail.
-  func part(of schema: TableSchema) throws -> LaterShape.Part? {
+  func part(of schema: TableSchema) throws -> NextFittingSchema.Part? {
     if let part = desk?.part(of: schema) { return part }
-    guard case .catchUp = scope, !fits(schema), let later = try laterShape(of: schema) else { return .init(schema) }
+    guard case .catchUp = scope, !fits(schema), let later = try nextFittingSchema(of: schema) else {
+      return .init(schema)
+    }
     if later.schema == nil { return nil }
     guard let part = later.part(of: schema) else { return .init(schema) }
     return part

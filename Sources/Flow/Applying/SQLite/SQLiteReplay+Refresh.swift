@@ -4,7 +4,7 @@ import SQLiteKit
 
 // Rows of copies.
 extension SQLiteReplay {
-  func apply(_ refresh: Refresh, _ table: TargetTable) throws {
+  func apply(_ refresh: Refresh, _ table: SQLiteApplyTable) throws {
     let name = table.schema.name
     switch refresh.event {
     // This record belongs to a copy that was given up for the one that is awaited.
@@ -39,7 +39,7 @@ extension SQLiteReplay {
   }
 
   private func facts(
-    _ reason: Refresh.Reason, _ method: Refresh.Method, _ id: UInt64, _ table: TargetTable
+    _ reason: Refresh.Reason, _ method: Refresh.Method, _ id: UInt64, _ table: SQLiteApplyTable
   ) throws -> RefreshPlan.Facts {
     RefreshPlan.Facts(
       existing: options.existing, existingHolds: options.existingHolds,
@@ -48,13 +48,13 @@ extension SQLiteReplay {
       refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: started.contains(key(table.schema.name)))
   }
 
-  func leavesOut(_ change: ChangeView, _ table: TargetTable) -> Bool {
+  func leavesOut(_ change: ChangeView, _ table: SQLiteApplyTable) -> Bool {
     options.leavesOut(change, in: number + 1, isAwaited: table.state.isAwaited, goesBothWays: table.goesBothWays)
   }
 
   // MARK: Columns that only the target has
 
-  private func empty(_ table: TargetTable) throws {
+  private func empty(_ table: SQLiteApplyTable) throws {
     if table.removal == .applied, let own = try table.ownValues() {
       target.progress.note(
         "table \(table.schema.name) is emptied for its copy: the values of columns \(own), which only the target has, are deleted"
@@ -63,12 +63,12 @@ extension SQLiteReplay {
     try remove(nil, table)
   }
 
-  private func remove(_ range: Refresh.Range?, _ table: TargetTable) throws {
+  private func remove(_ range: Refresh.Range?, _ table: SQLiteApplyTable) throws {
     if let resolver, table.goesBothWays, !table.schema.key.isEmpty { return try removeKnown(range, table, resolver) }
     try table.remove(range, at: reader.commitTime)
   }
 
-  private func clear(_ range: Refresh.Range, _ table: TargetTable) throws {
+  private func clear(_ range: Refresh.Range, _ table: SQLiteApplyTable) throws {
     if table.removal == .applied, try table.setAside(range) { aside = table }
     try remove(range, table)
   }

@@ -25,7 +25,7 @@ extension SQLiteReplay {
       try create(mapping, isAwaited: !isHistory)
     } else if rule.isCopied, !isHistory, var known = target.tables[key(name)] {
       if let treatment = now.treatment, treatment.removal != .applied {
-        target.progress.note(LaterShape.unseen(now, since: reader.position))
+        target.progress.note(NextFittingSchema.unseen(now, since: reader.position))
       }
       (known.refreshing, known.isAwaited) = (.byKey, true)
       try save(name, known)
@@ -47,18 +47,18 @@ extension SQLiteReplay {
 
   /// Alters the catch-up's table to the schema of the refresh `copy`, which comes after the present record. Apply skips
   /// the table's records before that refresh.
-  func goOn(with copy: LaterCopy) throws {
+  func goOn(with copy: ResyncPoint) throws {
     guard case .catchUp(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
       let mapping = try mapping(copy.now)
       let name = mapping.target.name
-      guard waiting.holds(name) else { throw LaterCopy.unfit(copy.now) }
+      guard waiting.holds(name) else { throw ResyncPoint.unfit(copy.now) }
       if let place = try waiting.names.first(where: target.shape.exists) {
         let columns = Set(
           try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(place)]).map { $0[0].string.sqliteKey }
         )
         guard let step = try copy.step(from: columns, { try self.mapping($0).target }) else {
-          throw LaterCopy.unfit(copy.now)
+          throw ResyncPoint.unfit(copy.now)
         }
         guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(copy.now) }
         if let change = ShapeChange(step, isCopied: true, isNamed: true) { try make(change) }
@@ -66,7 +66,7 @@ extension SQLiteReplay {
         try create(mapping, isAwaited: true)
       }
       if let removal = copy.now.treatment?.removal, removal != .applied {
-        target.progress.note(LaterShape.unseen(copy.now, since: reader.position))
+        target.progress.note(NextFittingSchema.unseen(copy.now, since: reader.position))
       }
       try follow(key, to: name)
       var moved = target.tables[key] ?? known
@@ -88,7 +88,7 @@ extension SQLiteReplay {
   }
 
   /// Notes that a refresh of a table begins, to report it after the commit.
-  func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
+  func noteBegin(of id: UInt64, _ table: SQLiteApplyTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1
     changedRules.finish(given)

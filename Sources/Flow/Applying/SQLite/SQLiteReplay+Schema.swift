@@ -64,7 +64,7 @@ extension SQLiteReplay {
         if try isPassedBack(before, after, desk) { return forgetShapes() }
         change.takeNames(desk.part)
       }
-      if try scope == .main || change.skipUnfit(ddl, fits: fits, later: laterShape) {
+      if try scope == .main || change.skipUnfit(ddl, fits: fits, later: nextFittingSchema) {
         try checkFree(names)
         try adoptBefore(ddl)
         try make(change)
@@ -101,14 +101,16 @@ extension SQLiteReplay {
   /// Throws ``Refusal`` if a rule of the conf for the table cannot be carried out for the present change.
   ///
   /// A catch-up does not throw if the trail has a later refresh of the table.
-  func refuse(_ table: TargetTable) throws {
+  func refuse(_ table: SQLiteApplyTable) throws {
     guard let error = reader.refusal else { return }
     guard case .catchUp = scope,
-      try LaterShape.isCopied(
+      try NextFittingSchema.isCopied(
         table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
         to: .sqlite)
     else { throw Refusal(position: reader.position, error: error) }
-    if table.removal != .applied { target.progress.note(LaterShape.unseen(table.source, since: reader.position)) }
+    if table.removal != .applied {
+      target.progress.note(NextFittingSchema.unseen(table.source, since: reader.position))
+    }
     var known = target.tables[key(table.schema.name)] ?? .init()
     (known.refreshing, known.isAwaited) = (.byKey, true)
     try save(table.schema.name, known)
@@ -165,7 +167,7 @@ extension SQLiteReplay {
       (halt, catchUpName) = (place, nil)
       return
     }
-    var known = target.tables[name.sqliteKey] ?? TargetState.Table(claim: TableClaim.none)
+    var known = target.tables[name.sqliteKey] ?? SQLiteApplyState.Table(claim: TableClaim.none)
     guard known.waiting == nil else { return }
     try leaveParked(name, error)
     try WaitingTable.checkCount(target.waiting(in: reader.id).count, of: self.name, error)
@@ -277,7 +279,7 @@ extension SQLiteReplay {
     let right =
       try before.map { try self.right(effect, $0.target.name, isCreated: known?.isCreated ?? false) }
       ?? SchemaRight(isCreated: known?.isCreated ?? false)
-    var change = TargetShape.Change(
+    var change = SQLiteSchemaChanges.Change(
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
       isRename: made.action == .rename, right: right)
     let name = change.after?.target.name ?? change.name
@@ -335,11 +337,11 @@ extension SQLiteReplay {
     let was = target.tables[key(name)]
     after.notices.forEach(target.progress.note)
     try releaseTriggers()
-    var known = TargetState.Table()
+    var known = SQLiteApplyState.Table()
     known.source = was?.source ?? ""
     try claim(&known, for: after)
     let rows = try claimRows(of: after.source, as: name)
-    let change = TargetShape.Change(after: after, policy: options.ddl ?? .follow)
+    let change = SQLiteSchemaChanges.Change(after: after, policy: options.ddl ?? .follow)
     let right = try right(.removes, name, isCreated: was?.isCreated ?? false)
     known.isCreated = try target.shape.create(change, isOwn: right.isCreated)
     // A table that Cairn created at its first copy is still Cairn's at a later one.

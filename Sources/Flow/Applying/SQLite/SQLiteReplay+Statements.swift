@@ -25,14 +25,14 @@ extension SQLiteReplay {
   ) throws -> Bool {
     guard let statements else { return false }
     let schema = reader.given(change.schemaID)
-    let running = StatementDesk.Running(position: position, text: statement.text, table: plan.table)
+    let running = StatementSession.Running(position: position, text: statement.text, table: plan.table)
     // A statement with few rows is done before a thread would have started.
-    let isLarge = statement.rowsAffected >= StatementDesk.rowsMin
+    let isLarge = statement.rowsAffected >= StatementSession.rowsMin
     let (begun, limit) = (try statements.noteBegin(), statements.millisecondsMax(statement))
     func executed() throws -> StatementDigest {
       var digest: StatementDigest?
       defer { statements.took(since: begun, digest) }
-      let found = try database.within(milliseconds: limit, diskBytes: StatementDesk.diskBytesMax) {
+      let found = try database.within(milliseconds: limit, diskBytes: StatementSession.diskBytesMax) {
         try execute(plan, schema)
       }
       digest = found
@@ -54,11 +54,11 @@ extension SQLiteReplay {
     } catch let error as SQLiteError where error.isInterrupted {
       // SQLite has rolled the whole group back: it is done again.
       statements.ranOut(statement, after: Clock.monotonicMilliseconds - begun)
-      throw StatementDiffers(running, StatementDesk.tooLong)
+      throw StatementDiffers(running, StatementSession.tooLong)
     } catch let error as SQLiteError where error.isOfStatement {
       // Some of the statement's rows may have been written, or SQLite may have rolled back the transaction. So the group is
       // done again.
-      throw StatementDiffers(running, StatementDesk.notTaken)
+      throw StatementDiffers(running, StatementSession.notTaken)
     }
   }
 

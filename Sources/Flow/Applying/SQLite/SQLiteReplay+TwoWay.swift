@@ -8,7 +8,7 @@ import Versions
 
 // Two-way: rows that applications have written at the target too.
 extension SQLiteReplay {
-  typealias Desk = TwoWayDesk<TargetTable>
+  typealias Desk = TwoWaySession<SQLiteApplyTable>
   private static let keysMax = 1000
 
   /// Reads which rows applications have changed: from this database's own trail, and from the journal. Runs in the
@@ -17,7 +17,7 @@ extension SQLiteReplay {
   /// - Throws: ``LocalAhead`` if the journal has too many rows that the trail lacks.
   func inform(_ desk: Desk) throws {
     let window = desk.shared.window
-    try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
+    try desk.lookAtKeys { try SQLiteApplyTable.foreignKeys(database) }
     _ = try window.catchUp(rowNames: desk.ownNames, learn: desk.names.learn)
     if desk.learnColumns() { forgetShapes() }
     guard case .journal(let rows) = desk.shared.local else { return desk.inform() }
@@ -33,7 +33,7 @@ extension SQLiteReplay {
   }
 
   /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
-  func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
+  func defers(_ change: ChangeView, _ table: SQLiteApplyTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     do { return try resolver.defers(change, schema, table) } catch let error as CairnError
       where error.code == .tableRefused
@@ -41,7 +41,7 @@ extension SQLiteReplay {
   }
 
   /// Returns whether apply skips a row of a refresh because the target's own version of the row must stay.
-  func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: TargetTable) throws -> Bool {
+  func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: SQLiteApplyTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)
   }
@@ -49,7 +49,7 @@ extension SQLiteReplay {
   /// Deletes this trail's rows of a key range, for a refresh or TRUNCATE; all of its rows if `range` is nil.
   ///
   /// Keeps rows with changes that the author of the refresh or TRUNCATE did not know.
-  func removeKnown(_ range: Refresh.Range?, _ table: TargetTable, _ resolver: RowResolver<SQLiteReplay>) throws {
+  func removeKnown(_ range: Refresh.Range?, _ table: SQLiteApplyTable, _ resolver: RowResolver<SQLiteReplay>) throws {
     var last: [Value]?
     while true {
       let keys = try table.keys(in: range, after: last, limit: Self.keysMax)
@@ -72,40 +72,40 @@ extension SQLiteReplay: ApplyTarget {
 
   func attempt<Result>(_ body: () throws -> Result) throws -> Result { try body() }
 
-  func table(like schema: TableSchema) throws -> TargetTable? {
+  func table(like schema: TableSchema) throws -> SQLiteApplyTable? {
     let mapping = try TableMapping(schema, to: .sqlite)
     guard try target.shape.exists(mapping.target.name) else { return nil }
-    return TargetTable(mapping, state: .init(), database: database)
+    return SQLiteApplyTable(mapping, state: .init(), database: database)
   }
 
-  func wide(_ table: TargetTable) throws -> TargetTable? { try table.wide() }
+  func wide(_ table: SQLiteApplyTable) throws -> SQLiteApplyTable? { try table.wide() }
 
-  func form(of table: TargetTable) -> SQLiteForm { SQLiteForm(table) }
+  func form(of table: SQLiteApplyTable) -> SQLiteForm { SQLiteForm(table) }
 
-  func hasReferrers(_ table: TargetTable) -> Bool { !table.referrers.isEmpty }
+  func hasReferrers(_ table: SQLiteApplyTable) -> Bool { !table.referrers.isEmpty }
 
   func mergesCopies(at row: ContestedRow) -> Bool {
     target.tables[row.table.sqliteKey].map { $0.existing != .overwrite } ?? false
   }
 
-  func row(_ key: [Value], of table: TargetTable) throws -> [Value]? { try table.row(key) }
+  func row(_ key: [Value], of table: SQLiteApplyTable) throws -> [Value]? { try table.row(key) }
 
-  func put(_ row: RowVersion.Row?, _ key: [Value], in table: TargetTable) throws -> Bool {
+  func put(_ row: RowVersion.Row?, _ key: [Value], in table: SQLiteApplyTable) throws -> Bool {
     do { try table.put(row, key) } catch let error as SQLiteError where error.isUniqueness {
       return false
     } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
     return true
   }
 
-  func isReferred(_ row: [Value], key: [Value], of table: TargetTable) throws -> Bool { try table.isReferred(row) }
+  func isReferred(_ row: [Value], key: [Value], of table: SQLiteApplyTable) throws -> Bool { try table.isReferred(row) }
 
-  func takeParked(_ key: [Value], of table: TargetTable) -> [Value]? { parked.take(key: key, of: table)?.values }
+  func takeParked(_ key: [Value], of table: SQLiteApplyTable) -> [Value]? { parked.take(key: key, of: table)?.values }
 
-  func settle(_ rows: MetRows, by function: String, in table: TargetTable) throws -> RowVersion.Row? {
-    try SettledRow.noFunction(function, rows)
+  func settle(_ rows: MetRows, by function: String, in table: SQLiteApplyTable) throws -> RowVersion.Row? {
+    try ResolvedRow.noFunction(function, rows)
   }
 
-  var candidates: SQLiteCandidates { SQLiteCandidates(database: database) }
+  var candidates: SQLiteDisplacedRows { SQLiteDisplacedRows(database: database) }
   var decisions: Decisions { Decisions(database) }
   var storedReturns: StoredReturns { StoredReturns(database) }
 
@@ -115,7 +115,7 @@ extension SQLiteReplay: ApplyTarget {
   }
 }
 
-extension TargetTable: ApplyTable, ParkingTable {
+extension SQLiteApplyTable: ApplyTable, ParkingTable {
   var stateName: String { schema.name }
   var rowKey: [Int] { schema.key }
   var columnCount: Int { schema.columns.count }

@@ -38,9 +38,9 @@ final class SQLiteReplay {
   let refusals: [Position: CairnError]
   /// For each position at which the catch-up's table is suspended: the later refresh in the trail with which the table
   /// continues.
-  let overtaken: [Position: LaterCopy]
+  let overtaken: [Position: ResyncPoint]
   let database: Database
-  let state: TargetState
+  let state: SQLiteApplyState
   let options: ApplyOptions
   let name: TrailName
   let isUTF16: Bool
@@ -50,28 +50,28 @@ final class SQLiteReplay {
   /// The resolution of conflicts; nil if the apply is one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
   /// The trail's transactions in quarantine; nil while one of them is being retried.
-  let shelf: QuarantineShelf?
+  let shelf: QuarantineStore?
   /// The object that chooses the statements of the source that apply executes instead of writing their rows. Nil: apply
   /// writes all rows.
-  let statements: StatementDesk?
+  let statements: StatementSession?
   /// A record that was read ahead of time and is handled next; nil if there is none.
   var ahead: Record?
 
   private(set) var current: UInt64 = 0
-  private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
+  private(set) var currentPlace = VersionPlace(stamp: VersionStamp(clock: 0, origin: "", number: 0), begin: .start)
   private var isAside = false
   private(set) var number: UInt64
   private(set) var limit = UInt64.max
   private var segment: UInt64 = 0
-  private var bySchema: [UInt64: TargetTable?] = [:]
+  private var bySchema: [UInt64: SQLiteApplyTable?] = [:]
   /// The table's name at the present position in the trail, in a catch-up; nil before the table was created.
   var catchUpName: String?
   var halt: Place?
   private var skipped = 0
 
-  var copying: TargetTable?
+  var copying: SQLiteApplyTable?
   /// The table whose target-only columns are saved while a refresh chunk replaces its rows; nil if none.
-  var aside: TargetTable?
+  var aside: SQLiteApplyTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
   /// The tables that were already checked for existing rows when a refresh began.
@@ -83,8 +83,8 @@ final class SQLiteReplay {
   var conflicts = 0
   /// Whether apply itself makes the present schema change. False if an operator has already made it at the target.
   var isShapeMade = false
-  var early = EarlyUpdates()
-  var parked = ParkedRows<TargetTable, Value>()
+  var early = OutOfOrderChanges()
+  var parked = ParkedRows<SQLiteApplyTable, Value>()
   var before: [ColumnView] = []
   var after: [ColumnView] = []
   var madeBefore = ByteWriter(capacity: 256)
@@ -97,8 +97,8 @@ final class SQLiteReplay {
   /// - Throws: `checkpoint-foreign` if the checkpoint is not in the trail.
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
-    refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil,
-    shelf: QuarantineShelf? = nil, statements: StatementDesk? = nil
+    refusals: [Position: CairnError] = [:], overtaken: [Position: ResyncPoint] = [:], desk: Desk? = nil,
+    shelf: QuarantineStore? = nil, statements: StatementSession? = nil
   ) throws {
     (self.target, self.scope, self.refusals, self.overtaken) = (target, scope, refusals, overtaken)
     (self.desk, self.shelf, self.statements) = (desk, shelf, statements)
@@ -151,7 +151,8 @@ final class SQLiteReplay {
         try desk?.begin(header, at: reader.position)
         (group.last, current) = (header, header.number)
         currentPlace = VersionPlace(
-          stamp: Stamp(clock: header.clock, origin: name.description, number: header.number), begin: reader.position)
+          stamp: VersionStamp(clock: header.clock, origin: name.description, number: header.number),
+          begin: reader.position)
         isAside = try options.isOwn(header) || putAside(header)
       case .commit(let number, let changes):
         try statements?.checkIdle()
@@ -263,7 +264,7 @@ final class SQLiteReplay {
       if let desk {
         if isShapeMade { desk.learn(ddl, reader.schema(ddl.before), reader.schema(ddl.after)) }
         desk.shared.noteShapes()
-        try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
+        try desk.lookAtKeys { try SQLiteApplyTable.foreignKeys(database) }
       }
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
     case .begin, .commit, .progress, .marker, .sequence: break
@@ -280,7 +281,7 @@ final class SQLiteReplay {
 
   // MARK: Tables
 
-  func table(_ id: UInt64) throws -> TargetTable? {
+  func table(_ id: UInt64) throws -> SQLiteApplyTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
       bySchema.removeAll(keepingCapacity: true)
@@ -308,7 +309,7 @@ final class SQLiteReplay {
   }
 
   /// Opens a table; nil if apply skips it. If opening fails, undoes its effects and throws ``Unopened``.
-  private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
+  private func openedAtOnce(_ id: UInt64) throws -> SQLiteApplyTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")
     try database.execute("SAVEPOINT cairn_opening")
@@ -328,7 +329,7 @@ final class SQLiteReplay {
     }
   }
 
-  private func opened(_ id: UInt64) throws -> TargetTable? {
+  private func opened(_ id: UInt64) throws -> SQLiteApplyTable? {
     let schema = try schema(id)
     let targetName = self.targetName(of: schema)
     guard isInScope(targetName), let part = try part(of: schema) else { return nil }
@@ -371,7 +372,7 @@ final class SQLiteReplay {
     if options.goesBothWays("", name) {
       try KeyCheck.check(mapping.source, mapping.target, in: .sqlite(database), includes: options.goesBothWays)
     }
-    let table = TargetTable(
+    let table = SQLiteApplyTable(
       mapping, state: known, database: database, there: there, image: (schema, part.positions),
       localWrites: try localWrites(of: mapping), goesBothWays: options.goesBothWays("", name))
     table.mayCollide = try table.goesBothWays && table.hasOtherUniqueValues()
@@ -413,7 +414,7 @@ final class SQLiteReplay {
   /// Stores the name of the PostgreSQL table that is replicated to a target table. Does nothing for an SQLite source.
   ///
   /// - Throws: `name-collision` if another PostgreSQL table is already replicated to that table.
-  func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
+  func claim(_ known: inout SQLiteApplyState.Table, for mapping: TableMapping) throws {
     guard mapping.source.engine == .postgres else { return }
     let name = mapping.source.fullName
     if let owner = owner(besides: mapping.source) {
@@ -425,7 +426,7 @@ final class SQLiteReplay {
     known.source = name
   }
 
-  func save(_ name: String, _ table: TargetState.Table) throws {
+  func save(_ name: String, _ table: SQLiteApplyState.Table) throws {
     let key = key(name)
     var table = table
     table.isGuarded = options.isGuarded("", name)
@@ -440,7 +441,7 @@ final class SQLiteReplay {
     let key = key(name)
     target.guardsAreDue = true
     if let waiting = target.tables[key]?.waiting {
-      var known = TargetState.Table()
+      var known = SQLiteApplyState.Table()
       known.waiting = waiting
       try save(name, known)
     } else {

@@ -51,7 +51,9 @@ struct SQLiteStateDatabase: StateDatabase {
 
   func actAsApplication() throws { try database.execute("PRAGMA foreign_keys = ON") }
 
-  func turn(_ row: TurnedRow, to version: ConflictRow?) throws { try SQLiteTurnedRow(database, row).put(version) }
+  func turn(_ row: OverriddenRow, to version: ConflictRow?) throws {
+    try SQLiteOverriddenRow(database, row).put(version)
+  }
 
   func refusal(_ error: any Error) -> DecisionOutcome.Refusal? {
     switch error {

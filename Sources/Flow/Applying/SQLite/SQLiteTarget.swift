@@ -11,8 +11,8 @@ final class SQLiteTarget {
   let options: ApplyOptions
   let progress: ApplyProgress
   let clock: Clock
-  let state: TargetState
-  let shape: TargetShape
+  let state: SQLiteApplyState
+  let shape: SQLiteSchemaChanges
   let notes: JournalNotes
   let fired: FiredTriggers
   /// Whether the file's encoding is UTF-16. If so, SQLite alters text that is not valid UTF-8.
@@ -30,7 +30,7 @@ final class SQLiteTarget {
   /// Whether the connection may have TEMP capture triggers.
   private var mayHaveHooks = false
   /// Apply's state of the tables in the open transaction, by table name in lower case.
-  var tables: [NameKey: TargetState.Table] = [:]
+  var tables: [NameKey: SQLiteApplyState.Table] = [:]
   /// Whether the triggers that refuse writes of applications must be updated before the commit.
   var guardsAreDue = false
   /// The tables whose changed rule in the conf has taken effect since apply started.
@@ -53,8 +53,8 @@ final class SQLiteTarget {
     identity = FileIdentity(path: path)
     try database.readEncoding()
     isUTF16 = database.isUTF16
-    state = TargetState(database, of: trail)
-    shape = TargetShape(database: database, progress: progress)
+    state = SQLiteApplyState(database, of: trail)
+    shape = SQLiteSchemaChanges(database: database, progress: progress)
     notes = JournalNotes(database)
     let (state, database) = (state, database)
     try database.transaction {
@@ -64,7 +64,7 @@ final class SQLiteTarget {
       try state.isInstalled() ? state.upgrade() : state.install()
       if options.twoWay != nil || options.localWrites.has(\.areSettled) { try ConflictLog(database).install() }
       if options.twoWay != nil {
-        try SQLiteCandidates(database: database).install()
+        try SQLiteDisplacedRows(database: database).install()
         try Decisions(database).install()
         try StoredReturns(database).install()
       }
@@ -181,7 +181,7 @@ final class SQLiteTarget {
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
 
-  func waiting(in trail: TrailID) -> [NameKey: TargetState.Waiting] {
+  func waiting(in trail: TrailID) -> [NameKey: SQLiteApplyState.Waiting] {
     tables.compactMapValues { $0.waiting.flatMap { $0.table.checkpoint.trail == trail ? $0 : nil } }
   }
 

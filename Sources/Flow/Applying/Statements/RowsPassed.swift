@@ -5,11 +5,11 @@ import SystemKit
 /// Skips a statement's changes in the trail on a separate thread, while the target executes the statement.
 final class RowsPassed: @unchecked Sendable {
   private let reader: ApplyReader
-  private let statements: StatementDesk
+  private let statements: StatementSession
   private let isExecuted = Atomic<Bool>(false)
   private var next: Result<Record?, any Error> = .success(nil)
 
-  private init(_ reader: ApplyReader, _ statements: StatementDesk) {
+  private init(_ reader: ApplyReader, _ statements: StatementSession) {
     (self.reader, self.statements) = (reader, statements)
   }
 
@@ -18,7 +18,7 @@ final class RowsPassed: @unchecked Sendable {
   ///
   /// The record is nil if the thread did not reach it. The caller then skips the changes that remain.
   static func passing<T>(
-    _ reader: ApplyReader, _ statements: StatementDesk, while execute: () throws -> T
+    _ reader: ApplyReader, _ statements: StatementSession, while execute: () throws -> T
   ) throws -> (T, next: Record?) {
     let rows = RowsPassed(reader, statements)
     // Without a thread, the caller skips the changes afterwards.

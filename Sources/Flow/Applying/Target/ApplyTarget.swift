@@ -9,7 +9,7 @@ import Versions
 protocol ApplyTarget: AnyObject {
   associatedtype Table: ApplyTable
   associatedtype Form: RowForm
-  associatedtype Displaced: CandidateStore
+  associatedtype Displaced: DisplacedRowStore
 
   // MARK: The transaction
 

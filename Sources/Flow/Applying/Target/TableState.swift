@@ -13,5 +13,5 @@ protocol TableState {
   var existing: ExistingRows { get set }
 }
 
-extension TargetState.Table: TableState {}
-extension PostgresTargetState.Table: TableState {}
+extension SQLiteApplyState.Table: TableState {}
+extension PostgresApplyState.Table: TableState {}

@@ -28,7 +28,8 @@ struct ColumnsNow {
   ///
   /// - Parameter known: Takes a rename or drop; returns the last transaction of its trail that the rows' author knew.
   /// - Parameter origin: The name of the trail that has the rows.
-  func part(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> LaterShape.Part? {
+  func part(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> NextFittingSchema.Part?
+  {
     guard let (now, move) = changed(table, knowing: known, of: origin) else { return nil }
     let kept = now.indices.filter { now[$0] != nil }
     guard table.key.allSatisfy(kept.contains) else { return nil }
@@ -40,7 +41,7 @@ struct ColumnsNow {
     }
     for (index, column) in kept.enumerated() { part.columns[index].name = now[column] ?? "" }
     if let move { part = named(part, move.now) }
-    return LaterShape.Part(part, kept)
+    return NextFittingSchema.Part(part, kept)
   }
 
   /// Returns both names of a trail's table that was renamed in this database. Nil if the rows' author knew the rename.

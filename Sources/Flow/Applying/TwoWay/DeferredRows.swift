@@ -6,7 +6,7 @@ import Versions
 ///
 /// Above a memory limit, the rows move to a temporary file.
 ///
-///     let rows = DeferredRows<TargetTable>(bytesMax: 16 << 20)
+///     let rows = DeferredRows<SQLiteApplyTable>(bytesMax: 16 << 20)
 ///     try rows.fold(name, table, schema, step)
 ///     try rows.last(of: name) { $0.isSameRow(step, schema) }
 final class DeferredRows<Table: AnyObject> {

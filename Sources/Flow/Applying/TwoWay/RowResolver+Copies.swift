@@ -46,7 +46,7 @@ extension RowResolver {
     let replaces = isInPlace || table.existing == .overwrite
     if table.existing == .keep, !replaces, try target.row(key, of: table) != nil { return }
     _ = try target.put(nil, key, in: table)
-    let candidate = try desk.ranked(Candidate(table.shape, key: key, row: row, stamp: desk.place.stamp))
+    let candidate = try desk.ranked(DisplacedRow(table.shape, key: key, row: row, stamp: desk.place.stamp))
     if replaces {
       try target.flush()
       for other in try target.candidates.rows(inTheWayOf: candidate.row) where try !desk.contests(other) {
@@ -75,9 +75,9 @@ extension RowResolver {
     let key = try form.key(stored)
     let local = try target.row(key, of: table)
     var row = try form.version(stored).after ?? []
-    let given = Stamp(clock: waiting.clock, origin: waiting.origin, number: waiting.number)
-    func candidate() throws -> Candidate {
-      try desk.ranked(Candidate(table.shape, key: key, row: row, stamp: min(given, desk.place.stamp)))
+    let given = VersionStamp(clock: waiting.clock, origin: waiting.origin, number: waiting.number)
+    func candidate() throws -> DisplacedRow {
+      try desk.ranked(DisplacedRow(table.shape, key: key, row: row, stamp: min(given, desk.place.stamp)))
     }
     var fresh = try candidate()
     if local != nil {

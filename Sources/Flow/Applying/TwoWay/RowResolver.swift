@@ -7,7 +7,7 @@ import Versions
 /// arrive.
 final class RowResolver<Target: ApplyTarget> {
   typealias Table = Target.Table
-  typealias Desk = TwoWayDesk<Target.Table>
+  typealias Desk = TwoWaySession<Target.Table>
 
   unowned let target: Target
   let desk: Desk
@@ -171,11 +171,11 @@ final class RowResolver<Target: ApplyTarget> {
   /// - Parameter outcome: The row with all columns.
   /// - Parameter stamp: Returns the stamp of the last write to the row.
   func write(
-    _ put: RowVersion.Row?, _ key: [Value], in table: Table, outcome: [Value?], stamp: () throws -> Stamp
+    _ put: RowVersion.Row?, _ key: [Value], in table: Table, outcome: [Value?], stamp: () throws -> VersionStamp
   ) throws {
     if try target.put(put, key, in: table) { return }
     _ = try target.put(nil, key, in: table)
-    let waiting = try desk.ranked(Candidate(table.shape, key: key, row: outcome, stamp: try stamp()))
+    let waiting = try desk.ranked(DisplacedRow(table.shape, key: key, row: outcome, stamp: try stamp()))
     try target.attempt { try target.candidates.add(waiting) }
     displaced.append(waiting.row)
     hasCandidates = true
@@ -191,7 +191,7 @@ final class RowResolver<Target: ApplyTarget> {
   /// Computes the resolved row from all known versions of the row.
   ///
   /// - Parameter waiting: The row's content if it is a waiting row; else nil.
-  private func resolved(_ row: Desk.Row, _ key: [Value], waiting: [Value]?) throws -> SettledRow {
+  private func resolved(_ row: Desk.Row, _ key: [Value], waiting: [Value]?) throws -> ResolvedRow {
     let table = row.table
     let form = target.form(of: table)
     let incoming = try form.version(row.version)
@@ -200,7 +200,7 @@ final class RowResolver<Target: ApplyTarget> {
     }
     let (name, columns) = (table.shape.plainName, table.columnNames)
     let keyed = KeyedRow(row.name, desk.names.key(of: row.version))
-    return try SettledRow(
+    return try ResolvedRow(
       others + [incoming], local: try target.row(key, of: table) ?? waiting, try desk.rules(name, columns),
       deciding: try desk.decidingRules(name, columns), columns: columns,
       function: { [target] function, rows in try target.settle(rows, by: function, in: table) }
@@ -209,7 +209,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Stores this node's decision about a row; without a decision, removes an earlier one. After the commit, apply
   /// writes the decision as a separate change.
-  private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
+  private func noteDecision(_ row: ResolvedRow, _ table: Table, _ key: [Value]) throws {
     let decisions = target.decisions
     if let decision = row.openDecision(table.shape, key: key) {
       try target.attempt { try decisions.note(decision, keepsEarlier: row.isKept) }
@@ -230,7 +230,7 @@ final class RowResolver<Target: ApplyTarget> {
       guard let kept = try resolved(whole(row, one.key), one.key, waiting: nil).living() else { return }
       try write(kept, one.key, in: row.table, outcome: kept) { try desk.lastStamp(row) }
       try target.log(
-        SettledRow.returned(
+        ResolvedRow.returned(
           kept, desk.place, of: trail, row.table.shape, key: one.key, now: clock.microseconds()))
     }
   }
@@ -283,14 +283,14 @@ final class RowResolver<Target: ApplyTarget> {
     if local != nil, !isReferred || !history.versions.contains(where: \.isDelete) { return [] }
     let columns = table.columnNames
     let rules = try desk.rules(table.shape.plainName, columns)
-    let resolved = try SettledRow.row(history, rules, columns: columns) { version in
+    let resolved = try ResolvedRow.row(history, rules, columns: columns) { version in
       try isReferred ? desk.counts(version, of: keyed, in: table.shape) : !version.isDelete
     }
     guard let row = resolved, !row.isAll(of: local) else { return [] }
-    try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.shape, key)
+    try ResolvedRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.shape, key)
     try write(row, key, in: table, outcome: row) { try desk.lastStamp(keyed) }
     try target.log(
-      SettledRow.returned(
+      ResolvedRow.returned(
         row, local: local, desk.place, of: trail, table.shape, key: key, now: clock.microseconds()))
     return try desk.parents(of: last, last.after ?? last.before ?? []).flatMap { try desk.rows(of: $0) }
   }
@@ -326,7 +326,7 @@ final class RowResolver<Target: ApplyTarget> {
     try target.flush()
     let fresh = displaced + displacedCopies
     if !fresh.isEmpty || !metTrails.isEmpty { try checkRoom() }
-    let contest = CandidateContest(
+    let contest = DisplacedRowContest(
       target.candidates, fresh: fresh, met: met,
       .init(
         renew: renewed, ranked: desk.ranked,
@@ -372,13 +372,13 @@ final class RowResolver<Target: ApplyTarget> {
     )
   }
 
-  private func log(_ row: ContestedRow, _ other: ContestedRow, _ stamp: Stamp?, isOurs: Bool) throws {
+  private func log(_ row: ContestedRow, _ other: ContestedRow, _ stamp: VersionStamp?, isOurs: Bool) throws {
     try target.log(
       row.record(against: other, stamp, isOurs: isOurs, desk.place, of: trail, now: clock.microseconds()))
     try target.flush()
   }
 
-  private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
+  private func renewed(_ candidate: DisplacedRow) throws -> DisplacedRowContest<Target.Displaced>.Renewal {
     guard let stored = try desk.versions(of: candidate) else { return .open }
     guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }
     let form = target.form(of: table)
@@ -386,11 +386,11 @@ final class RowResolver<Target: ApplyTarget> {
     let columns = table.columnNames
     let versions = try stored.filter { try form.isSame(key, form.key($0)) }.map(form.version)
     guard !versions.isEmpty else { return .asItWas }
-    let resolved = try SettledRow(
+    let resolved = try ResolvedRow(
       versions, local: candidate.values(columns), try desk.rules(table.shape.plainName, columns), columns: columns
     ) { try desk.counts($0, of: candidate.row.keyed, in: table.shape) }
     guard let row = resolved.outcome else { return .gone }
-    let renewed = Candidate(
+    let renewed = DisplacedRow(
       table.shape, key: key, row: row, stamp: try resolved.stamp ?? desk.lastStamp(candidate.row.keyed))
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }

@@ -38,7 +38,7 @@ struct SettledBefore<Table: AnyObject> {
 
   /// Returns the versions of a row except `incoming`, and except versions that cannot change the resolved row.
   mutating func others(
-    _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWayDesk<Table>,
+    _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWaySession<Table>,
     isSame: ([Value], [Value]) -> Bool, _ read: (VersionPlace) throws -> Read
   ) throws -> [RowVersion] {
     let row = Row(table: ObjectIdentifier(table), name: name)
@@ -63,7 +63,7 @@ struct SettledBefore<Table: AnyObject> {
   /// Returns the cached versions of a row, with the version that was incoming when the cache was filled. Nil if the
   /// cache has no versions of the row, or outdated ones.
   private mutating func follow(
-    _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
+    _ row: Row, _ key: [Value], _ desk: TwoWaySession<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {
     guard let before = condensed[row], before.key == key else { return nil }
     if before.fingerprint == now { return before.versions }

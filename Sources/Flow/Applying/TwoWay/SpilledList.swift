@@ -64,9 +64,9 @@ struct SettledPut: Spillable, Equatable {
   var put: [Value?]?
   var outcome: [Value?]
   /// The stamp of the last write to the row; nil if all known versions of the row are deletes.
-  var stamp: Stamp?
+  var stamp: VersionStamp?
 
-  init(index: Int, key: [Value], put: [Value?]?, outcome: [Value?], stamp: Stamp?) {
+  init(index: Int, key: [Value], put: [Value?]?, outcome: [Value?], stamp: VersionStamp?) {
     (self.index, self.key, self.put, self.outcome, self.stamp) = (index, key, put, outcome, stamp)
   }
 
@@ -78,7 +78,7 @@ struct SettledPut: Spillable, Equatable {
     put = try reader.readByte() == 1 ? reader.readImage().values() : nil
     outcome = try reader.readImage().values()
     guard try reader.readByte() == 1 else { return }
-    stamp = Stamp(
+    stamp = VersionStamp(
       clock: try reader.readVarint(), origin: try reader.readString(), number: try reader.readVarint())
   }
 

@@ -30,7 +30,7 @@ package final class TwoWay: Sendable {
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
   private let copiesRows: Bool
-  package let window: VersionWindow
+  package let window: UnstableVersions
   let roots = TableRoots()
   /// The latest schema changes by which the applies of this database renamed or dropped tables or columns.
   let arrivedSteps = Mutex(ColumnSteps())
@@ -75,7 +75,7 @@ package final class TwoWay: Sendable {
     admitted = Dictionary(applied.map { ($0.name.description, $0.tables) }) { first, _ in first }
     peers = applied.map(\.name)
     (self.captured, self.copiesRows) = (captured, copiesRows)
-    window = VersionWindow(own: own.name, ownFolder: own.folder)
+    window = UnstableVersions(own: own.name, ownFolder: own.folder)
     for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
     (self.local, self.turns, self.skewMicrosecondsMax, self.rules) = (local, turns, skewMicrosecondsMax, rules)
     (self.deferredBytesMax, self.waitingBytesMax) = (deferredBytesMax, waitingBytesMax)

@@ -30,7 +30,7 @@ struct PostgresPosition: Equatable {
   var witness: Transaction?
   var refresh: RefreshState?
   /// The transactions of other trails that were applied to the source before this position.
-  var knowledge = Knowledge()
+  var knowledge = VersionVector()
 
   private static let magic: UInt8 = 0x50
   static let version: UInt8 = 4

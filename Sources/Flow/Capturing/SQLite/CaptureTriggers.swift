@@ -39,7 +39,7 @@ struct CaptureTriggers {
   static func layout(ofTrigger name: String) -> Int64? {
     let parts = name.split(at: "_", maxSplits: 2)
     guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix), let layout = Int64(parts[1]),
-      String(layout) == parts[1], Layout.ids.contains(layout)
+      String(layout) == parts[1], CaptureInstance.ids.contains(layout)
     else { return nil }
     return layout
   }

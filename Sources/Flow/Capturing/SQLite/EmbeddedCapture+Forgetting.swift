@@ -16,7 +16,7 @@ extension EmbeddedCapture {
         "INSERT INTO cairn_journal(seq, code) VALUES (?, ?)", [.integer(marker), .integer(JournalKind.marker.rawValue)])
       try database.run(
         "UPDATE cairn_layout SET previous = NULL, since = ?, action = ?, refresh = NULL",
-        [.integer(marker), Layout.code(.create, isSame: false)])
+        [.integer(marker), CaptureInstance.code(.create, isSame: false)])
       try database.run(
         "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0", [.integer(last), .integer(nonce)])
     }

@@ -43,14 +43,14 @@ extension Journal {
     try database.transaction { try askForCopy(try requestable(table)) }
   }
 
-  private func askForCopy(_ layout: Layout) throws {
+  private func askForCopy(_ layout: CaptureInstance) throws {
     guard layout.refresh == nil || layout.isPartial else { return }
     try setRefresh(.asked, layout: layout.id)
     // A running capture reads `cairn_layout` again at a marker row.
     try database.run("INSERT INTO cairn_journal(code) VALUES (?)", [.integer(JournalKind.marker.rawValue)])
   }
 
-  private func requestable(_ table: String) throws -> Layout {
+  private func requestable(_ table: String) throws -> CaptureInstance {
     guard try owner() != nil else {
       throw CairnError(
         .tableMissing, "\(database.path) is not captured", hint: "start 'cairn replicate' on it first",

@@ -210,7 +210,7 @@ package struct Journal {
 
   // MARK: Rows
 
-  static func valueCount(_ code: Int64, _ layouts: [Int64: Layout]) -> Int {
+  static func valueCount(_ code: Int64, _ layouts: [Int64: CaptureInstance]) -> Int {
     switch code {
     case JournalNotes.code, JournalStatements.endCode, JournalStatements.partCode: 1
     default: layouts[code / 8]?.valueCount ?? 0
@@ -260,13 +260,14 @@ package struct Journal {
   /// Returns the recorded shapes of the captured tables.
   ///
   /// - Throws: `database-damaged` for rows of `cairn_layout` that Cairn cannot have written.
-  func layouts() throws -> [Layout] {
-    let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
-    for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
+  func layouts() throws -> [CaptureInstance] {
+    let layouts = try database.query("SELECT \(CaptureInstance.columns) FROM cairn_layout ORDER BY id").map(
+      CaptureInstance.init(row:))
+    for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw CaptureInstance.foreign }
     return layouts
   }
 
-  func layoutsByID() throws -> [Int64: Layout] {
+  func layoutsByID() throws -> [Int64: CaptureInstance] {
     Dictionary(try layouts().map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
   }
 
@@ -284,23 +285,23 @@ package struct Journal {
     return number
   }
 
-  func layout(_ id: Int64) throws -> Layout? {
-    try database.query("SELECT \(Layout.columns) FROM cairn_layout WHERE id = ?", [.integer(id)]).first
-      .map(Layout.init(row:))
+  func layout(_ id: Int64) throws -> CaptureInstance? {
+    try database.query("SELECT \(CaptureInstance.columns) FROM cairn_layout WHERE id = ?", [.integer(id)]).first
+      .map(CaptureInstance.init(row:))
   }
 
-  func activeLayouts() throws -> [Layout] { try layouts().filter { $0.ended == nil } }
+  func activeLayouts() throws -> [CaptureInstance] { try layouts().filter { $0.ended == nil } }
 
   func setRefresh(_ reason: Refresh.Reason?, layout: Int64) throws {
     try database.run(
-      "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
+      "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [CaptureInstance.code(reason), .integer(layout)])
   }
 
   /// Stores that the refresh of this layout's table has ended, unless the file has recorded a new reason for a refresh.
-  func finishRefresh(_ layout: Layout) throws {
+  func finishRefresh(_ layout: CaptureInstance) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
-      [.integer(layout.id), Layout.code(layout.refresh, firstNew: layout.firstNew)])
+      [.integer(layout.id), CaptureInstance.code(layout.refresh, firstNew: layout.firstNew)])
   }
 
   // MARK: Schema
@@ -314,7 +315,7 @@ package struct Journal {
   /// - Returns: The layouts of the tables that must be refreshed because their journal rows may be wrong.
   @discardableResult
   func adopt(
-    _ patterns: TablePatterns, written: Written? = nil, copies: Adoption.Copies = .all
+    _ patterns: TablePatterns, written: Written? = nil, copies: TriggerSync.Copies = .all
   ) throws -> Set<Int64> {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     let known = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
@@ -336,7 +337,7 @@ package struct Journal {
   /// changed the schema since Cairn last adapted the triggers.
   ///
   /// - Parameter copies: Whether all, no, or only non-empty new tables get an initial load.
-  func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
+  func adoptApplied(_ patterns: TablePatterns, copies: TriggerSync.Copies = .none, by trail: TrailName? = nil) throws {
     try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()
   }
@@ -383,7 +384,7 @@ package struct Journal {
   }
 
   private func adopt(
-    _ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks, copies: Adoption.Copies, isApplied: Bool = false,
+    _ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks, copies: TriggerSync.Copies, isApplied: Bool = false,
     by trail: TrailName? = nil
   ) throws {
     let tables = try database.userTables()
@@ -394,7 +395,7 @@ package struct Journal {
     let doubtful = try doubtful.union(layoutsWithWrongOld(captured, hooks))
     let capturedNames = Set(captured.map { $0.name.sqliteKey })
     var free = Dictionary(captured.map { ($0.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
-    var adoption = Adoption(database, doubtful: doubtful, copies: copies, isApplied: isApplied, trail: trail)
+    var adoption = TriggerSync(database, doubtful: doubtful, copies: copies, isApplied: isApplied, trail: trail)
 
     // Triggers follow their table through a rename, so existing triggers show which table is which.
     let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.sqliteKey) }

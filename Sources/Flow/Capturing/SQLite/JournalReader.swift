@@ -26,7 +26,7 @@ struct JournalReader: ~Copyable {
   private var emitted: UInt64 = 0
 
   /// Collects net changes to write them later; nil if each change is written at once.
-  var fold: ChangeFold?
+  var fold: NetChanges?
 
   /// The rows that a REPLACE may delete, by their rowids.
   private var candidates = RecentImages<Key>()
@@ -59,11 +59,11 @@ struct JournalReader: ~Copyable {
     return StatementEnd(changes: emitted, digest: digest ?? .init())
   }
 
-  private mutating func noteWritten(_ image: UnsafeRawBufferPointer, _ layout: Layout) {
+  private mutating func noteWritten(_ image: UnsafeRawBufferPointer, _ layout: CaptureInstance) {
     digest?.addWritten(image, of: layout.digestTable)
   }
 
-  private mutating func noteGone(_ image: UnsafeRawBufferPointer, _ layout: Layout) {
+  private mutating func noteGone(_ image: UnsafeRawBufferPointer, _ layout: CaptureInstance) {
     digest?.addGone(image, of: layout.digestTable)
   }
 
@@ -92,10 +92,10 @@ struct JournalReader: ~Copyable {
   /// Appends the changes of the journal row that was read last to the trail.
   /// - Parameter isWanted: Gets the rowid of each changed row, or nil, and returns whether the trail needs the change.
   mutating func emit(
-    _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
+    _ kind: JournalKind, _ layout: CaptureInstance, to trail: TrailWriter, isWanted: (Int64?) -> Bool
   ) throws {
     let columns = layout.schema.columns.count
-    guard kind == .marker || rowEnds.count >= layout.valueCount else { throw Layout.foreign }
+    guard kind == .marker || rowEnds.count >= layout.valueCount else { throw CaptureInstance.foreign }
     // The copy that was requested has all rows.
     if doubtful.contains(layout.id) { return }
     switch kind {
@@ -184,7 +184,9 @@ struct JournalReader: ~Copyable {
   }
 
   /// Begins a change record. If the table's definition has no room, returns false; the table is then refreshed.
-  private mutating func begin(_ operation: Operation, _ flags: ChangeFlags, _ layout: Layout, _ trail: TrailWriter)
+  private mutating func begin(
+    _ operation: Operation, _ flags: ChangeFlags, _ layout: CaptureInstance, _ trail: TrailWriter
+  )
     throws -> Bool
   {
     let found =
@@ -207,7 +209,7 @@ struct JournalReader: ~Copyable {
     emitted &+= 1
   }
 
-  private mutating func insert(_ layout: Layout, image: UnsafeRawBufferPointer, to trail: TrailWriter) throws {
+  private mutating func insert(_ layout: CaptureInstance, image: UnsafeRawBufferPointer, to trail: TrailWriter) throws {
     if let fold, try fold.take(layout, before: nil, after: image, trail) { return }
     guard try begin(.insert, .after, layout, trail) else { return }
     record.appendCounted(image)
@@ -215,7 +217,7 @@ struct JournalReader: ~Copyable {
   }
 
   private mutating func delete(
-    _ layout: Layout, image: UnsafeRawBufferPointer, isImplied: Bool, to trail: TrailWriter
+    _ layout: CaptureInstance, image: UnsafeRawBufferPointer, isImplied: Bool, to trail: TrailWriter
   ) throws {
     if let fold, try fold.take(layout, before: image, after: nil, isImplied: isImplied, trail) { return }
     guard try begin(.delete, isImplied ? [.before, .implied] : .before, layout, trail) else { return }
@@ -223,14 +225,14 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  private mutating func deleteByKey(_ layout: Layout, to trail: TrailWriter) throws {
+  private mutating func deleteByKey(_ layout: CaptureInstance, to trail: TrailWriter) throws {
     try fold?.write(to: trail)
     guard try begin(.delete, [.before, .implied], layout, trail) else { return }
     record.appendImage(layout.schema.columns.indices.map { layout.schema.key.contains($0) ? .integer(-1) : nil })
     try append(to: trail)
   }
 
-  private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
+  private mutating func update(_ layout: CaptureInstance, _ columns: Int, to trail: TrailWriter) throws {
     if let fold,
       try fold.take(layout, before: slice(old, oldEnds, columns), after: slice(row, rowEnds, columns), trail)
     {
@@ -262,7 +264,7 @@ struct JournalReader: ~Copyable {
 
   /// Appends a change of a row. The row did not exist before if `before` is nil, nor after if `after` is nil.
   mutating func append(
-    _ layout: Layout, before: [UInt8]?, after: [UInt8]?, isImplied: Bool, to trail: TrailWriter
+    _ layout: CaptureInstance, before: [UInt8]?, after: [UInt8]?, isImplied: Bool, to trail: TrailWriter
   ) throws {
     switch (before, after) {
     case (let before?, let after?):
@@ -309,7 +311,7 @@ struct JournalReader: ~Copyable {
   }
 
   /// Returns a hash of the key or rowid of a row; nil if the key contains NULL.
-  private func keyHash(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
+  private func keyHash(_ layout: CaptureInstance, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
     var hasher = Hasher()
     hasher.combine(layout.id)
     let mayBeNull = layout.schema.flags.contains(.nullableKey)
@@ -325,7 +327,7 @@ struct JournalReader: ~Copyable {
     return hasher.finalize()
   }
 
-  private mutating func bringOld(to seen: [UInt8], _ layout: Layout) throws {
+  private mutating func bringOld(to seen: [UInt8], _ layout: CaptureInstance) throws {
     try seen.withUnsafeBytes { seen in
       if old.bytes.isEqual(to: seen) { return }
       if mayHaveVacuumed, layout.carriesRowid {
@@ -343,13 +345,13 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  private func keyBytes(_ layout: Layout) -> [UInt8] {
+  private func keyBytes(_ layout: CaptureInstance) -> [UInt8] {
     let indexes = layout.carriesRowid ? [oldEnds.count - 1] : layout.schema.key
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
   }
 
   /// Replaces the old values of an update by the values that an earlier update gave to the row, if these are kept.
-  private mutating func followUpdate(_ layout: Layout) throws {
+  private mutating func followUpdate(_ layout: CaptureInstance) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }
     guard let now = keyHash(layout, row, rowEnds) else { return }
@@ -365,7 +367,7 @@ struct JournalReader: ~Copyable {
     latest.note(now, row.bytes)
   }
 
-  private func rowid(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int64? {
+  private func rowid(_ layout: CaptureInstance, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int64? {
     guard let index = layout.rowidIndex else { return nil }
     let start = index == 0 ? 0 : ends[index - 1]
     var reader = ByteReader(UnsafeRawBufferPointer(rebasing: writer.bytes[start..<ends[index]]))
@@ -376,13 +378,13 @@ struct JournalReader: ~Copyable {
   // MARK: Candidates
 
   /// If the updated row is kept as one that a REPLACE may delete, replaces the kept values by the new ones.
-  private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
+  private mutating func retouch(_ layout: CaptureInstance, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)
     if candidates.image(key) != nil { candidates.note(key, row.bytes) }
   }
 
-  private mutating func forget(_ layout: Layout, _ rowid: Int64?) {
+  private mutating func forget(_ layout: CaptureInstance, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     _ = candidates.take(Key(layout: layout.id, rowid: rowid))
   }

@@ -8,17 +8,17 @@ struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
     /// Begins a refresh of the rows whose added columns differ from their defaults.
-    case beginRows(Layout)
+    case beginRows(CaptureInstance)
   }
 
-  private(set) var layouts: [Int64: Layout] = [:]
+  private(set) var layouts: [Int64: CaptureInstance] = [:]
   /// The shapes of tables after the trail has dropped indexes, before the tables' other schema changes. The key is the
   /// id of the table's next layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
-  private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
+  private var sorted: [CaptureInstance] { layouts.values.sorted { $0.id < $1.id } }
 
-  mutating func set(_ layouts: [Int64: Layout]) { self.layouts = layouts }
+  mutating func set(_ layouts: [Int64: CaptureInstance]) { self.layouts = layouts }
 
   /// Whether the trail has dropped indexes of a table before the table's other schema changes.
   var hasDroppedIndexes: Bool { !relaxed.isEmpty }
@@ -81,15 +81,15 @@ struct LayoutHistory {
     return steps
   }
 
-  private func predecessor(of layout: Layout) -> Layout? { layout.previous.flatMap { layouts[$0] } }
+  private func predecessor(of layout: CaptureInstance) -> CaptureInstance? { layout.previous.flatMap { layouts[$0] } }
 
-  private func relaxedShape(_ layout: Layout) -> TableShape? {
+  private func relaxedShape(_ layout: CaptureInstance) -> TableShape? {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
   /// Returns the schema change that drops the indexes which `layout` lacks. Nil if `layout` lacks none, or was written
   /// in the transaction of the schema change.
-  private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
+  private mutating func relax(_ before: CaptureInstance, for layout: CaptureInstance) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema
     return ShapeChange(
@@ -97,7 +97,7 @@ struct LayoutHistory {
   }
 }
 
-extension Layout {
+extension CaptureInstance {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
   /// Returns whether a change of a row goes into the trail. If not, a later chunk of the refresh brings the row.

@@ -62,7 +62,7 @@ final class LookWriter {
     (self.position, marked) = (position, position.mark)
   }
 
-  var layouts: [Int64: Layout] { history.layouts }
+  var layouts: [Int64: CaptureInstance] { history.layouts }
 
   // MARK: Standing
 
@@ -127,13 +127,10 @@ final class LookWriter {
 
   func finishLook() {
     rowBytes.endLook(refresher.takeSent())
-    // A quiet source may have no later reading, so a finished refresh must not stay in the progress.
-    let refresh = position.refresh.flatMap { $0.isDone ? nil : $0 }
-    let name = refresh.flatMap { layouts[$0.layout]?.schema.name }
-    progress.update {
-      $0.taken = position.mark.taken
-      $0.copying = refresh.flatMap { state in name.map { ($0, state.rows, 0) } }
-    }
+    // No reading may follow that removes a finished refresh from the progress.
+    let running = position.refresh.flatMap { $0.isDone ? nil : $0 }
+    let copying = running.flatMap { state in layouts[state.layout].map { ($0.schema.name, state.rows, UInt64(0)) } }
+    progress.update { ($0.taken, $0.copying) = (position.mark.taken, copying) }
   }
 
   // MARK: One look
@@ -155,7 +152,7 @@ final class LookWriter {
     (self.stop, self.mayReadTables) = (stop, mayReadTables)
     history.forgetDroppedIndexes()
     part = Part(readAt: readAt, checksum: reader.checksum, look: .init(from: begin, through: last), next: position)
-    part?.hasEarlyRows = try EarlyRows.may(layouts, in: .init(from: begin, through: last), of: source)
+    part?.hasEarlyRows = try OutOfOrderRows.may(layouts, in: .init(from: begin, through: last), of: source)
     do {
       try appendLook(from: from, through: through, last: last)
     } catch {
@@ -184,7 +181,7 @@ final class LookWriter {
       try requested.append(layouts, from: source, to: trail, tell: progress.tell)
     }
     if hasEarlyRows, let look = part?.look {
-      let count = try EarlyRows.append(layouts, in: look, from: source, to: trail, tellIllFormed: tellIllFormed)
+      let count = try OutOfOrderRows.append(layouts, in: look, from: source, to: trail, tellIllFormed: tellIllFormed)
       progress.update { $0.changes += count }
     }
     if mayReadTables, let layout = try nextRefresh(last: last), let reason = layout.refresh, hasRoom(for: layout) {
@@ -200,7 +197,7 @@ final class LookWriter {
 
   /// Returns whether a chunk of a table fits into the open transaction. A chunk always fits if the transaction has no
   /// table definition yet.
-  private func hasRoom(for layout: Layout) -> Bool {
+  private func hasRoom(for layout: CaptureInstance) -> Bool {
     guard let part else { return true }
     return layout.schema.memoryBytes <= trail.schemaRoom || trail.schemaRoom == part.schemaRoom
   }
@@ -309,13 +306,13 @@ final class LookWriter {
 
   /// Returns the layout of the table to refresh next; nil if there is none. Ignores layouts that begin after journal
   /// row `last`.
-  private func nextRefresh(last: Int64) throws -> Layout? {
+  private func nextRefresh(last: Int64) throws -> CaptureInstance? {
     if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
   }
 
   /// Returns whether a table waits for a refresh in this shape. False if capture of the table is stopped (`unhook`).
-  private func isDue(_ layout: Layout) throws -> Bool {
+  private func isDue(_ layout: CaptureInstance) throws -> Bool {
     try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
   }
 
@@ -335,11 +332,11 @@ final class LookWriter {
     let feed =
       try journal.isEmbedded() && !options.folds
       ? StatementFeed(source, from: from, through: last, withStatements: options.statements) : nil
-    reader.fold = options.folds ? try ChangeFold() : nil
+    reader.fold = options.folds ? try NetChanges() : nil
     nextCommit = feed?.end?.1.time
     defer { (reader.fold, nextCommit) = (nil, nil) }
     // The layout of the last journal row, which is usually that of the next row too.
-    var known: Layout?
+    var known: CaptureInstance?
     while try statement.step() {
       let seq = statement.integer(0)
       let code = statement.integer(1)
@@ -377,7 +374,7 @@ final class LookWriter {
   }
 
   /// Processes a journal row of a captured table. Returns false if the row marks a schema change instead.
-  private func take(_ statement: Statement, seq: Int64, code: Int64, _ known: Layout?) throws -> Bool {
+  private func take(_ statement: Statement, seq: Int64, code: Int64, _ known: CaptureInstance?) throws -> Bool {
     guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
       throw CairnError(
         .databaseDamaged, "journal row \(seq) of \(path) has the unknown layout code \(code)",

@@ -16,7 +16,7 @@ struct RequestedRows {
   ///
   /// The first request for a table appends the record that begins the refresh of the table's requested rows. Appends no
   /// record if a refresh of the whole table is due.
-  mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
+  mutating func add(_ layout: CaptureInstance, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
     guard layout.refresh == nil || layout.isPartial, !begun.contains(layout.id) else { return }
@@ -31,7 +31,9 @@ struct RequestedRows {
   /// Appends the requested rows, and for each table the record that ends their refresh.
   ///
   /// Requests that no longer fit a captured table are reported and dropped.
-  func append(_ layouts: [Int64: Layout], from source: Database, to trail: TrailWriter, tell: (String) -> Void) throws {
+  func append(_ layouts: [Int64: CaptureInstance], from source: Database, to trail: TrailWriter, tell: (String) -> Void)
+    throws
+  {
     guard let places else { return }
     for asked in counts.keys.sorted() {
       guard let old = layouts[asked] else { continue }
@@ -49,7 +51,7 @@ struct RequestedRows {
         try Self.end(now, 0, trail)
         continue
       }
-      let names = { (layout: Layout) in layout.schema.key.map { layout.schema.columns[$0].name.sqliteKey } }
+      let names = { (layout: CaptureInstance) in layout.schema.key.map { layout.schema.columns[$0].name.sqliteKey } }
       guard now.schema.key.count == old.schema.key.count, !now.schema.key.isEmpty,
         now.id == old.id || names(now) == names(old) || now.schema.columns.count == old.schema.columns.count
       else {
@@ -61,7 +63,7 @@ struct RequestedRows {
     }
   }
 
-  static func successor(of layout: Layout, _ layouts: [Int64: Layout]) -> Layout? {
+  static func successor(of layout: CaptureInstance, _ layouts: [Int64: CaptureInstance]) -> CaptureInstance? {
     var current = layout
     while current.ended != nil {
       guard let next = layouts.values.first(where: { $0.previous == current.id }) else { return nil }
@@ -71,7 +73,7 @@ struct RequestedRows {
   }
 
   private static func append(
-    asked old: Layout, _ layout: Layout, _ places: ClosedRange<Int64>, _ source: Database,
+    asked old: CaptureInstance, _ layout: CaptureInstance, _ places: ClosedRange<Int64>, _ source: Database,
     _ trail: TrailWriter
   ) throws {
     let schema = layout.schema
@@ -113,7 +115,7 @@ struct RequestedRows {
     try end(layout, rows, trail)
   }
 
-  private static func end(_ layout: Layout, _ rows: UInt64, _ trail: TrailWriter) throws {
+  private static func end(_ layout: CaptureInstance, _ rows: UInt64, _ trail: TrailWriter) throws {
     // A running copy of other rows of the table appends the record that ends it.
     guard !layout.isPartial else { return }
     try append(

@@ -28,7 +28,7 @@ struct SourcePosition: Equatable {
     var through: Int64
   }
   /// The transactions of other trails that were applied to the file, from the applied notes in the journal.
-  var knowledge = Knowledge()
+  var knowledge = VersionVector()
   var look: Look?
 
   /// The valid sequence numbers of journal rows. Their sums cannot overflow.

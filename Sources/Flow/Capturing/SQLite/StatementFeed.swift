@@ -76,7 +76,7 @@ final class StatementFeed {
   }
 
   func beginStatements(
-    at seq: Int64, _ layouts: [Int64: Layout], _ reader: inout JournalReader, to trail: TrailWriter
+    at seq: Int64, _ layouts: [Int64: CaptureInstance], _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
     while try hasStatement(at: seq), let packSeq = pack?.seq, var row = pack?.row {
       let statement = row.statements[next]
@@ -113,7 +113,7 @@ final class StatementFeed {
 
   /// Returns whether an executed statement wrote to a table that was not captured when the statement ran.
   private func isPartial(
-    _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: Layout]
+    _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: CaptureInstance]
   ) -> Bool {
     guard let tables = text.tables else { return statement.rowsAffected > 0 && statement.count == 0 }
     return !tables.allSatisfy { table in

@@ -18,7 +18,7 @@ struct TableRefresher {
   ///
   /// A record before the first chunk begins the refresh, and a record after the last chunk ends the refresh.
   mutating func appendChunk(
-    of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
+    of layout: CaptureInstance, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
     to trail: TrailWriter
   ) throws -> SourcePosition.RefreshState {
     let (begun, before) = (Clock.monotonicMilliseconds, sent)
@@ -68,14 +68,14 @@ struct TableRefresher {
 
   /// Appends the record that begins a refresh of only some rows. The record must come before journal rows that were
   /// written after the schema change.
-  func begin(_ layout: Layout, _ trail: TrailWriter) throws {
+  func begin(_ layout: CaptureInstance, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
   /// Appends the record that begins a requested refresh, whose first chunk follows later.
-  func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
+  func beginWait(for layout: CaptureInstance, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
   }
@@ -87,7 +87,8 @@ struct TableRefresher {
   }
 
   private mutating func appendByKey(
-    _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
+    _ layout: CaptureInstance, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database,
+    _ trail: TrailWriter
   ) throws {
     let schema = layout.schema
     let table = schema.name.quotedName
@@ -122,7 +123,8 @@ struct TableRefresher {
 
   /// Appends the next rows, in key order, whose added columns differ from their defaults.
   private mutating func appendSome(
-    _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
+    _ layout: CaptureInstance, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database,
+    _ trail: TrailWriter
   ) throws {
     let schema = layout.schema
     let added = layout.firstNew.flatMap { AddedColumns(schema, from: $0) }
@@ -158,7 +160,8 @@ struct TableRefresher {
   }
 
   private mutating func appendWhole(
-    _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
+    _ layout: CaptureInstance, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database,
+    _ trail: TrailWriter
   ) throws {
     let schema = layout.schema
     try Self.append(Refresh(schemaID: id, event: .chunk(.unkeyed)), trail)

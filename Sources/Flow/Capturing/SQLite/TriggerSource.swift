@@ -346,7 +346,7 @@ final class TriggerSource: ChangeSource {
     return try statements.lastChange.step() ? statements.lastChange.integer(0) : from
   }
 
-  private func findUnseenWrites(last: Int64) throws -> [Layout] {
+  private func findUnseenWrites(last: Int64) throws -> [CaptureInstance] {
     // A table whose capture is stopped (`unhook`) is copied after `rehook`, and may have other columns until then.
     let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
     let active = writer.layouts.values.filter { $0.ended == nil && !unhooked.contains($0.schema.name.sqliteKey) }
@@ -359,7 +359,7 @@ final class TriggerSource: ChangeSource {
       idle: Clock.monotonicMilliseconds - takenAt, isWAL: isWAL)
   }
 
-  private func copyUnseen(_ unseen: [Layout]) throws {
+  private func copyUnseen(_ unseen: [CaptureInstance]) throws {
     let names = unseen.map(\.schema.name).joined(separator: ", ")
     progress.tell(
       "writes-unseen: an application wrote to \(names) of \(path) without firing a trigger, by blob I/O or with triggers switched off: copying the rows that differ; see 'What is not captured' in docs/explanation/sqlite-capture.md"

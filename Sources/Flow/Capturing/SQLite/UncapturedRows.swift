@@ -24,7 +24,7 @@ package enum UncapturedRows {
     guard last - taken <= rowsMax, try journal.place("SELECT min(seq) FROM cairn_journal") <= taken + 1 else {
       return false
     }
-    var layouts: [Int64: Layout] = [:]
+    var layouts: [Int64: CaptureInstance] = [:]
     // Rows that belong to no table have smaller codes: they are left out.
     let statement = try database.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND code >= 8 ORDER BY seq")
     try statement.bind([.integer(taken)])

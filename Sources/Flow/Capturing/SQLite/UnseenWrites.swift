@@ -31,8 +31,8 @@ struct UnseenWrites {
   /// - Parameter idle: The milliseconds for which nothing was captured.
   /// - Returns: The layouts of the tables with unseen writes.
   mutating func find(
-    _ source: Database, _ layouts: [Layout], last: Int64, schema: Int64, idle: Int64, isWAL: Bool
-  ) throws -> [Layout] {
+    _ source: Database, _ layouts: [CaptureInstance], last: Int64, schema: Int64, idle: Int64, isWAL: Bool
+  ) throws -> [CaptureInstance] {
     let look = Look(data: try source.integer("PRAGMA data_version") ?? 0, last: last, schema: schema)
     guard look != known, idle >= Self.idleMilliseconds else { return [] }
     let begun = Clock.monotonicMilliseconds

@@ -7,18 +7,18 @@ import Trails
 // The comparison while no Cairn replicates between the ends: changes that the source or the trail holds, and the target
 // lacks, are in flight.
 extension SettlingByTrail {
-  func settleAtRest(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
+  func settleAtRest(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> ProvenDifferences {
     // This node cannot know whether the source's node has more changes for the trail.
-    if ends.isAfar { return Settlement(inFlight: suspects.count) }
+    if ends.isAfar { return ProvenDifferences(inFlight: suspects.count) }
     let here = try look.rows(.source, suspects)
     let (checkpoint, there) = try ends.atTarget { try look.rows(.target, suspects) }
     let differing = try suspects.flatMap { suspect in
       try verdict.differences(here[suspect.hash]?.first, there[suspect.hash] ?? []).map { (suspect.hash, $0) }
     }
-    guard !differing.isEmpty else { return Settlement() }
+    guard !differing.isEmpty else { return ProvenDifferences() }
     let rows = Dictionary(suspects.map { ($0.hash, TrailFold.Row.absent) }, uniquingKeysWith: { first, _ in first })
     let moving = try moving(look.table, checkpoint, rows: rows, counts: nil)
-    var settlement = Settlement()
+    var settlement = ProvenDifferences()
     for (hash, difference) in differing {
       if moving(hash) {
         settlement.inFlight += 1
@@ -31,9 +31,9 @@ extension SettlingByTrail {
   }
 
   func settleAtRest(
-    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (Settlement) throws -> Void
+    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (ProvenDifferences) throws -> Void
   ) throws {
-    if ends.isAfar { return try report(Settlement(inFlight: hashes.count)) }
+    if ends.isAfar { return try report(ProvenDifferences(inFlight: hashes.count)) }
     let here = try look.counts(.source, hashes)
     let (checkpoint, there) = try ends.atTarget { try look.counts(.target, hashes) }
     let moving = try moving(look.table, checkpoint, rows: [:], counts: here)
@@ -41,7 +41,7 @@ extension SettlingByTrail {
       let isMoving = moving(hash)
       let difference = try verdict.difference(
         here[hash] - there[hash], source: here.row(hash), target: there.row(hash))
-      var settlement = Settlement(differences: difference.map { [$0] } ?? [])
+      var settlement = ProvenDifferences(differences: difference.map { [$0] } ?? [])
       if isMoving { settlement.doubt() }
       try report(settlement)
     }

@@ -15,10 +15,10 @@ struct SettlingByTrail: Settling {
   let seed: UInt64
   let stop: StopSignal
 
-  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
+  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> ProvenDifferences {
     do { return try settleAtOnce(look, verdict, suspects) } catch is OriginSource.TooLarge {
       // Nothing can be proven about a row that does not fit into an answer.
-      guard suspects.count > 1 else { return Settlement(inFlight: suspects.count) }
+      guard suspects.count > 1 else { return ProvenDifferences(inFlight: suspects.count) }
       let middle = suspects.count / 2
       var settlement = try settle(look, verdict, keyed: Array(suspects[..<middle]))
       settlement.add(try settle(look, verdict, keyed: Array(suspects[middle...])))
@@ -26,11 +26,11 @@ struct SettlingByTrail: Settling {
     }
   }
 
-  private func settleAtOnce(_ look: RowLook, _ verdict: RowVerdict, _ suspects: [Suspect]) throws -> Settlement {
+  private func settleAtOnce(_ look: RowLook, _ verdict: RowVerdict, _ suspects: [Suspect]) throws -> ProvenDifferences {
     follower.isStalled = false
     guard follower.isRunning else { return try settleAtRest(look, verdict, keyed: suspects) }
     var left = suspects
-    var settlement = Settlement()
+    var settlement = ProvenDifferences()
     for _ in 0..<Self.roundsMax where !left.isEmpty && !stop.isSet && !follower.isStalled {
       let round = try round(look.table) {
         let found = try look.rows(.source, left)
@@ -65,7 +65,7 @@ struct SettlingByTrail: Settling {
   }
 
   func settle(
-    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (Settlement) throws -> Void
+    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (ProvenDifferences) throws -> Void
   ) throws {
     follower.isStalled = false
     guard follower.isRunning else { return try settleAtRest(look, verdict, whole: hashes, report) }
@@ -82,11 +82,11 @@ struct SettlingByTrail: Settling {
       for hash in hashes {
         let difference = try verdict.difference(
           fold.count(hash) - there[hash], source: fold.row(hash), target: there.row(hash))
-        if let difference { try report(Settlement(differences: [difference])) }
+        if let difference { try report(ProvenDifferences(differences: [difference])) }
       }
       return
     }
-    try report(Settlement(inFlight: hashes.count))
+    try report(ProvenDifferences(inFlight: hashes.count))
   }
 
   /// The rows that were read at the source: rows by the hash of their key, and counts of equal rows without a key.

@@ -25,7 +25,7 @@ struct SlotProgress {
 
   /// Capture's position in the source, without the state of a running refresh.
   private(set) var position: PostgresPosition
-  private var recordedKnowledge: Knowledge
+  private var recordedKnowledge: VersionVector
   /// The LSN before which every committed transaction has been processed.
   private(set) var received = LSN(0)
   private var passed = LSN(0)

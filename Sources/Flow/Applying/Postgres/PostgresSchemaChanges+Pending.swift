@@ -1,0 +1,131 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Indexes and foreign keys that are created after the rows of their tables are copied.
+extension PostgresSchemaChanges {
+  /// Creates a table's indexes that were put off until the table has its rows, and removes them from `cairn.pending`.
+  func makeIndexes(_ table: PostgresApplyState.Table, of mapped: TableSchema, _ sink: PostgresSink) throws {
+    for pending in try state.pending(.index) where pending.schema == table.schema && pending.table == table.name {
+      guard let object = mapped.objects.first(where: { $0.name.utf8.elementsEqual(pending.name.utf8) }) else {
+        try state.remove(pending)
+        continue
+      }
+      do {
+        let refusal = SchemaRefusal(place: connection.place, phrases: ["index \(pending.name)"])
+        try checkTypes([mapped], table, refusal, named: mapped.fullName)
+      } catch let error as CairnError {
+        progress.note("\(error.message); \(error.hint)")
+        try state.remove(pending)
+        continue
+      }
+      try make(pending, sink) { try connection.execute(object.text) }
+    }
+  }
+
+  /// Creates the foreign keys in `cairn.pending` whose two tables have their rows and are not suspended.
+  ///
+  /// A foreign key that some rows violate stays NOT VALID, so it is checked only for new writes.
+  ///
+  /// - Parameter some: The tables whose foreign keys, and foreign keys to them, are created; nil: all tables.
+  func makeForeignKeys(_ sink: PostgresSink, of some: [PostgresApplyState.Table]? = nil) throws {
+    func isReady(_ schema: String, _ name: String) -> Bool {
+      guard
+        let (key, table) = tables.first(where: {
+          $0.value.schema.hasSameBytes(as: schema) && $0.value.name.hasSameBytes(as: name)
+        })
+      else {
+        return true
+      }
+      return table.refreshing == nil && (table.isLoaded || !table.isCreated) && !waiting.contains(key)
+    }
+    func isMeant(_ schema: String, _ name: String) -> Bool {
+      some?.contains { $0.schema.hasSameBytes(as: schema) && $0.name.hasSameBytes(as: name) } ?? true
+    }
+    for pending in try state.pending(.foreignKey)
+    where isReady(pending.schema, pending.table) && isReady(pending.needsSchema, pending.needsTable)
+      && (isMeant(pending.schema, pending.table) || isMeant(pending.needsSchema, pending.needsTable))
+    {
+      guard scope.verdict(pending.needsSchema, pending.needsTable, in: .postgres) == .allowed else {
+        progress.note(
+          "foreign key \(pending.name) of \(pending.schema).\(pending.table) is left out: it references table \(pending.needsSchema).\(pending.needsTable), which 'tables' of the apply does not include"
+        )
+        try state.remove(pending)
+        continue
+      }
+      guard try PostgresTargetTable.isThere(pending.needsSchema, pending.needsTable, connection) else { continue }
+      guard let key = pending.key else {
+        progress.note(
+          "foreign key \(pending.name) of \(pending.schema).\(pending.table) was not created: an earlier version of Cairn stored it as a statement, which Cairn does not execute; add it by hand as at the source"
+        )
+        try state.remove(pending)
+        continue
+      }
+      let table = "\(pending.schema.quotedName).\(pending.table.quotedName)"
+      try connection.executeScript(Self.planFreely)
+      try make(pending, sink) {
+        try connection.execute("\(key.statement(for: pending)) NOT VALID")
+        do {
+          _ = try sink.attempt {
+            try connection.execute("ALTER TABLE \(table) VALIDATE CONSTRAINT \(pending.name.quotedName)")
+          }
+        } catch let error as PostgresError where error.isConstraint {
+          progress.note(
+            "foreign key \(pending.name) of \(table) stays NOT VALID, as rows of the source break it: \(error.detail)")
+        }
+      }
+      try connection.executeScript(Self.planAsApply)
+    }
+  }
+
+  /// The planner settings for statements that read whole tables.
+  private static let planFreely =
+    "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
+  private static let planAsApply =
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+
+  private func make(_ pending: PostgresApplyState.Pending, _ sink: PostgresSink, _ body: () throws -> Void) throws {
+    do { try sink.attempt(body) } catch let error as PostgresError
+      where !error.isServerGone && !error.isTransient && !error.isCancelled
+    {
+      // 42P07, 42710: it exists already.
+      if error.sqlState != "42P07", error.sqlState != "42710" {
+        progress.note(
+          "\(pending.kind.rawValue) \(pending.name) of \(pending.schema).\(pending.table) was not created: \(error.message)"
+        )
+      }
+    }
+    try state.remove(pending)
+  }
+
+  /// Drops the foreign keys that reference this table, and stores them in `cairn.pending`.
+  ///
+  /// Only foreign keys of tables that Cairn created are dropped.
+  func setReferencesAside(_ table: PostgresApplyState.Table) throws {
+    let rows = try connection.query(
+      PendingForeignKey.ofReferences, ["\(table.schema.quotedName).\(table.name.quotedName)"])
+    for row in rows.map({ $0.map { $0 ?? "" } })
+    where tables.values.contains(where: {
+      $0.isCreated && $0.schema.hasSameBytes(as: row[0]) && $0.name.hasSameBytes(as: row[1])
+    }) {
+      try connection.execute(
+        "ALTER TABLE \(row[0].quotedName).\(row[1].quotedName) DROP CONSTRAINT \(row[2].quotedName)")
+      try state.add(
+        .init(
+          schema: row[0], table: row[1], kind: .foreignKey, name: row[2], key: PendingForeignKey(json: row[3]),
+          needsSchema: table.schema, needsTable: table.name))
+    }
+  }
+}
+
+extension PostgresApplyState.Pending {
+  init(_ key: PostgresForeignKey, of table: TableSchema) {
+    let parts = table.foreignKeys.first { other in
+      other.table.hasSameBytes(as: key.table) && other.namespace.hasSameBytes(as: key.namespace)
+        && other.columns.map { table.columns[$0].name }.hasSameBytes(as: key.columns)
+    }
+    self.init(
+      schema: table.namespace, table: table.name, kind: .foreignKey, name: key.name,
+      key: parts.map { PendingForeignKey($0, of: table) }, needsSchema: key.namespace, needsTable: key.table)
+  }
+}

@@ -1,0 +1,127 @@
+import Changes
+import Mapping
+import SQLiteKit
+
+// The rebuild of a table with another statement, its rows and its indexes.
+extension SQLiteSchemaChanges {
+  func rebuild(_ alteration: SQLiteAlteration, _ change: Change) throws {
+    let doubtful = change.isRefreshed ? [] : alteredAffinities(alteration)
+    let counts = try doubtful.map { try storage(alteration.there.name, $0.old, isBefore: $0.isReal) }
+    for statement in alteration.rebuild {
+      let isTrigger = alteration.triggers.contains { $0.text == statement }
+      do {
+        try define(statement, change)
+      } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint || error.isMismatch {
+        try? database.execute(SQLiteAlteration.presentRules)
+        // The rows come again, but not the values of columns that only the target has.
+        if !alteration.extras.isEmpty, statement == alteration.copy { throw refused(change, error, alteration) }
+        if change.isRefreshed, statement == alteration.copy { continue }
+        if change.isRefreshed, alteration.difference.after.objects.contains(where: { $0.text == statement }) {
+          try create(index: statement, alteration, change)
+          continue
+        }
+        if isTrigger, statement.contains("cairn_") { continue }
+        throw refused(change, error, of: alteration.owner(of: statement))
+      }
+    }
+    for (columns, before) in zip(doubtful, counts) {
+      let after = try storage(alteration.difference.after.name, columns.new, isBefore: false)
+      guard before == after else {
+        throw refusal(change).error(
+          "values of column \(columns.new) would change with its new type, and no copy of the rows follows",
+          table: change.name)
+      }
+    }
+  }
+
+  private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
+    let (there, after) = (alteration.there, alteration.difference.after)
+    return alteration.kept.compactMap { pair in
+      let old = there.columns.first { $0.name.sqliteKey == pair.old.sqliteKey }?.affinity
+      guard let new = after.columns.first(where: { $0.name.hasSameBytes(as: pair.new) })?.affinity, new != old else {
+        return nil
+      }
+      return (pair.new, pair.old, new == "REAL")
+    }
+  }
+
+  /// Returns the number of values of each storage class in a column. Counts from before and after a rebuild show
+  /// whether the rebuild converted values.
+  ///
+  /// - Parameter isBefore: Whether the rebuild is still to come. If so, values -0.0 are counted separately.
+  private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
+    let (table, name) = (table.quotedName, column.quotedName)
+    var counts = try database.query("SELECT typeof(\(name)), count(*) FROM \(table) GROUP BY 1 ORDER BY 1")
+    if isBefore {
+      // SQLite prints -0.0 as 0.0 and treats both as equal: only the bits differ.
+      let zeros = try database.prepare("SELECT \(name) FROM \(table) WHERE typeof(\(name)) = 'real' AND \(name) = 0")
+      var count: Int64 = 0
+      while try zeros.step() {
+        if case .real(let zero) = zeros.value(0), zero.sign == .minus { count += 1 }
+      }
+      if count > 0 { counts.append([.text("-0.0"), .integer(count)]) }
+    }
+    return counts
+  }
+
+  /// Returns the error for an index or trigger, such as `index mine`, that cannot be created again after the schema
+  /// change.
+  ///
+  /// - Parameter object: The index or trigger; nil for an error about the schema change itself.
+  private func refused(_ change: Change, _ error: SQLiteError, of object: String?) -> CairnError {
+    guard let object else { return refused(change, error) }
+    return refusal(change).error(
+      "\(object) of the target would no longer work; change or drop it first (SQLite says: \(error.message))",
+      table: change.name)
+  }
+
+  /// Returns the error for a schema change that fails because of the target's rows. If a refresh follows, the error
+  /// names the columns that only the target has.
+  private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
+    guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
+    let names = alteration.extras.map(\.name).joined(separator: ", ")
+    return refusal(change).error(
+      "SQLite says: \(error.message); the table is not emptied for the following copy, because only the target has column \(names)",
+      table: change.name)
+  }
+
+  // MARK: Indexes
+
+  func run(indexes alteration: SQLiteAlteration, _ change: Change) throws {
+    for statement in alteration.indexes {
+      if statement.hasPrefix("DROP ") {
+        try run(statement, change)
+      } else {
+        try create(index: statement, alteration, change)
+      }
+    }
+  }
+
+  private func create(index text: String, _ alteration: SQLiteAlteration, _ change: Change) throws {
+    do { try free(index: text) { try define(text, change) } } catch let error as SQLiteError
+      where error.isSchemaRefusal || error.isConstraint
+    {
+      guard change.isRefreshed, change.isCreated, alteration.extras.isEmpty, let name = change.after?.target.name else {
+        throw refused(change, error, alteration)
+      }
+      // Rows that the source no longer has prevent a unique index; all rows are about to come again.
+      try database.execute("DELETE FROM \(name.quotedName)")
+      try run(text, change)
+    }
+  }
+
+  /// Runs a body that creates an index. Before that, drops an index with the same name, if Cairn created that index's
+  /// table.
+  func free(index text: String, _ body: () throws -> Void) throws {
+    let stale = try database.query(
+      """
+      SELECT m.name, m.sql FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE
+      AND t.created = 1 WHERE m.type = 'index' AND m.sql NOT NULL
+      """)
+    let name = SQLiteAlteration.indexName(text)?.sqliteKey
+    for row in stale where row[0].string.sqliteKey == name {
+      try database.execute("DROP INDEX \(row[0].string.quotedName)")
+    }
+    try body()
+  }
+}

@@ -1,0 +1,68 @@
+import Changes
+import Conflicts
+import Versions
+
+// Whether a delete has effect although another node referenced the row.
+extension TwoWaySession {
+  /// Returns whether a version of a row has effect. Always true for inserts and updates.
+  ///
+  /// A delete has no effect if a transaction of another node referenced the row, and neither author knew the other's
+  /// transaction.
+  func counts(_ version: RowVersion, of row: KeyedRow, in table: TableSchema) throws -> Bool {
+    guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
+    return try !isNeeded([row] + names.keyedAlternates(table, version.before ?? []), beside: version)
+  }
+
+  /// Returns whether another node referenced one of `rows`, or a deleted row that referenced them, concurrently with
+  /// `delete`. Concurrent means that neither author knew the other's transaction.
+  private func isNeeded(_ rows: [KeyedRow], beside delete: RowVersion) throws -> Bool {
+    var (open, met) = (rows, Set(rows))
+    while let row = open.popLast() {
+      if try isReferred(row, beside: delete) { return true }
+      for place in try places(row.name.leavers) {
+        for left in try leavers(at: place)[row.name, default: []] where row.isSameKey(left.parent) {
+          for other in left.rows where met.insert(other).inserted { open.append(other) }
+        }
+      }
+    }
+    return false
+  }
+
+  private func isReferred(_ row: KeyedRow, beside delete: RowVersion) throws -> Bool {
+    guard row.isLoose else { return try shared.window.isReferred(row.name, beside: delete.stamp, seen: delete.seen) }
+    return try shared.window.references(to: row.name, beside: delete.stamp, seen: delete.seen).contains {
+      try referred(at: $0)[row.name, default: []].contains(where: row.isSameKey)
+    }
+  }
+
+  /// Returns the keys of the rows that a transaction referenced, by the rows' names.
+  private func referred(at place: VersionPlace) throws -> [RowName: Set<[Value]>] {
+    if let known = referred[place.stamp] { return known }
+    var found: [RowName: Set<[Value]>] = [:]
+    try forEachRow(at: place) { schema, change, isCopied in
+      guard !isCopied else { return }
+      for parent in try names.parents(schema, change, from: admittedRows(of: place.stamp.origin), withKeys: true) {
+        found[parent.name, default: []].insert(parent.key)
+      }
+    }
+    if referred.count >= 4 { referred.removeAll() }
+    referred[place.stamp] = found
+    return found
+  }
+
+  /// Returns the rows that a transaction deleted or gave another key, grouped by the rows that they referenced before.
+  private func leavers(at place: VersionPlace) throws -> [RowName: [(parent: [Value], rows: [KeyedRow])]] {
+    if let known = leavers[place.stamp] { return known }
+    var found: [RowName: [(parent: [Value], rows: [KeyedRow])]] = [:]
+    try forEachRow(at: place) { schema, change, isCopied in
+      guard !isCopied else { return }
+      let parents = try names.left(schema, change, from: admittedRows(of: place.stamp.origin), withKeys: true)
+      guard !parents.isEmpty else { return }
+      let rows = try names.keyed(schema, change).prefix(1) + names.keyedAlternates(schema, change)
+      for parent in parents { found[parent.name, default: []].append((parent.key, Array(rows))) }
+    }
+    if leavers.count >= 16 { leavers.removeAll() }
+    leavers[place.stamp] = found
+    return found
+  }
+}
