@@ -125,8 +125,7 @@ import Testing
   /// Files of more than 400 lines, with their size. A file leaves the list when it is split, and none may come in.
   static let large: [String: Int] = [
     "Applying/Postgres/OwnersCode.swift": 471,
-    "Applying/Postgres/PostgresReplay.swift": 879,
-    "Applying/SQLite/SQLiteReplay.swift": 466,
+    "Applying/Postgres/PostgresReplay.swift": 770,
     "Applying/SQLite/SQLiteApplyTable.swift": 445,
     "Applying/TwoWay/RowNames.swift": 479,
     "Applying/TwoWay/TwoWay.swift": 405,
@@ -171,7 +170,7 @@ import Testing
 
   /// Types with more stored properties, with their number. A number may only go down.
   static let wide = [
-    "Applying.PostgresReplay": 67, "Applying.SQLiteReplay": 45, "Applying.TwoWaySession": 34,
+    "Applying.PostgresReplay": 62, "Applying.SQLiteReplay": 39, "Applying.TwoWaySession": 34,
     "Applying.PostgresApplyTable": 34,
     "Applying.ApplyOptions": 31, "Applying.TwoWay": 27,
   ]

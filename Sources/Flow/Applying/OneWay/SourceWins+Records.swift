@@ -49,11 +49,8 @@ protocol OneWayTable: ApplyTable, ParkingTable {
 }
 
 /// A one-way target whose rows applications may write. All calls belong to apply's open transaction.
-protocol OneWayTarget: ApplyTarget where Table: OneWayTable {
-  var name: TrailName { get }
+protocol OneWayTarget: GroupApplier where Table: OneWayTable {
   var clock: Clock { get }
-  /// The place of the present transaction in the trail.
-  var currentPlace: VersionPlace { get }
   /// Returns the row with a key; nil if there is none. The transaction stays usable if this fails.
   func localRow(_ key: [Value], of table: Table) throws -> [Value]?
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
@@ -111,7 +108,7 @@ extension SourceWins {
   ///
   /// - Returns: False, with nothing written, if target rows with the same unique values must not be deleted.
   fileprivate func settle<Target: OneWayTarget>(at target: Target, _ table: Target.Table) throws -> Bool {
-    let (shape, writes, place, trail) = (table.shape, table.localWrites, target.currentPlace, target.name)
+    let (shape, writes, place, trail) = (table.shape, table.localWrites, target.cursor.place, target.name)
     let now = target.clock.microseconds()
     let contests = try steps.map { step in
       try step.contested(shape).map { row in (row: row, others: try target.rows(inTheWayOf: row)) }

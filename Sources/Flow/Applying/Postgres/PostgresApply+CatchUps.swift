@@ -210,7 +210,7 @@ extension PostgresApply {
   }
 
   private func recover(_ catchUp: inout CatchUp, from error: any Error, _ stop: StopSignal) throws -> Bool {
-    let (number, applied) = (catchUp.replay.number, catchUp.replay.applied)
+    let (number, applied) = (catchUp.replay.cursor.present, catchUp.replay.applied)
     catchUp.replay.abandon()
     catchUp.desk?.shared.window.rollback(name)
     switch error {
@@ -248,7 +248,7 @@ extension PostgresApply {
   /// Handles an error that is not of the server and not of a schema change. Returns false if the catch-up must wait for
   /// its next attempt.
   private func recover(_ catchUp: inout CatchUp, fromRows error: any Error) throws -> Bool {
-    let number = catchUp.replay.number
+    let number = catchUp.replay.cursor.present
     // One-way, a row that fails is known already: the group is sent singly after a fault of the server only.
     let isCareful = catchUp.desk == nil || catchUp.replay.isCareful
     let mayResolve = catchUp.desk?.maySettle(through: number) ?? false
@@ -275,7 +275,7 @@ extension PostgresApply {
   private func overtake(_ catchUp: inout CatchUp, _ count: UInt64) {
     guard let desk = catchUp.desk else { return }
     catchUp.share.shrink(count)
-    desk.overtaken(at: catchUp.replay.number)
+    desk.overtaken(at: catchUp.replay.cursor.present)
     catchUp.isOvertaken = true
   }
 

@@ -72,7 +72,7 @@ extension PostgresApply {
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress, isCareful: true,
       madeAhead: madeAhead, refusals: [:], desk: desk, shelf: shelf, retried: one)
     do {
-      guard try replay.applyAvailable(stop, through: one.number), replay.number == one.number else {
+      guard try replay.applyAvailable(stop, through: one.number), replay.cursor.present == one.number else {
         throw CairnError(
           .trailDamaged, "trail \(name) does not have transaction \(one.number), which is in quarantine",
           hint: "run 'cairn trail verify \(name)'")

@@ -173,8 +173,8 @@ package final class PostgresApply {
       where (shelf.puts || error.code == .tableForbidden) && QuarantineStore.isOfRows(error)
     {
       // Only a careful replay shows which transaction failed.
-      if replay.isCareful, !shelf.takes(error, of: replay.number) { throw error }
-      carefulThrough = max(carefulThrough, replay.number)
+      if replay.isCareful, !shelf.takes(error, of: replay.cursor.present) { throw error }
+      carefulThrough = max(carefulThrough, replay.cursor.present)
       forget()
       return true
     }
@@ -217,20 +217,20 @@ package final class PostgresApply {
     } catch {
       desk.shared.window.rollback(name)
       var end = TurnEnd.moved(true)
-      let mayResolve = desk.maySettle(through: replay.number)
+      let mayResolve = desk.maySettle(through: replay.cursor.present)
       switch ApplyDecision(isCareful: replay.isCareful, mayResolve: mayResolve).next(after: error) {
       case .waitForCapture:
-        share.shrink(replay.number - replay.applied)
-        desk.overtaken(at: replay.number)
+        share.shrink(replay.cursor.present - replay.applied)
+        desk.overtaken(at: replay.cursor.present)
         end = .overtaken
       // A fault of a row, or of its rule, stops apply after everything before it has been applied.
-      case .sendSingly: carefulThrough = max(carefulThrough, replay.number)
+      case .sendSingly: carefulThrough = max(carefulThrough, replay.cursor.present)
       case .waitForClock(let header): desk.gate.holdBack(header)
       case .resolveAll:
-        desk.settle(through: replay.number)
-        carefulThrough = max(carefulThrough, replay.number)
+        desk.settle(through: replay.cursor.present)
+        carefulThrough = max(carefulThrough, replay.cursor.present)
       case .refused, .fail:
-        if (error as? PostgresError)?.isLockTimeout == true { share.shrink(replay.number - replay.applied) }
+        if (error as? PostgresError)?.isLockTimeout == true { share.shrink(replay.cursor.present - replay.applied) }
         desk.shared.note(error)
         throw error
       }
@@ -274,7 +274,7 @@ package final class PostgresApply {
       }
       replay.abandon()
       if let desk { try replay.checkOvertaken(desk, stop) }
-      carefulThrough = max(replay.number, 1)
+      carefulThrough = max(replay.cursor.present, 1)
       forget()
       return true
     } catch let refusal as SchemaStop {
@@ -290,7 +290,7 @@ package final class PostgresApply {
       try make(ahead, replay.connection)
       return true
     }
-    if replay.isCareful, replay.number >= carefulThrough { forget() }
+    if replay.isCareful, replay.cursor.present >= carefulThrough { forget() }
     try purge()
     return true
   }

@@ -24,11 +24,4 @@ extension PostgresReplay {
     try endChunk()
     try onTable(id, body)
   }
-
-  func takeWaiting(_ row: WaitingRow) throws {
-    guard let resolver, let schema = reader.given(row.schemaID), let table = try table(row.schemaID),
-      !table.state.isAwaited
-    else { return }
-    try resolver.takeWaiting(row, schema, table)
-  }
 }

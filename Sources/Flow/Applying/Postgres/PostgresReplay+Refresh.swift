@@ -14,7 +14,7 @@ extension PostgresReplay {
     try sink.settle()
     switch refresh.event {
     // This record belongs to a copy that was given up for the one that is awaited.
-    case _ where known.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number): break
+    case _ where known.isAwaited && !refresh.isStart(behind: options.askedBehind, in: cursor.present): break
     case .start(let reason, let method, let rows):
       if method != .rows { _ = try claimRows(of: table.source, as: table.mapped, key, isCopied: true) }
       let plan = RefreshPlan(reason, method, known, try facts(reason, method, refresh.schemaID, table, known))
@@ -26,7 +26,7 @@ extension PostgresReplay {
       known.isEmptied = plan.isEmptied(table.removal)
       try save(key, known)
       (copying, copied, estimated) = (table, 0, rows)
-      noteBegin(of: refresh.schemaID, table, method)
+      noteBegin(of: refresh.schemaID, table.source, method)
     case .chunk(let range):
       if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
       try resolver?.beginChunk(of: table)

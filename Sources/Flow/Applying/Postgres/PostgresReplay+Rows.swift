@@ -4,10 +4,6 @@ import PostgresKit
 
 // Changes of rows, as statements.
 extension PostgresReplay {
-  private func leavesOut(_ change: ChangeView, _ table: PostgresApplyTable) -> Bool {
-    options.leavesOut(change, in: number, isAwaited: table.state.isAwaited, goesBothWays: table.goesBothWays)
-  }
-
   func apply(_ change: ChangeView) throws {
     guard let table = try table(change.schemaID), !leavesOut(change, table) else { return }
     if change.treatment.contains(.refused) { return try refuse(table) }
@@ -166,7 +162,7 @@ extension PostgresReplay {
     if parked.take(key: key(of: before, table), of: table) != nil { return }
     guard isExpected else { return }
     let error = unexpected(table, "deleted")
-    if try excuses(table) {
+    if try excuses(table.given) {
       try write(table, isTwin(table) ? .deleteTwin(nulls: nulls(table)) : .delete(checks: .init()), expecting: nil)
       return
     }
@@ -216,7 +212,7 @@ extension PostgresReplay {
     if parked.update(key: old, of: table, after.given) { return }
     if change.treatment.contains(.incomplete) { return try refuse(table) }
     let error = unexpected(table, "updated")
-    if try excuses(table) { return try updateLeniently(table) }
+    if try excuses(table.given) { return try updateLeniently(table) }
     guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
     else { throw error }
     let update = OutOfOrderChanges.Update(

@@ -107,16 +107,4 @@ extension PostgresReplay {
     }
     halt(key, called: name, at: copy)
   }
-
-  /// Returns whether a changed rule sends a table's rows to another target table, which by the options must be empty.
-  func isLedElsewhere(_ id: UInt64) -> Bool {
-    reader.given(id).map { changedRules.isLedElsewhere($0, options, to: .postgres) } ?? false
-  }
-
-  /// Notes that a refresh of a table begins, to report it after the commit.
-  func noteBegin(of id: UInt64, _ table: PostgresApplyTable, _ method: Refresh.Method) {
-    guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
-    copiesBegun[given.plainName] = number
-    changedRules.finish(given)
-  }
 }

@@ -41,7 +41,7 @@ extension PostgresReplay {
       if made.action == .create || isStranger(old) { try state.lock() }
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
       switch (made.action, made.before, made.after) {
-      case (.create, _, let after?): try create(after, new, isAwaited: number <= options.askedBehind)
+      case (.create, _, let after?): try create(after, new, isAwaited: cursor.present <= options.askedBehind)
       case (.drop, let before?, _): try drop(before, old)
       // The table did not exist when copies were requested.
       case (_, _?, let after?) where isStranger(old): try create(after, new, isAwaited: true)

@@ -7,7 +7,6 @@ import Versions
 
 // Two-way: rows that applications have written at the target too.
 extension PostgresReplay {
-  typealias Desk = TwoWaySession<PostgresApplyTable>
   /// The maximum number of rows that apply locks with one statement, or fetches from a cursor at once.
   private static let keysMax = 1000
 
@@ -335,5 +334,6 @@ extension PostgresApplyTable: ApplyTable, ParkingTable {
   var columnCount: Int { columns.count }
   var shape: TableSchema { mapped }
   var refreshing: Refresh.Method? { state.refreshing }
+  var isAwaited: Bool { state.isAwaited }
   var isPartitioned: Bool { source.flags.contains(.partitioned) }
 }

@@ -12,7 +12,8 @@ import Versions
 ///
 /// A table whose schema change cannot be made is suspended. A *catch-up*, which is another replay, continues it later.
 final class PostgresReplay {
-  private static let commitRowsUsual = 20_000
+  /// The default number of rows after which apply commits a group.
+  static let commitRowsUsual = 20_000
   let connection: PostgresConnection
   let name: TrailName
   let options: PostgresApply.Options
@@ -34,9 +35,6 @@ final class PostgresReplay {
   /// writes all rows.
   let statements: StatementSession?
   let pruning: ConflictPruning
-  /// Whether the present transaction is skipped: it is in quarantine, or its origin is the target itself.
-  private var isAside = false
-  private(set) var limit = UInt64.max
 
   /// The errors of the records that the target refuses, by the record's position in the trail. Apply suspends the table
   /// of such a record.
@@ -46,14 +44,12 @@ final class PostgresReplay {
   let overtaken: [Position: ResyncPoint]
 
   private var checkpoint: Checkpoint?
-  private(set) var number: UInt64
-  private(set) var currentPlace = VersionPlace(stamp: VersionStamp(clock: 0, origin: "", number: 0), begin: .start)
-  private var passed: UInt64
+  var cursor: TrailCursor
+  var group = ApplyGroup()
   /// The last transaction that the target had applied when this replay began; 0 in a catch-up.
   private let wholeNumber: UInt64
   private(set) var applied: UInt64
   var tables: [NameKey: PostgresApplyState.Table]
-  private var ahead: Record?
   /// The suspended tables that a catch-up applies, or that any other replay skips.
   private(set) var waiting: [PostgresApplyState.Waiting]
   /// The tables of a catch-up that this group suspends again, or that continue with a refresh later in the trail. The
@@ -79,8 +75,7 @@ final class PostgresReplay {
   /// checked yet are missing.
   var judgeable: [NameKey: Bool] = [:]
   var transaction: UInt64?
-  private var segment: UInt64 = 0
-  private var bySchema: [UInt64: PostgresApplyTable?] = [:]
+  var openTables = SegmentTables<PostgresApplyTable>()
   private var byKey: [NameKey: PostgresApplyTable] = [:]
   private var tableCount = 0
 
@@ -138,17 +133,14 @@ final class PostgresReplay {
     own = OwnStatements(PostgresStateDatabase(connection: connection))
     let stored = catchUp == nil ? try state.checkpoint(of: name) : nil
     if let first = catchUp?.first {
-      checkpoint = first.table.checkpoint
-      number = first.table.number
+      (checkpoint, applied) = (first.table.checkpoint, first.table.number)
     } else if let retried {
-      checkpoint = retried.border
-      number = retried.number - 1
+      (checkpoint, applied) = (retried.border, retried.number - 1)
     } else {
-      checkpoint = stored?.checkpoint
-      number = stored?.number ?? options.begin.number
+      (checkpoint, applied) = (stored?.checkpoint, stored?.number ?? options.begin.number)
     }
+    cursor = TrailCursor(after: applied)
     wholeNumber = stored?.number ?? 0
-    (applied, passed) = (number, number)
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .postgres)
     tables = try state.tables()
     waiting = try catchUp ?? state.waiting(of: name)
@@ -169,7 +161,7 @@ final class PostgresReplay {
       scope = ReplayScope(waiting: waiting, isCatchUp: false)
     }
     byKey.removeAll()
-    bySchema.removeAll(keepingCapacity: true)
+    openTables.forgetAll()
   }
 
   var awaitsCopies: Bool {
@@ -185,12 +177,7 @@ final class PostgresReplay {
     let number: UInt64
   }
 
-  private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
-
-  private func checkClock(_ header: TransactionHeader) throws {
-    guard desk == nil, !scope.isCatchUp, retried == nil else { return }
-    try gate.check(header)
-  }
+  private(set) lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
   /// Applies the available transactions in one commit: at most `count`, and none after transaction `limit`. Returns
   /// false if there are none.
@@ -199,80 +186,15 @@ final class PostgresReplay {
   func applyAvailable(
     _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isCatchUpDone: Bool = false
   ) throws -> Bool {
-    try reader.decodingGroup { try readAvailable(stop, through: limit, count: most, isCatchUpDone: isCatchUpDone) }
-  }
-
-  private func readAvailable(
-    _ stop: StopSignal, through limit: UInt64, count most: UInt64, isCatchUpDone: Bool
-  ) throws -> Bool {
-    self.limit = limit
-    gate.beginGroup()
-    guard number < limit, var record = try next() else { return false }
-    let begun = Clock.monotonicMilliseconds
-    (head, transaction) = (nil, nil)
-    var rows = 0
-    // The changes of skipped transactions, which `rows` includes.
-    var skipped = 0
-    var count = 0
-    var last = TransactionHeader(commitTime: 0)
-    while true {
-      switch record {
-      case .begin(let header):
-        if last.number == 0, let desk {
-          desk.beginGroup()
-          if try desk.informsEarly { try inform(desk) }
-        }
-        try checkClock(header)
-        try desk?.begin(header, at: reader.position)
-        (last, number) = (header, header.number)
-        currentPlace = VersionPlace(
-          stamp: VersionStamp(clock: header.clock, origin: name.description, number: header.number),
-          begin: reader.position)
-        isAside = try options.isOwn(header) || putAside(header)
-      case .commit(_, let changes):
-        try statements?.checkIdle()
-        rows += Int(changes)
-        if isAside { skipped += Int(changes) }
-        try endTransaction(stop)
-        passed = number
-        let isDue =
-          isCareful || !halted.isEmpty || number >= limit || number - applied >= most
-          || rows >= options.commitRows ?? Self.commitRowsUsual
-          || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
-        if !isDue, let following = try next() {
-          if case .begin(let header) = following, header.relay?.origin != last.relay?.origin {
-            ahead = following
-          } else {
-            record = following
-            continue
-          }
-        }
-        if let desk, rows > 0 {
-          try endChunk()
-          if head != nil { try resolver?.judge() }
-          try checkDesk(desk, stop)
-        }
-        try commit(last, rows: rows, skipped: skipped, isCatchUpDone: isCatchUpDone && number >= limit)
-        return true
-      default:
-        if record.isOfChanges {
-          if let desk, !desk.isInformed { try inform(desk) }
-          if !isAside, head == nil { try begin(last, as: last.number) }
-          if let desk, !isAside, desk.isToLock {
-            try endChunk()
-            try lockRows(desk, stop)
-          }
-        }
-        try isAside ? pass(record) : apply(record, stop)
+    try reader.decodingGroup {
+      guard let group = try readGroup(through: limit, count: most, stop) else { return false }
+      if let desk, group.changes > 0 {
+        try endChunk()
+        if head != nil { try resolver?.judge() }
+        try checkDesk(desk, stop)
       }
-      count += 1
-      if count % 256 == 0, stop.isSet { throw ApplyStopped() }
-      guard let following = try next() else {
-        throw CairnError(
-          .trailDamaged, "trail \(name) ends inside transaction \(last.number)",
-          hint: "run 'cairn trail verify \(name)'", remedy: .bug)
-      }
-      record = following
+      try commit(group, isCatchUpDone: isCatchUpDone && cursor.whole >= limit)
+      return true
     }
   }
 
@@ -297,11 +219,6 @@ final class PostgresReplay {
       trail: name.description, id: reader.id, number: known, clock: header.clock, position: reader.position)
   }
 
-  private func next() throws -> Record? {
-    defer { ahead = nil }
-    return try ahead ?? reader.next()
-  }
-
   /// Returns the applied note of a catch-up's commit. It names the last transaction that all tables then have.
   private func catchUpNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
@@ -320,17 +237,8 @@ final class PostgresReplay {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
 
-  private func endTransaction(_ stop: StopSignal) throws {
-    if let desk, desk.isToSettle {
-      try endChunk()
-      try sink.settle()
-      try resolver?.resolve(stop)
-    }
-    try settleEarly()
-    try settleParked()
-  }
-
-  private func commit(_ last: TransactionHeader, rows: Int, skipped: Int, isCatchUpDone: Bool) throws {
+  private func commit(_ group: ApplyGroup, isCatchUpDone: Bool) throws {
+    let (last, number) = (group.last, cursor.whole)
     if head == nil { try begin(last, as: 0, hasRows: false) }
     try endChunk()
     try checkUncheckedRows()
@@ -345,7 +253,7 @@ final class PostgresReplay {
       try sink.queue(own.message, [note(last, as: last.number).text])
     }
     let reached = reader.checkpoint
-    if let desk, rows == 0 { try noteQuiet(desk) }
+    if let desk, group.changes == 0 { try noteQuiet(desk) }
     holdWindow()
     if let retried {
       try sink.settle()
@@ -383,7 +291,7 @@ final class PostgresReplay {
       $0.rulesAdopted.formUnion(adopted)
       if let quarantined { $0.quarantined = quarantined }
       if guardsAreDue { $0.guardsAreDue = true }
-      if !scope.isCatchUp { $0.rows += UInt64(rows - skipped) }
+      if !scope.isCatchUp { $0.rows += UInt64(group.rows) }
       guard isMain else { return }
       $0.transactions = number
       $0.position = reached.position
@@ -399,7 +307,8 @@ final class PostgresReplay {
   /// Moves the trail's checkpoint and commits in one round trip. Throws `checkpoint-moved` if the stored checkpoint is
   /// not `from`.
   private func moveAndCommit(from: Checkpoint, to: Checkpoint) throws {
-    let values = PostgresApplyState.values(name, from: from, to: to, number: number, now: clock.microseconds())
+    let values = PostgresApplyState.values(
+      name, from: from, to: to, number: cursor.whole, now: clock.microseconds())
     do { try sink.run([(own.move, values), (own.commit, [])]) } catch let fault as PostgresSink.Fault
       where fault.error?.sqlState == PostgresApplyState.notMoved
     { throw state.moved(name) }
@@ -416,9 +325,9 @@ final class PostgresReplay {
     for index in waiting.indices {
       let table = waiting[index]
       let place = scope.place(of: table.source) ?? (table.place, table.from)
-      try state.move(table, to: isDone ? nil : (reached, number, place.name, place.from))
+      try state.move(table, to: isDone ? nil : (reached, cursor.whole, place.name, place.from))
       (waiting[index].place, waiting[index].from) = (place.name, place.from)
-      (waiting[index].table.checkpoint, waiting[index].table.number) = (reached, number)
+      (waiting[index].table.checkpoint, waiting[index].table.number) = (reached, cursor.whole)
     }
     guard isDone else { return }
     let keys = Set(waiting.map(\.source.nameKey))
@@ -436,59 +345,6 @@ final class PostgresReplay {
   func abandon() { sink.abandon() }
 
   // MARK: Records
-
-  private func apply(_ record: Record, _ stop: StopSignal) throws {
-    try reader.checkBarred()
-    // A statement may have millions of changes, so this comes first.
-    if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
-    if scope.reach(reader.position) { bySchema.removeAll(keepingCapacity: true) }
-    switch record {
-    case .statement(let statement): try statements?.offer(statement, at: reader.position)
-    case .statementEnd(let end): try statements?.end(end)
-    case .change(let change):
-      try endChunk()
-      try onTable(change.schemaID) {
-        if try isReplayed(change) { return }
-        try again { try self.apply(change) }
-      }
-    case .refreshRow(let id, let image):
-      try statements?.checkIdle()
-      try onTable(id) {
-        try again {
-          guard let table = try self.table(id), try !self.keepsOwn(id, image, table) else { return }
-          try self.apply(row: image, of: table)
-        }
-      }
-    case .waitingRow(let row): try betweenRows(of: row.schemaID) { try takeWaiting(row) }
-    case .refresh(let refresh): try betweenRows(of: refresh.schemaID) { try apply(refresh) }
-    case .ddl(let ddl):
-      try statements?.checkIdle()
-      try endChunk()
-      try proveWatched()
-      try sink.settle()
-      if reader.takesNameAway(ddl) { try resolver?.resolve(stop) }
-      isShapeMade = false
-      try apply(ddl)
-      if let desk {
-        if isShapeMade { desk.learn(ddl, reader.schema(ddl.before), reader.schema(ddl.after)) }
-        desk.shared.noteShapes()
-        try sink.settle()
-        try desk.lookAtKeys { try PostgresApplyTable.foreignKeys(connection) }
-      }
-    case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
-    // Two-way, each node draws its own numbers: sequences that follow each other would run away.
-    case .sequence(let sequence): if options.twoWay == nil { sequences.note(sequence) }
-    case .begin, .commit, .progress, .marker: break
-    case .reserved(let kind, _):
-      throw CairnError(
-        .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) is unknown to this version",
-        hint: "use a newer version of Cairn")
-    }
-  }
-
-  private func pass(_ record: Record) throws {
-    if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
-  }
 
   /// Runs a body that applies a record of a table. Throws ``SchemaStop`` if the table must be suspended at this record.
   func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
@@ -518,7 +374,7 @@ final class PostgresReplay {
     try leaveOpenRows(key, error)
     let (from, border) = (reader.position, reader.checkpoint)
     if scope.isCatchUp {
-      halted[key] = Halt(place: name, from: from, checkpoint: border, number: passed)
+      halted[key] = Halt(place: name, from: from, checkpoint: border, number: cursor.whole)
     } else {
       // A suspended table already has this name: the second one can wait only after the first continues.
       if waiting.contains(where: { $0.source.hasSameBytes(as: name) }) { throw error }
@@ -526,7 +382,7 @@ final class PostgresReplay {
       var table = PostgresApplyState.Waiting(
         source: name, place: name, from: from,
         table: WaitingTable(
-          name: schema.fullName, checkpoint: border, number: passed, code: error.code, message: error.message,
+          name: schema.fullName, checkpoint: border, number: cursor.whole, code: error.code, message: error.message,
           hint: error.hint))
       table.id = try state.add(table, self.name)
       waiting.append(table)
@@ -554,27 +410,14 @@ final class PostgresReplay {
 
   // MARK: Tables
 
-  func schema(_ id: UInt64) throws -> TableSchema {
-    guard let schema = reader.schema(id) else {
-      throw CairnError(
-        .trailDamaged, "schema \(id) at \(reader.position) of trail \(name) is not in its segment",
-        hint: "run 'cairn trail verify \(name)'")
-    }
-    return schema
-  }
-
   func table(_ id: UInt64) throws -> PostgresApplyTable? {
-    if reader.position.segment != segment {
-      segment = reader.position.segment
-      bySchema.removeAll(keepingCapacity: true)
-    }
-    if let table = bySchema[id] {
+    if let table = openTables.find(id, in: reader.position.segment) {
       if let watch = table?.watch { try look(watch) }
       return table
     }
     let schema = try schema(id)
     let table = try scope.key(schema.sourceKey).flatMap { try self.table(for: schema, $0, id) }
-    bySchema[id] = .some(table)
+    openTables.note(table, id)
     if let watch = table?.watch { try look(watch) }
     return table
   }
@@ -745,23 +588,7 @@ final class PostgresReplay {
   }
 
   func nextFittingSchema(of schema: TableSchema, _ key: String) throws -> NextFittingSchema? {
-    try NextFittingSchema.find(
-      of: schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
-      to: .postgres
-    ) { fits($0, key) }
-  }
-
-  func isCopiedLater(_ schema: TableSchema) throws -> Bool {
-    try NextFittingSchema.isCopied(
-      schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
-      to: .postgres)
-  }
-
-  /// Returns whether a refresh after the present record corrects a missing or different row of the table at the target.
-  func excuses(_ table: PostgresApplyTable) throws -> Bool {
-    try NextFittingSchema.excuses(
-      table.given, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
-      to: .postgres)
+    try nextFittingSchema(of: schema) { fits($0, key) }
   }
 
   private func part(of schema: TableSchema, _ key: String) throws -> NextFittingSchema.Part? {
@@ -840,17 +667,83 @@ final class PostgresReplay {
     try state.rename(waiting[index], to: new, name: name)
     tables[new] = tables.removeValue(forKey: old.nameKey)
     (waiting[index].source, waiting[index].table.name) = (new, name)
-    bySchema.removeAll(keepingCapacity: true)
+    openTables.forgetAll()
   }
 
   func forgetShapes() {
     byKey.removeAll()
-    bySchema.removeAll(keepingCapacity: true)
+    openTables.forgetAll()
   }
 
   func forgetShape(_ key: String) {
     byKey[key] = nil
-    bySchema.removeAll(keepingCapacity: true)
+    openTables.forgetAll()
+  }
+}
+
+// The steps of a group that depend on PostgreSQL.
+extension PostgresReplay: GroupApplier {
+  var checksClocks: Bool { !scope.isCatchUp && retried == nil }
+  static let engine = Engine.postgres
+  var start: Checkpoint? { checkpoint }
+  var endsGroup: Bool { isCareful || !halted.isEmpty }
+
+  func openGroup(_ stop: StopSignal) throws { (head, transaction) = (nil, nil) }
+
+  func beginChange(_ stop: StopSignal) throws {
+    if head == nil { try begin(group.last, as: group.last.number) }
+    guard let desk, desk.isToLock else { return }
+    try endChunk()
+    try lockRows(desk, stop)
+  }
+
+  func endTransaction(_ stop: StopSignal) throws {
+    if let desk, desk.isToSettle {
+      try endChunk()
+      try sink.settle()
+      try resolver?.resolve(stop)
+    }
+    try settleEarly()
+    try settleParked()
+  }
+
+  // MARK: Records
+
+  func reach(_ record: Record) throws { if scope.reach(reader.position) { openTables.forgetAll() } }
+
+  func take(_ change: ChangeView) throws {
+    try endChunk()
+    try onTable(change.schemaID) {
+      if try isReplayed(change) { return }
+      try again { try self.apply(change) }
+    }
+  }
+
+  func take(_ id: UInt64, _ image: ImageView) throws {
+    try onTable(id) {
+      try again {
+        guard let table = try self.table(id), try !self.keepsOwn(id, image, table) else { return }
+        try self.apply(row: image, of: table)
+      }
+    }
+  }
+
+  func take(_ row: WaitingRow) throws { try betweenRows(of: row.schemaID) { try resolve(row) } }
+
+  func take(_ refresh: Refresh) throws { try betweenRows(of: refresh.schemaID) { try apply(refresh) } }
+
+  // Two-way, each node draws its own numbers: sequences that follow each other would run away.
+  func take(_ sequence: SequenceState) throws { if options.twoWay == nil { sequences.note(sequence) } }
+
+  func endRows() throws {
+    try endChunk()
+    try proveWatched()
+    try sink.settle()
+  }
+
+  func foreignKeys() throws -> RowNames.Catalog {
+    try sink.settle()
+    return try PostgresApplyTable.foreignKeys(connection)
   }
 }
 

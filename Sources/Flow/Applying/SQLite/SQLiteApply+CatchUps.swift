@@ -243,17 +243,17 @@ extension SQLiteApply {
     return .resumed
   }
 
-  private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: NameKey) throws -> Bool {
+  private func commit(_ group: ApplyGroup, of replay: SQLiteReplay, _ key: NameKey) throws -> Bool {
     guard var known = target.tables[key], var waiting = known.waiting else { return true }
     let row = waiting.names.last ?? key.text
     try target.state.checkWaiting(row, at: replay.groupStart, waiting.from)
     if let halt = replay.halt {
       (waiting.table.checkpoint, waiting.table.number, waiting.from) = (halt.checkpoint, halt.number, halt.from)
     } else {
-      (waiting.table.checkpoint, waiting.table.number) = (replay.reader.checkpoint, replay.number)
+      (waiting.table.checkpoint, waiting.table.number) = (replay.reader.checkpoint, replay.cursor.whole)
       if replay.catchUpName != nil { waiting.from = nil }
     }
-    let hasReached = replay.halt == nil && replay.number >= number
+    let hasReached = replay.halt == nil && replay.cursor.whole >= number
     if hasReached {
       try end(key, waiting, isKept: options.ddl == .ignore)
     } else {

@@ -78,7 +78,7 @@ extension SQLiteApply {
   {
     let replay = try SQLiteReplay(target, trail: folder, at: one.border, number: one.number - 1, desk: desk)
     do {
-      guard let group = try replay.applyGroup(through: one.number, stop), replay.number == one.number else {
+      guard let group = try replay.applyGroup(through: one.number, stop), replay.cursor.whole == one.number else {
         throw CairnError(
           .trailDamaged, "trail \(name) does not have transaction \(one.number), which is in quarantine",
           hint: "run 'cairn trail verify \(name)'")

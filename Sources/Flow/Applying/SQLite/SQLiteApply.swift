@@ -115,7 +115,9 @@ package final class SQLiteApply {
   ///
   /// A transaction that the target refuses goes into quarantine if the conf allows it. If not, the error is thrown.
   private func step(_ stop: StopSignal) throws -> Bool {
-    do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
+    do { return try stepOrSettle(stop) } catch let error as CairnError
+      where shelf.takes(error, of: replay.cursor.present)
+    {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
       return true
     }
@@ -157,7 +159,7 @@ package final class SQLiteApply {
       return .moved(isMoved)
     } catch {
       desk.shared.window.rollback(name)
-      let number = replay.number + 1
+      let number = replay.cursor.whole + 1
       var end = TurnEnd.moved(true)
       switch ApplyDecision(isCareful: true, mayResolve: desk.maySettle(through: number)).next(after: error) {
       case .waitForCapture:
@@ -228,25 +230,25 @@ package final class SQLiteApply {
   /// transaction.
   ///
   /// - Parameter number: The last transaction up to which the target lacks nothing.
-  func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
+  func write(noteOf group: ApplyGroup, through number: UInt64, _ replay: SQLiteReplay) throws {
     try target.notes.write(
       AppliedNote(
         trail: name.description, id: replay.reader.id, number: number, clock: group.last.clock,
         position: replay.reader.position))
   }
 
-  private func commit(_ group: SQLiteReplay.Group) throws {
+  private func commit(_ group: ApplyGroup) throws {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
-    try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
+    try target.state.move(name, from: checkpoint, to: reached, number: replay.cursor.whole, now: now)
     desk?.shared.hold(name, through: heldThrough)
     // A group that changes nothing is not noted: two databases would otherwise report such notes to each other for
     // ever.
-    if group.isOfChanges { try write(noteOf: group, through: min(replay.number, heldThrough ?? .max), replay) }
+    if group.isOfChanges { try write(noteOf: group, through: min(replay.cursor.whole, heldThrough ?? .max), replay) }
     try target.commit()
     noteAdopted(replay)
     statements?.committed(through: reached.position)
-    (checkpoint, number) = (reached, replay.number)
+    (checkpoint, number) = (reached, replay.cursor.whole)
     shelf.forgetFailed(through: number)
     if let desk {
       progress.update { $0.isWaitingForCapture = false }
@@ -257,7 +259,7 @@ package final class SQLiteApply {
       group.last.commitTime, now: target.clock.microseconds(), isCopying: replay.copying != nil)
     progress.update {
       $0.rows += UInt64(group.rows)
-      $0.transactions = replay.number
+      $0.transactions = replay.cursor.whole
       $0.position = reached.position
       $0.copying = replay.copying.map { ($0.schema.name, replay.copied, replay.estimated) }
       $0.tablesCopied += replay.tablesCopied

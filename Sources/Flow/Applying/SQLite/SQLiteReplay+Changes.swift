@@ -77,13 +77,6 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether a refresh, later in the trail, corrects a missing or different row of the table.
-  func excuses(_ table: SQLiteApplyTable) throws -> Bool {
-    try NextFittingSchema.excuses(
-      table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
-      to: .sqlite)
-  }
-
   // MARK: Changes out of order
 
   /// Applies the first update or delete of the row `image` that the trail has before the row itself.

@@ -11,12 +11,4 @@ extension SQLiteReplay {
       try resolver?.takeCopied(row, of: table, isInPlace: table.refreshing == .rows)
     } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
   }
-
-  func takeWaiting(_ row: WaitingRow) throws {
-    try statements?.checkIdle()
-    guard let resolver, let schema = reader.given(row.schemaID), let table = try table(row.schemaID),
-      !table.state.isAwaited
-    else { return }
-    try resolver.takeWaiting(row, schema, table)
-  }
 }

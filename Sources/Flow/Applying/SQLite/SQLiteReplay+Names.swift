@@ -74,9 +74,7 @@ extension SQLiteReplay {
   }
 
   func nextFittingSchema(of schema: TableSchema) throws -> NextFittingSchema? {
-    try NextFittingSchema.find(
-      of: schema, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
-      to: .sqlite, fits: fits)
+    try nextFittingSchema(of: schema, fits)
   }
 
   /// Returns the columns of a schema that apply can write; nil if the source drops the table later in the trail.

@@ -8,7 +8,7 @@ extension SQLiteReplay {
     let name = table.schema.name
     switch refresh.event {
     // This record belongs to a copy that was given up for the one that is awaited.
-    case _ where table.state.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number + 1): break
+    case _ where table.state.isAwaited && !refresh.isStart(behind: options.askedBehind, in: cursor.present): break
     case .start(let reason, let method, let rows):
       if method != .rows {
         do { _ = try claimRows(of: table.source, as: name, isCopied: true) } catch let error as CairnError {
@@ -25,7 +25,7 @@ extension SQLiteReplay {
       guard let table = try self.table(refresh.schemaID) else { return }
       if plan.emptiesTable { try empty(table) }
       (copying, copied, estimated) = (table, 0, rows)
-      noteBegin(of: refresh.schemaID, table, method)
+      noteBegin(of: refresh.schemaID, table.source, method)
     case .chunk(let range):
       if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
       try resolver?.beginChunk(of: table)
@@ -46,10 +46,6 @@ extension SQLiteReplay {
       isForOthers: options.isForOthers(reason, isAwaited: table.state.isAwaited), localWrites: table.localWrites,
       holdsRows: try method != .rows && table.holdsRows(), hasRanges: table.sortsAsSource,
       refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: started.contains(key(table.schema.name)))
-  }
-
-  func leavesOut(_ change: ChangeView, _ table: SQLiteApplyTable) -> Bool {
-    options.leavesOut(change, in: number + 1, isAwaited: table.state.isAwaited, goesBothWays: table.goesBothWays)
   }
 
   // MARK: Columns that only the target has

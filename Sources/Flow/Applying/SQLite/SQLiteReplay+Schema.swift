@@ -17,7 +17,7 @@ extension SQLiteReplay {
     let number: UInt64
   }
 
-  private var place: Place { Place(from: reader.position, checkpoint: reader.checkpoint, number: number) }
+  private var place: Place { Place(from: reader.position, checkpoint: reader.checkpoint, number: cursor.whole) }
 
   private struct Names {
     let before: String?
@@ -104,9 +104,7 @@ extension SQLiteReplay {
   func refuse(_ table: SQLiteApplyTable) throws {
     guard let error = reader.refusal else { return }
     guard case .catchUp = scope,
-      try NextFittingSchema.isCopied(
-        table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
-        to: .sqlite)
+      try isCopiedLater(table.source)
     else { throw Refusal(position: reader.position, error: error) }
     if table.removal != .applied {
       target.progress.note(NextFittingSchema.unseen(table.source, since: reader.position))
@@ -119,7 +117,7 @@ extension SQLiteReplay {
   /// Called before each record. Begins to apply the catch-up's table at the first record that the table lacks.
   ///
   /// Suspends the table of `record` if the target refused the record, or if capture lacks memory for its schema change.
-  func reach(_ record: Record) throws {
+  func leaveRefused(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
     {
@@ -173,7 +171,8 @@ extension SQLiteReplay {
     try WaitingTable.checkCount(target.waiting(in: reader.id).count, of: self.name, error)
     if isStranger(name.sqliteKey) { (known.refreshing, known.isAwaited) = (.byKey, true) }
     let table = WaitingTable(
-      name: schema.fullName, checkpoint: place.checkpoint, number: number, code: error.code, message: error.message,
+      name: schema.fullName, checkpoint: place.checkpoint, number: cursor.whole, code: error.code,
+      message: error.message,
       hint: error.hint)
     known.waiting = .init(table: table, names: [name], from: reader.position)
     try save(name, known)
@@ -289,7 +288,7 @@ extension SQLiteReplay {
     change.ownTrail = options.goesBothWays("", name) ? options.twoWay?.own.description : nil
     change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
     switch (made.action, before, after) {
-    case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)
+    case (.create, _, let after?): try create(after, isAwaited: cursor.present <= options.askedBehind)
     // The table did not exist when copies were requested.
     case (.rename, let before?, let after?) where isStranger(key(before.target.name)),
       (.reshape, let before?, let after?) where isStranger(key(before.target.name)):

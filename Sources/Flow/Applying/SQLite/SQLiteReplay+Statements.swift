@@ -44,7 +44,7 @@ extension SQLiteReplay {
         _ = try statements.passes(change, reader)
         let (digest, next) = try RowsPassed.passing(reader, statements) { try executed() }
         statements.ran(digest)
-        ahead = next
+        cursor.ahead = next
         return true
       }
       let digest = try executed()

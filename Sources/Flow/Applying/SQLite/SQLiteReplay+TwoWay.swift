@@ -8,7 +8,6 @@ import Versions
 
 // Two-way: rows that applications have written at the target too.
 extension SQLiteReplay {
-  typealias Desk = TwoWaySession<SQLiteApplyTable>
   private static let keysMax = 1000
 
   /// Reads which rows applications have changed: from this database's own trail, and from the journal. Runs in the
@@ -121,6 +120,7 @@ extension SQLiteApplyTable: ApplyTable, ParkingTable {
   var columnCount: Int { schema.columns.count }
   var shape: TableSchema { schema }
   var refreshing: Refresh.Method? { state.refreshing }
+  var isAwaited: Bool { state.isAwaited }
   var isPartitioned: Bool { schema.flags.contains(.partitioned) }
   var isContested: Bool { mayCollide }
 }

@@ -19,14 +19,6 @@ final class SQLiteReplay {
     case catchUp(NameKey)
   }
 
-  /// The open group: transactions that are applied and not yet committed.
-  struct Group {
-    var last = TransactionHeader(commitTime: 0)
-    var rows = 0
-    /// Whether the group changes the database. If not, no applied note is written for it.
-    var isOfChanges = false
-  }
-
   let target: SQLiteTarget
   let scope: Scope
   let reader: ApplyReader
@@ -54,20 +46,12 @@ final class SQLiteReplay {
   /// The object that chooses the statements of the source that apply executes instead of writing their rows. Nil: apply
   /// writes all rows.
   let statements: StatementSession?
-  /// A record that was read ahead of time and is handled next; nil if there is none.
-  var ahead: Record?
-
-  private(set) var current: UInt64 = 0
-  private(set) var currentPlace = VersionPlace(stamp: VersionStamp(clock: 0, origin: "", number: 0), begin: .start)
-  private var isAside = false
-  private(set) var number: UInt64
-  private(set) var limit = UInt64.max
-  private var segment: UInt64 = 0
-  private var bySchema: [UInt64: SQLiteApplyTable?] = [:]
+  var cursor: TrailCursor
+  var group = ApplyGroup()
+  var openTables = SegmentTables<SQLiteApplyTable>()
   /// The table's name at the present position in the trail, in a catch-up; nil before the table was created.
   var catchUpName: String?
   var halt: Place?
-  private var skipped = 0
 
   var copying: SQLiteApplyTable?
   /// The table whose target-only columns are saved while a refresh chunk replaces its rows; nil if none.
@@ -103,7 +87,7 @@ final class SQLiteReplay {
     (self.target, self.scope, self.refusals, self.overtaken) = (target, scope, refusals, overtaken)
     (self.desk, self.shelf, self.statements) = (desk, shelf, statements)
     statements?.begin()
-    self.number = checkpoint == nil ? target.options.begin.number : number
+    cursor = TrailCursor(after: checkpoint == nil ? target.options.begin.number : number)
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .sqlite)
@@ -118,178 +102,23 @@ final class SQLiteReplay {
 
   /// Begins a write transaction, and applies transactions until a commit is due, none after transaction `limit`. The
   /// caller commits. Nil, without a transaction, if there was nothing to apply.
-  func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
-    gate.beginGroup()
-    guard number < limit else { return nil }
-    return try reader.decodingGroup { try readGroup(through: limit, stop) }
-  }
-
-  private func readGroup(through limit: UInt64, _ stop: StopSignal) throws -> Group? {
-    self.limit = limit
-    groupStart = reader.checkpoint
-    definitionBytes = 0
-    guard var record = try next() else { return nil }
-    guard try target.begin(stop) else { throw ApplyStopped() }
-    if let desk {
-      desk.beginGroup()
-      if try desk.informsEarly { try inform(desk) }
-    }
-    if case .catchUp(let key) = scope, let waiting = target.tables[key]?.waiting {
-      try state.checkWaiting(waiting.names.last ?? key.text, at: groupStart, waiting.from)
-    }
-    let begun = Clock.monotonicMilliseconds
-    var group = Group()
-    skipped = 0
-    var count = 0
-    while true {
-      // A large transaction commits only at its end, so the next run does it again.
-      count += 1
-      if count % 1024 == 0, stop.isSet { throw ApplyStopped() }
-      switch record {
-      case .begin(let header):
-        try checkClock(header)
-        try desk?.begin(header, at: reader.position)
-        (group.last, current) = (header, header.number)
-        currentPlace = VersionPlace(
-          stamp: VersionStamp(clock: header.clock, origin: name.description, number: header.number),
-          begin: reader.position)
-        isAside = try options.isOwn(header) || putAside(header)
-      case .commit(let number, let changes):
-        try statements?.checkIdle()
-        group.rows += Int(changes)
-        if isAside { skipped += Int(changes) }
-        self.number = number
-        try endChunk()
-        try resolver?.resolve(stop)
-        try settleEarly()
-        if !parked.isEmpty { try settleParked() }
-        let isDue =
-          number >= limit || halt != nil || group.rows - skipped >= options.commitRows ?? Self.commitRowsUsual
-          || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
-        if !isDue, let following = try next() {
-          if case .begin(let header) = following, header.relay?.origin != group.last.relay?.origin {
-            ahead = following
-          } else {
-            record = following
-            continue
-          }
-        }
-        group.rows = max(0, group.rows - skipped)
-        try resolver?.judge()
-        return group
-      default:
-        if record.isOfChanges {
-          group.isOfChanges = true
-          if let desk, !desk.isInformed { try inform(desk) }
-          if !isAside { try target.beginRelay(group.last, at: reader.position) }
-        }
-        try isAside ? pass(record) : apply(record, stop)
-      }
-      guard let following = try next() else {
-        throw CairnError(
-          .trailDamaged, "trail \(name) ends inside transaction \(group.last.number)",
-          hint: "run 'cairn trail verify \(name)'", remedy: .bug)
-      }
-      record = following
+  func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> ApplyGroup? {
+    try reader.decodingGroup {
+      let group = try readGroup(through: limit, stop)
+      if group != nil { try resolver?.judge() }
+      return group
     }
   }
 
-  private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
-
-  private func checkClock(_ header: TransactionHeader) throws {
-    guard desk == nil, scope == .main else { return }
-    try gate.check(header)
-  }
-
-  // MARK: Records
-
-  private func next() throws -> Record? {
-    guard let ahead else { return try reader.next() }
-    self.ahead = nil
-    return ahead
-  }
-
-  private func apply(_ record: Record, _ stop: StopSignal) throws {
-    try reader.checkBarred()
-    // A statement may have millions of changes, so this comes first.
-    if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
-    if aside != nil {
-      if case .refreshRow = record {} else { try endChunk() }
-    }
-    try reach(record)
-    idAtHand = record.schemaID
-    switch record {
-    case .statement(let statement): try statements?.offer(statement, at: reader.position)
-    case .statementEnd(let end): try statements?.end(end)
-    case .change(let change):
-      if try isReplayed(change) { return }
-      guard let table = try table(change.schemaID), !leavesOut(change, table) else {
-        skipped += 1
-        return
-      }
-      if change.treatment.contains(.refused) {
-        try refuse(table)
-        skipped += 1
-        return
-      }
-      if try defers(change, table) { return }
-      try resolvingLocalWrites(table) { try apply(change, table) }
-    case .refreshRow(let id, let image):
-      try statements?.checkIdle()
-      guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image, table) else {
-        skipped += 1
-        return
-      }
-      before.removeAll(keepingCapacity: true)
-      try decode(image, into: &after, &madeAfter, table)
-      try checkWhole(table)
-      try resolvingLocalWrites(table) { try takeCopied(table) }
-      copied += 1
-    case .waitingRow(let row): try takeWaiting(row)
-    case .refresh(let refresh):
-      try statements?.checkIdle()
-      if let table = try table(refresh.schemaID) {
-        let source = try schema(refresh.schemaID)
-        // Apply's state still has the table under its former name.
-        if scope == .main, let move = desk?.move(of: source) {
-          throw Refusal(position: reader.position, error: move.unmade(source, at: database.path))
-        }
-        try apply(refresh, table)
-      }
-    case .ddl(let ddl):
-      try statements?.checkIdle()
-      if reader.takesNameAway(ddl) { try resolver?.resolve(stop) }
-      isShapeMade = false
-      try apply(ddl)
-      if let desk {
-        if isShapeMade { desk.learn(ddl, reader.schema(ddl.before), reader.schema(ddl.after)) }
-        desk.shared.noteShapes()
-        try desk.lookAtKeys { try SQLiteApplyTable.foreignKeys(database) }
-      }
-    case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
-    case .begin, .commit, .progress, .marker, .sequence: break
-    case .reserved(let kind, _):
-      throw CairnError(
-        .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) is unknown to this version",
-        hint: "use a newer version of Cairn")
-    }
-  }
-
-  private func pass(_ record: Record) throws {
-    if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
-  }
+  private(set) lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
   // MARK: Tables
 
   func table(_ id: UInt64) throws -> SQLiteApplyTable? {
-    if reader.position.segment != segment {
-      segment = reader.position.segment
-      bySchema.removeAll(keepingCapacity: true)
-    }
-    if let table = bySchema[id] { return table }
+    if let table = openTables.find(id, in: reader.position.segment) { return table }
     do {
       let table = try openedAtOnce(id)
-      bySchema[id] = .some(table)
+      openTables.note(table, id)
       return table
     } catch let refusal as Unopened {
       // From this record on, the table is suspended; the rest of the group is applied.
@@ -402,15 +231,6 @@ final class SQLiteReplay {
 
   func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
 
-  func schema(_ id: UInt64) throws -> TableSchema {
-    guard let schema = reader.schema(id) else {
-      throw CairnError(
-        .trailDamaged, "schema \(id) at \(reader.position) of trail \(name) is not in its segment",
-        hint: "run 'cairn trail verify \(name)'")
-    }
-    return schema
-  }
-
   /// Stores the name of the PostgreSQL table that is replicated to a target table. Does nothing for an SQLite source.
   ///
   /// - Throws: `name-collision` if another PostgreSQL table is already replicated to that table.
@@ -433,7 +253,7 @@ final class SQLiteReplay {
     target.guardsAreDue = true
     try state.save(table.waiting?.names.last ?? name, table)
     target.tables[key] = table
-    bySchema.removeAll(keepingCapacity: true)
+    openTables.forgetAll()
   }
 
   /// Removes apply's state of a table. A suspended table stays listed as suspended.
@@ -448,7 +268,7 @@ final class SQLiteReplay {
       try state.forget(name)
       target.tables[key] = nil
     }
-    bySchema.removeAll(keepingCapacity: true)
+    openTables.forgetAll()
   }
 
   /// Drops the TEMP triggers of apply's connection before a schema change.
@@ -458,5 +278,74 @@ final class SQLiteReplay {
     forgetShapes()
   }
 
-  func forgetShapes() { bySchema.removeAll(keepingCapacity: true) }
+  func forgetShapes() { openTables.forgetAll() }
+}
+
+// The steps of a group that depend on SQLite.
+extension SQLiteReplay: GroupApplier {
+  var checksClocks: Bool { scope == .main }
+  static let engine = Engine.sqlite
+  var start: Checkpoint? { groupStart }
+  var endsGroup: Bool { halt != nil }
+
+  func openGroup(_ stop: StopSignal) throws {
+    (groupStart, definitionBytes) = (reader.checkpoint, 0)
+    guard try target.begin(stop) else { throw ApplyStopped() }
+    if case .catchUp(let key) = scope, let waiting = target.tables[key]?.waiting {
+      try state.checkWaiting(waiting.names.last ?? key.text, at: groupStart, waiting.from)
+    }
+  }
+
+  func beginChange(_ stop: StopSignal) throws { try target.beginRelay(group.last, at: reader.position) }
+
+  func endTransaction(_ stop: StopSignal) throws {
+    try endChunk()
+    try resolver?.resolve(stop)
+    try settleEarly()
+    if !parked.isEmpty { try settleParked() }
+  }
+
+  // MARK: Records
+
+  func reach(_ record: Record) throws {
+    if aside != nil {
+      if case .refreshRow = record {} else { try endChunk() }
+    }
+    try leaveRefused(record)
+    idAtHand = record.schemaID
+  }
+
+  func take(_ change: ChangeView) throws {
+    if try isReplayed(change) { return }
+    guard let table = try table(change.schemaID), !leavesOut(change, table) else { return group.skipChange() }
+    if change.treatment.contains(.refused) {
+      try refuse(table)
+      return group.skipChange()
+    }
+    if try defers(change, table) { return }
+    try resolvingLocalWrites(table) { try apply(change, table) }
+  }
+
+  func take(_ id: UInt64, _ image: ImageView) throws {
+    guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image, table) else {
+      return group.skipChange()
+    }
+    before.removeAll(keepingCapacity: true)
+    try decode(image, into: &after, &madeAfter, table)
+    try checkWhole(table)
+    try resolvingLocalWrites(table) { try takeCopied(table) }
+    copied += 1
+  }
+
+  func take(_ refresh: Refresh) throws {
+    guard let table = try table(refresh.schemaID) else { return }
+    let source = try schema(refresh.schemaID)
+    // Apply's state still has the table under its former name.
+    if scope == .main, let move = desk?.move(of: source) {
+      throw Refusal(position: reader.position, error: move.unmade(source, at: database.path))
+    }
+    try apply(refresh, table)
+  }
+
+  func foreignKeys() throws -> RowNames.Catalog { try SQLiteApplyTable.foreignKeys(database) }
 }

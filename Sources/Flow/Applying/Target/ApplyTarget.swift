@@ -63,6 +63,8 @@ protocol ApplyTable: AnyObject {
   var shape: TableSchema { get }
   var existing: ExistingRows { get }
   var refreshing: Refresh.Method? { get }
+  /// Whether a refresh of the table was requested and has not begun. Until then, apply skips its changes.
+  var isAwaited: Bool { get }
   /// Whether the table is partitioned. The trail lacks changes of single partitions, such as their TRUNCATE.
   var isPartitioned: Bool { get }
   /// Whether the table is two-way, so that conflicts are resolved row by row.

@@ -1,0 +1,33 @@
+import Changes
+import Conflicts
+import Versions
+
+/// The place of a replay in its trail.
+struct TrailCursor {
+  /// The transaction whose records are read. Before the first record, the last transaction that was applied.
+  private(set) var present: UInt64
+  /// The last transaction that was read to its end.
+  private(set) var whole: UInt64
+  /// The version of the rows that the present transaction writes, and where the transaction begins in the trail.
+  private(set) var place = VersionPlace(stamp: VersionStamp(clock: 0, origin: "", number: 0), begin: .start)
+  /// Whether the present transaction is skipped: it is in quarantine, or its origin is the target itself.
+  private(set) var isSkipped = false
+  /// The last transaction that the open group may have.
+  var limit = UInt64.max
+  /// A record that was read ahead of time and is handled next; nil if there is none.
+  var ahead: Record?
+
+  /// A cursor after transaction `number`.
+  init(after number: UInt64) { (present, whole) = (number, number) }
+
+  mutating func begin(_ header: TransactionHeader, of trail: String, at begin: Position) {
+    present = header.number
+    isSkipped = false
+    place = VersionPlace(
+      stamp: VersionStamp(clock: header.clock, origin: trail, number: header.number), begin: begin)
+  }
+
+  mutating func skip() { isSkipped = true }
+
+  mutating func end() { whole = present }
+}
