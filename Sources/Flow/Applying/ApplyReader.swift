@@ -96,7 +96,7 @@ final class ApplyReader {
     guard ddl.action != .create else { return false }
     guard let before = given(ddl.before), let after = given(ddl.after), before.fullName.hasSameBytes(as: after.fullName)
     else { return true }
-    return !before.columns.allSatisfy { column in after.columns.contains { $0.name.hasSameBytes(as: column.name) } }
+    return !Set(before.columns.map(\.name.nameKey)).isSubset(of: after.columns.map(\.name.nameKey))
   }
 
   /// Returns the next record that is meant for the target; nil at the durable end. The record's bytes are valid until

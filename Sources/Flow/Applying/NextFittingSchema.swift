@@ -55,49 +55,6 @@ struct NextFittingSchema {
     return nil
   }
 
-  /// Returns whether a refresh of the whole table begins after `start`, in transaction `number` at the latest.
-  static func isCopied(
-    _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
-    through number: UInt64, rules: [TableRule], to target: Engine
-  ) throws -> Bool {
-    let reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: rules, to: target, isForShapes: true)
-    while let record = try reader.next() {
-      switch record {
-      case .begin(let header) where header.number > number: return false
-      case .refresh(let refresh) where reader.position > start:
-        guard case .start(_, let method, _) = refresh.event, method != .rows,
-          reader.schema(refresh.schemaID)?.sourceKey.nameKey == table.sourceKey.nameKey
-        else { continue }
-        return true
-      default: continue
-      }
-    }
-    return false
-  }
-
-  /// The longest wait for capture to begin a refresh of a partitioned table, in ms. Capture reads the catalog every two
-  /// seconds.
-  private static let copyMillisecondsMax: Int64 = 5000
-
-  /// Returns whether the trail has a refresh of a partitioned table after `start`. Waits up to 5 s for such a refresh.
-  ///
-  /// PostgreSQL does not report attached, detached or truncated partitions, so capture then refreshes the table.
-  static func excuses(
-    _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
-    through number: UInt64, rules: [TableRule], to target: Engine
-  ) throws -> Bool {
-    guard table.flags.contains(.partitioned) else { return false }
-    let limit = Clock.monotonicMilliseconds + copyMillisecondsMax
-    while true {
-      if try isCopied(table, behind: start, in: folder, from: checkpoint, through: number, rules: rules, to: target) {
-        return true
-      }
-      guard Clock.monotonicMilliseconds < limit else { return false }
-      Pulse.beat()
-      Clock.sleep(milliseconds: 250)
-    }
-  }
-
   /// Returns the notice that a suspended table continues with a refresh. The refresh lacks rows that the source both
   /// inserted and deleted since `position`.
   static func unseen(_ table: TableSchema, since position: Position) -> String {

@@ -83,7 +83,7 @@ extension GroupApplier {
     let limits = ApplyGroup.Limits(
       rows: options.commitRows ?? Self.commitRowsUsual, milliseconds: options.commitMilliseconds,
       last: isOver ? limit : min(limit, last))
-    cursor.limit = limit
+    (cursor.limit, cursor.refreshes) = (limit, nil)
     guard var record = try next() else { return nil }
     let begun = Clock.monotonicMilliseconds
     group = ApplyGroup()
@@ -170,7 +170,9 @@ extension GroupApplier {
     case .ddl(let ddl):
       try statements?.checkIdle()
       try endRows()
-      if reader.takesNameAway(ddl) { try resolver?.resolve(stop) }
+      // A schema change may take long, and a transaction may have many.
+      if stop.isSet { throw ApplyStopped() }
+      if let resolver, reader.takesNameAway(ddl) { try resolver.resolve(stop) }
       isShapeMade = false
       try apply(ddl)
       if let desk {
@@ -244,15 +246,19 @@ extension GroupApplier {
   }
 
   func isCopiedLater(_ schema: TableSchema) throws -> Bool {
-    try NextFittingSchema.isCopied(
-      schema, behind: reader.position, in: folder, from: start, through: cursor.limit, rules: options.rules,
-      to: Self.engine)
+    try refreshesAhead().copies(schema, behind: reader.position)
   }
 
   /// Returns whether a refresh after the present record corrects a missing or different row of the table.
   func excuses(_ schema: TableSchema) throws -> Bool {
-    try NextFittingSchema.excuses(
-      schema, behind: reader.position, in: folder, from: start, through: cursor.limit, rules: options.rules,
-      to: Self.engine)
+    try refreshesAhead().excuses(schema, behind: reader.position)
+  }
+
+  private func refreshesAhead() throws -> RefreshesAhead {
+    if let known = cursor.refreshes { return known }
+    let made = try RefreshesAhead(
+      in: folder, from: start, through: cursor.limit, rules: options.rules, to: Self.engine)
+    cursor.refreshes = made
+    return made
   }
 }

@@ -14,6 +14,8 @@ struct TrailCursor {
   private(set) var isSkipped = false
   /// The last transaction that the open group may have.
   var limit = UInt64.max
+  /// The refreshes that the trail has after the present record; nil if none was looked for in this group.
+  var refreshes: RefreshesAhead?
   /// A record that was read ahead of time and is handled next; nil if there is none.
   var ahead: Record?
 

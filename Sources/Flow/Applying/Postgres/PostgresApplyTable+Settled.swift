@@ -4,6 +4,17 @@ import PostgresKit
 
 // Reads and writes single rows by key, for resolved conflicts. Uses one statement for each row, as conflicts are few.
 extension PostgresApplyTable {
+  /// The columns that have one constant value in all rows of this trail, as indexes, with the value as text. Empty if all
+  /// rows of the table belong to the trail.
+  var shares: [(index: Int, text: String)] {
+    (source.treatment?.shares ?? []).compactMap { share in
+      guard let index = source.columns.firstIndex(where: { $0.name.hasSameBytes(as: share.column) }) else { return nil }
+      var text = ByteWriter(capacity: 64)
+      share.value.withView { view in try? converters[index].append(view, to: &text) }
+      return (index, String(decoding: text.bytes, as: UTF8.self))
+    }
+  }
+
   private func keyed(from first: Int) -> String {
     " WHERE "
       + key.enumerated().map { offset, index in

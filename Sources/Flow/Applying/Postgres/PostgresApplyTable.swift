@@ -361,6 +361,11 @@ final class PostgresApplyTable {
         terms += ["(\(predicate))", "(SELECT \(predicate) FROM \(row))"]
       }
       if !table.key.isEmpty { terms.append("NOT (\(keyCondition(sparing, alias: "x.")))") }
+      // Rows of other trails stay, so the statement that follows fails.
+      for (index, text) in table.shares {
+        let column = table.columns[index]
+        terms.append("x.\(table.names[index]) \(column.equality) \(text.postgresLiteral)::\(column.castType)")
+      }
       // Rows of this transaction are right. If one is in the way, the target treats two values of the source as equal.
       terms.append("age(x.xmin) > age(pg_current_xact_id()::xid)")
       return "DELETE FROM \(rows) AS x WHERE \(terms.joined(separator: " AND "))"

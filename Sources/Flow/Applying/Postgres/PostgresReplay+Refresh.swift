@@ -111,13 +111,8 @@ extension PostgresReplay {
   private func share(_ table: PostgresApplyTable) -> (condition: String, values: [String?]) {
     var terms: [String] = []
     var values: [String?] = []
-    for share in table.source.treatment?.shares ?? [] {
-      guard let index = table.source.columns.firstIndex(where: { $0.name.hasSameBytes(as: share.column) }) else {
-        continue
-      }
-      var text = ByteWriter(capacity: 64)
-      share.value.withView { view in try? table.converters[index].append(view, to: &text) }
-      values.append(String(decoding: text.bytes, as: UTF8.self))
+    for (index, text) in table.shares {
+      values.append(text)
       let column = table.columns[index]
       terms.append("\(column.name.quotedName) \(column.equality) $\(values.count)::\(column.castType)")
     }

@@ -44,6 +44,47 @@ extension SQLiteApplyTable {
     return areOfKey.contains(true) && areOfKey.contains(false)
   }
 
+  /// The WHERE clause that selects this trail's rows, with its parameter values; empty if all rows belong to it.
+  var all: (condition: String, values: [Value]) {
+    let terms = shares.map { "\($0.name.quotedName) = ?" }.joined(separator: " AND ")
+    return (terms.isEmpty ? "" : " WHERE \(terms)", shares.map(\.value))
+  }
+
+  /// Runs a body that writes a row. If another row of this trail has a unique value of the row, deletes that row and
+  /// runs the body again. Rows of other trails stay.
+  ///
+  /// - Parameter key: A row that has the key of the written row.
+  func clearingShare(for row: [ColumnView], key: [ColumnView], if isNeeded: Bool, _ body: () throws -> Int64) throws
+    -> Int64
+  {
+    do { return try body() } catch let error as SQLiteError where isNeeded && error.isUniqueness {
+      try clearShare(for: row.map(\.value), key: schema.key.map { key[$0].value ?? .null })
+      return try body()
+    }
+  }
+
+  private func clearShare(for row: [Value?], key: [Value]) throws {
+    let terms = try database.query(
+      """
+      SELECT i.seq, x.name, x.coll, NOT i.partial AND x.name IS NOT NULL
+      FROM pragma_index_list(?1) i JOIN pragma_index_xinfo(i.name) x
+      WHERE i."unique" AND x.key ORDER BY i.seq, x.seqno
+      """, [.text(schema.name)])
+    let positions = Dictionary(
+      schema.columns.enumerated().map { ($1.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
+    let isOfRow = schema.key.map { "\(schema.columns[$0].name.quotedName) = ?" }.joined(separator: " AND ")
+    for index in Dictionary(grouping: terms, by: { $0[0].shown }).values
+    where index.allSatisfy({ $0[3] == .integer(1) }) {
+      let values = index.compactMap { term in positions[term[1].string.sqliteKey].flatMap { row[$0] } }
+      guard values.count == index.count, !values.contains(.null) else { continue }
+      let same = index.map { "\($0[1].string.quotedName) = ? COLLATE \($0[2].string.quotedName)" }
+      let ours = shares.map { "\($0.name.quotedName) = ?" }
+      try database.run(
+        "DELETE FROM \(table) WHERE \((same + ours).joined(separator: " AND ")) AND NOT (\(isOfRow))",
+        values + shares.map(\.value) + key)
+    }
+  }
+
   /// Returns the table extended by the columns that only the target has; nil if there are none.
   func wide() throws -> SQLiteApplyTable? {
     let known = Set(schema.columns.map { $0.name.sqliteKey })

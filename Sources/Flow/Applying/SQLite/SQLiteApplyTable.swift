@@ -55,9 +55,9 @@ final class SQLiteApplyTable {
   /// A cache: the table extended by the columns that only the target has.
   var wider: SQLiteApplyTable?
   private let names: [String]
-  private let table: String
+  let table: String
   /// The columns that have one constant value in this trail's rows.
-  private let shares: [(name: String, value: Value)]
+  let shares: [(name: String, value: Value)]
   private let mark: String?
 
   /// Creates the object for a target table.
@@ -129,9 +129,12 @@ final class SQLiteApplyTable {
       let touched = try update(row, row, isChecked: false)
       if touched > 0 { return touched }
     }
-    let statement = try prepared(.insert(insertion), isWholeRow: false)
-    for (index, column) in row.enumerated() { try statement.bind(column, at: names.count + index + 1) }
-    return try run(statement)
+    let clears = insertion == .replacing && !shares.isEmpty
+    return try clearingShare(for: row, key: row, if: clears) {
+      let statement = try prepared(.insert(clears ? .merging : insertion), isWholeRow: false)
+      for (index, column) in row.enumerated() { try statement.bind(column, at: names.count + index + 1) }
+      return try run(statement)
+    }
   }
 
   func insert(_ row: [Value]) throws -> Int64 {
@@ -169,17 +172,21 @@ final class SQLiteApplyTable {
     let checks = (isChecked && isFull) || whole
     let twin = whole ? try twin(of: before) : nil
     if whole, twin == nil { return 0 }
-    let statement = try prepared(
-      .update(columns: mask, isChecked: checks, replaces: !isChecked && !checks && !mayCollide), isWholeRow: whole)
-    if let twin {
-      try statement.bind(twin, at: 1)
-    } else {
-      try bind(before, to: statement, all: checks)
+    let replaces = !isChecked && !checks && !mayCollide
+    let row = zip(before, after).map { $1.isUnchanged ? $0 : $1 }
+    return try clearingShare(for: row, key: before, if: replaces && !shares.isEmpty) {
+      let statement = try prepared(
+        .update(columns: mask, isChecked: checks, replaces: replaces && shares.isEmpty), isWholeRow: whole)
+      if let twin {
+        try statement.bind(twin, at: 1)
+      } else {
+        try bind(before, to: statement, all: checks)
+      }
+      for (index, column) in row.enumerated() where mask.contains(index) {
+        try statement.bind(column, at: names.count + index + 1)
+      }
+      return try run(statement)
     }
-    for (index, column) in after.enumerated() where mask.contains(index) {
-      try statement.bind(column.isUnchanged ? before[index] : column, at: names.count + index + 1)
-    }
-    return try run(statement)
   }
 
   /// Returns the rowid of one row that equals `before` in every value and storage class.
@@ -388,11 +395,6 @@ final class SQLiteApplyTable {
   func holdsRows() throws -> Bool {
     let rows = all
     return try database.first("SELECT 1 FROM \(table)\(rows.condition) LIMIT 1", rows.values) != nil
-  }
-
-  private var all: (condition: String, values: [Value]) {
-    let terms = shares.map { "\($0.name.quotedName) = ?" }.joined(separator: " AND ")
-    return (terms.isEmpty ? "" : " WHERE \(terms)", shares.map(\.value))
   }
 
   /// The key columns by which chunks are ordered. Columns with one constant value are left out.
