@@ -135,7 +135,7 @@ let package = Package(
       name: "cairn-bench",
       dependencies: [
         "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
-        "Capturing", "Mapping", "Applying", "Operating", "CairnCapture",
+        "Capturing", "Conflicts", "Mapping", "Applying", "Operating", "CairnCapture",
       ], path: "Tests/Benchmarks",
       swiftSettings: strict),
 
@@ -183,9 +183,8 @@ let package = Package(
     tests(
       "CairnCaptureTests",
       [
-        "TestServers", "CCairn", "CairnCapture", "CairnC", "Capturing", "Applying", "Changes", "CSQLite", "Mapping",
-        "PostgresKit",
-        "SQLiteKit",
+        "TestServers", "CCairn", "CairnCapture", "CairnC", "Capturing", "Applying", "Changes", "Conflicts", "CSQLite",
+        "Mapping", "PostgresKit", "SQLiteKit",
         "SystemKit",
         "Trails",
       ]),

@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Conflicts
 import Mapping
 import PostgresKit
 import SQLiteKit
@@ -7,8 +8,9 @@ import SystemKit
 import TestServers
 import Trails
 
-/// W14: one UPDATE of 1,000,000 rows, in the trail as a statement and as rows, applied with `replay = "auto"`. It is
-/// compared with the same UPDATE run directly at a copy of the target, and with one read of the table there.
+/// W14: one UPDATE of 1,000,000 rows, in the trail as a statement and as rows, applied with `replay = "auto"`, where no
+/// other program may write. It is compared with the same UPDATE run directly at a copy of the target, and with one read
+/// of the table there.
 struct StatementReplay {
   let stage: Stage
   let pairs: [Pair]
@@ -94,6 +96,8 @@ struct StatementReplay {
   private func apply(_ url: String, _ trail: String, _ policy: ReplayPolicy) throws -> Double {
     var options = ApplyOptions()
     options.replay = policy
+    // An UPDATE is executed only where no other program may write.
+    if policy == .auto { options.localWrites = LocalWritesPlan(.refuse) }
     let progress = ApplyProgress()
     let drain = StopSignal()
     drain.set()

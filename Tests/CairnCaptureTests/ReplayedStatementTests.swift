@@ -1,6 +1,7 @@
 import Applying
 import CairnCapture
 import Changes
+import Conflicts
 import Mapping
 import SQLiteKit
 import SystemKit
@@ -11,7 +12,7 @@ import Trails
 struct ReplayedStatementTests {
   private func counts(_ till: Till, _ path: String, _ policy: ReplayPolicy = .statements) throws -> StatementCounts {
     var options = SQLiteApply.Options()
-    options.replay = policy
+    (options.replay, options.localWrites) = (policy, LocalWritesPlan(.refuse))
     let progress = ApplyProgress()
     let apply = try SQLiteApply(
       path: path, trail: till.folder("trail"), name: TrailName(origin: "till-7", name: "pos"), options: options,

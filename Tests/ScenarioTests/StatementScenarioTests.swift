@@ -12,7 +12,7 @@ extension DaemonScenarios {
         "source.db",
         "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, n); INSERT INTO item VALUES (1, 1), (2, 2)"
       )
-      try node.write(node.pair("replay = \"statements\""))
+      try node.write(node.pair("replay = \"statements\"\nlocal_writes = \"refuse\""))
       try node.start()
       #expect(try bench.waitForTarget("SELECT sum(n) FROM item", "3"), "\(node.log)")
       #expect(try !node.cairn("status").output.contains("statements executed"))

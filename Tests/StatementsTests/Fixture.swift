@@ -33,13 +33,13 @@ enum Fixture {
     epoch: 1, engine: .sqlite, name: "loose", flags: .nullableKey,
     columns: [.init(name: "id", declaredType: "TEXT", keyOrdinal: 1), .init(name: "note", declaredType: "TEXT")])
 
-  static func tables(_ name: String) -> StatementTable? {
+  static func tables(_ name: String, isGuarded: Bool = true) -> StatementTable? {
     guard let schema = [item, sale, person, loose].first(where: { $0.name.asciiLowercased == name }),
       let mapped = try? TableMapping(schema, to: .postgres).target
     else { return nil }
     let full = "\(mapped.namespace.quotedName).\(mapped.name.quotedName)"
     return StatementTable(
-      schema,
+      schema, isGuarded: isGuarded,
       postgres: .init(
         name: full, rowsName: "ONLY \(full)",
         columns: mapped.columns.map { (name: $0.name, type: PostgresType($0)) }))
@@ -48,14 +48,18 @@ enum Fixture {
   /// 2026-11-22 14:30:05.250.
   static let now: Int64 = 1_795_357_805_250_000
 
-  static func judge(_ sql: String, _ parameters: [Value] = [], for engine: Engine, now: Int64? = now) -> Replayable {
+  static func judge(
+    _ sql: String, _ parameters: [Value] = [], for engine: Engine, now: Int64? = now, isGuarded: Bool = true
+  ) -> Replayable {
     let statement = ExecutedStatement(dialect: .sqlite, text: sql, parameters: parameters, rowsAffected: 1, now: now)
-    return .judge(statement, for: engine, tables: tables)
+    return .judge(statement, for: engine, tables: { tables($0, isGuarded: isGuarded) })
   }
 
   /// Returns the statement that the target executes, without RETURNING; else the reason, after "no: ".
-  static func told(_ sql: String, _ parameters: [Value] = [], for engine: Engine, now: Int64? = now) -> String {
-    switch judge(sql, parameters, for: engine, now: now) {
+  static func told(
+    _ sql: String, _ parameters: [Value] = [], for engine: Engine, now: Int64? = now, isGuarded: Bool = true
+  ) -> String {
+    switch judge(sql, parameters, for: engine, now: now, isGuarded: isGuarded) {
     case .yes(let plan):
       shown(String(plan.sql[..<(plan.sql.range(of: " RETURNING ") ?? plan.sql.endIndex)]), plan, engine)
     case .no(let reason): "no: \(reason)"

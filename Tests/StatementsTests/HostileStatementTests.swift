@@ -95,7 +95,9 @@ import Testing
     for (count, isTooLong) in [(10, false), (12_000, true)] {
       let text = "INSERT INTO wide(id) VALUES " + Array(repeating: "(?)", count: count).joined(separator: ",")
       let statement = ExecutedStatement(dialect: .sqlite, text: text, parameters: [], rowsAffected: 1, now: nil)
-      let judged = Replayable.judge(statement, for: .postgres) { _ in StatementTable(wide, postgres: side) }
+      let judged = Replayable.judge(statement, for: .postgres) { _ in
+        StatementTable(wide, isGuarded: true, postgres: side)
+      }
       if case .no(let reason) = judged { #expect(isTooLong, "\(reason)") } else { #expect(!isTooLong) }
     }
   }
@@ -131,6 +133,40 @@ import Testing
   @Test func `a reason is short, whatever name it has`() {
     let told = Fixture.told("UPDATE \"" + String(repeating: "\u{1}", count: 900_000) + "\" SET v = 1", for: .sqlite)
     #expect(told.hasPrefix("no: ") && told.utf8.count < 400)
+  }
+
+  /// SQLite reads a blob as a text, and a text up to its first NUL.
+  @Test(arguments: [Value.text("NOW"), .text("now\0x"), .blob(Array("Now".utf8)), .text("now\0")])
+  func `now is the time of the statement, however it is written`(now: Value) {
+    let told = Fixture.told("UPDATE item SET name = date(?)", [now], for: .sqlite)
+    #expect(told == "UPDATE item SET name = date('2026-11-22 14:30:05.250')")
+  }
+
+  @Test func `a time that is now by another word, or in another zone, goes as rows`() {
+    let refused = "no: date() has a time that comes from a column, or depends on the time zone"
+    for word in ["localtime", "UTC", "now"] {
+      for value in [Value.text(word), .text(word + "\0x"), .blob(Array(word.utf8)), .exact(Array(word.utf8))] {
+        #expect(Fixture.told("UPDATE item SET name = date('now', ?)", [value], for: .sqlite) == refused)
+      }
+    }
+    #expect(Fixture.told("UPDATE item SET name = date('subsec')", for: .sqlite) == refused)
+    #expect(!Fixture.told("UPDATE item SET name = date('now', 'subsec')", for: .sqlite).hasPrefix("no: "))
+  }
+
+  /// The digest has the rows that a statement leaves, and not what a program at the target wrote before.
+  @Test(
+    "a statement that changes rows goes as rows where programs may write",
+    arguments: [
+      ("UPDATE item SET stock = 5 WHERE id = 2", true), ("DELETE FROM item WHERE id = 2", false),
+      ("INSERT INTO item(id, name) VALUES (7, 'a')", false), ("INSERT OR IGNORE INTO item(id) VALUES (7)", false),
+      ("INSERT INTO item(id) VALUES (7) ON CONFLICT(id) DO NOTHING", false),
+      ("INSERT INTO item(id, name) VALUES (7, 'a') ON CONFLICT(id) DO UPDATE SET name = 'b'", true),
+      ("REPLACE INTO item(id, name) VALUES (7, 'a')", true),
+      ("INSERT OR REPLACE INTO item(id, name) VALUES (7, 'a')", true),
+    ], [Engine.sqlite, .postgres])
+  func overwrites(_ statement: (sql: String, isRefused: Bool), engine: Engine) {
+    let told = Fixture.told(statement.sql, for: engine, isGuarded: false)
+    #expect(told.hasPrefix("no: it changes rows that programs") == statement.isRefused, "\(told)")
   }
 
   @Test func `a byte order mark in a text stays one`() {

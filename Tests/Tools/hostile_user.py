@@ -448,12 +448,15 @@ class Round:
                 self.judge("the schema changes")
             if not self.bad and self.source.engine == "sqlite" and self.args.library:
                 self.execute()
-                done = self.step("statements", "replicate", *self.ends(), "--once", "--replay", "statements")
+                done = self.step(
+                    "statements", "replicate", *self.ends(), "--once", "--replay", "statements", "--local-writes", "refuse")
                 self.statements = done.stdout + done.stderr
                 replayed = re.search(r"(\d+) of \d+ statements were executed as such", self.statements)
                 if not replayed or replayed.group(1) == "0":
                     self.bad.append("no statement was executed as such: " + self.statements[-500:])
                 self.judge("the statements")
+                # Programs may write to the target again.
+                self.step("no refusal", "replicate", *self.ends(), "--once")
             if not self.bad:
                 self.step("compare", "compare", *self.ends())
                 self.damage()

@@ -60,6 +60,9 @@ package struct StatementView {
     parameterBytes = try reader.readCounted()
   }
 
+  /// The number of bytes of the text and the parameters.
+  package var byteCount: Int { text.count + parameterBytes.count }
+
   /// Returns a copy of the values that were bound to the statement's parameters.
   package func parameters() throws -> [Value] {
     var reader = ByteReader(parameterBytes)

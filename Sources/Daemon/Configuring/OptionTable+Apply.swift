@@ -128,9 +128,9 @@ extension OptionTable {
         "whether statements are executed again instead of applying their rows",
         details: """
           It is for a trail that has the statements of a program. `rows`: never. `auto`: those that wrote a thousand \
-          rows or more, where that is proven to do the same. `statements`: all for which it is. The rows that a \
-          statement wrote are compared with the source's before it is committed; see \
-          `docs/explanation/statements.md`.
+          rows or more, where that is proven to do the same. `statements`: all for which it is. UPDATE, upsert and \
+          REPLACE also need `local_writes = "refuse"`. The rows that a statement wrote are compared with the source's \
+          before it is committed; see `docs/explanation/statements.md`.
           """, example: "\"auto\""),
       Option(
         "audit", .rate(mayBeOff: true), absence: "256KiB/s where nothing else may write to the target, else off",

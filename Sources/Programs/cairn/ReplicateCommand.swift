@@ -61,7 +61,8 @@ struct ReplicateCommand: Command {
 
     With '--replay auto', statements that an application executed through Cairn's API are executed again at the target.
     Each must have written many rows, and be proven to do the same there. Its rows are compared before the commit. With
-    'statements', the number of rows does not matter. Two-way, rows are always applied.
+    'statements', the number of rows does not matter. UPDATE, upsert and REPLACE also need '--local-writes refuse'.
+    Two-way, rows are always applied.
 
     --two-way: the target is captured as well, from the moment at which it has the tables. A row that was written at
     both ends is resolved alike at both: the later write wins, and the other one is kept ('cairn conflicts list').

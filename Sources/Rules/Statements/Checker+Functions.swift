@@ -32,12 +32,12 @@ extension Checker {
   private mutating func date(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
     let place = call.name == "strftime" ? 1 : 0
     for (index, argument) in call.arguments.enumerated() {
-      guard let value = try constant(argument), index == place || Self.isSettled(value) else {
+      let value = try constant(argument)
+      let word = value.flatMap { Self.clockWord($0) }
+      guard value != nil, Self.isSettled(word, isTime: index == place) else {
         throw Unreplayable("\(call.name)() has a time that comes from a column, or depends on the time zone")
       }
-      guard index == place, case .text(let bytes) = value,
-        String(decoding: bytes, as: UTF8.self).asciiLowercased == "now"
-      else { continue }
+      guard word == "now" else { continue }
       guard call.ranges.indices.contains(index) else { throw Unreplayable("\(call.name)() is not understood") }
       edits.append(.init(range: call.ranges[index], text: try clockText("NOW").quotedText))
     }

@@ -61,11 +61,7 @@ extension Checker {
     {
       throw Unreplayable("AUTOINCREMENT may be further at the source")
     }
-    for (index, column) in table.schema.columns.enumerated() where !columns.contains(index) {
-      guard Self.constantDefault(column) != nil else {
-        throw Unreplayable("the default of column \(column.name) is not a constant")
-      }
-    }
+    _ = try Self.defaults(of: table, besides: columns)
     try checkConflicts(statement, table, columns)
   }
 
@@ -87,8 +83,9 @@ extension Checker {
       key = only
     } else {
       let found = wanted.compactMap { table.index(of: $0) }
+      let meant = Set(found)
       guard found.count == wanted.count,
-        ([table.schema.key] + table.schema.uniques).contains(where: { Set($0) == Set(found) })
+        ([table.schema.key] + table.schema.uniques).contains(where: { Set($0) == meant })
       else { throw Unreplayable("its conflict is not one of a key of the table") }
       key = found
     }
@@ -120,10 +117,28 @@ extension Checker {
     return columns
   }
 
+  /// Returns the default values of the columns that an INSERT leaves out. Throws if a default is not constant, or if the
+  /// defaults are long together.
+  static func defaults(of table: StatementTable, besides columns: [Int]) throws(Unreplayable) -> [(
+    column: Int, value: Value
+  )] {
+    let given = Set(columns)
+    var (defaults, bytes): ([(column: Int, value: Value)], Int) = ([], 0)
+    for (index, column) in table.schema.columns.enumerated() where !given.contains(index) {
+      bytes += column.defaultText?.utf8.count ?? 0
+      try StatementBounds.check(defaultBytes: bytes)
+      guard let value = constantDefault(column) else {
+        throw Unreplayable("the default of column \(column.name) is not a constant")
+      }
+      defaults.append((index, value))
+    }
+    return defaults
+  }
+
   /// Returns the default value of a column: NULL without a DEFAULT clause, nil if the default is not constant.
-  static func constantDefault(_ column: TableSchema.Column) -> Value? {
+  private static func constantDefault(_ column: TableSchema.Column) -> Value? {
     guard let text = column.defaultText, !text.isEmpty else { return .null }
-    guard let tokens = try? Tokenizer.tokens(text) else { return nil }
+    guard let tokens = try? Tokenizer.tokens(text), (try? StatementBounds.check(tokens)) != nil else { return nil }
     var parser = StatementParser(tokens: tokens)
     guard let expression = try? parser.expression(), parser.kind == nil, case .literal(let value) = expression else {
       return nil

@@ -37,10 +37,36 @@ struct ClockText {
 }
 
 extension Checker {
-  /// Returns whether an argument of a date function has the same effect at any time and in any time zone.
-  static func isSettled(_ value: Value) -> Bool {
-    guard case .text(let bytes) = value else { return true }
-    let text = String(decoding: bytes, as: UTF8.self).asciiLowercased
-    return text != "localtime" && text != "utc" && text != "now"
+  /// Returns whether an argument of a date function has the same effect at any time and in any time zone. `now` has, as
+  /// the statement's time replaces it.
+  ///
+  /// - Parameter word: As from ``clockWord(_:)``.
+  /// - Parameter isTime: Whether the argument is the time itself. `subsec` as a time means now (SQLite 3.42).
+  static func isSettled(_ word: String?, isTime: Bool) -> Bool {
+    switch word {
+    case nil: true
+    case "now"?: isTime
+    case "subsec"?, "subsecond"?: !isTime
+    default: false
+    }
   }
+
+  /// Returns the value as a word in lower case if a date function reads it as a time or zone of the machine. Nil for any
+  /// other value.
+  ///
+  /// SQLite reads a blob as a text, and a text up to its first NUL.
+  static func clockWord(_ value: Value) -> String? {
+    let bytes: [UInt8]
+    switch value {
+    case .text(let text), .exact(let text), .blob(let text): bytes = text
+    case .null, .integer, .real: return nil
+    }
+    let word = bytes.prefix(clockWordBytesMax + 1).prefix { $0 != 0 }
+    guard word.count <= clockWordBytesMax else { return nil }
+    let text = String(decoding: word, as: UTF8.self).asciiLowercased
+    return clockWords.contains(text.nameKey) ? text : nil
+  }
+
+  private static let clockWords: Set<NameKey> = ["now", "localtime", "utc", "subsec", "subsecond"]
+  private static let clockWordBytesMax = 9
 }

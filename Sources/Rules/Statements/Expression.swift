@@ -79,4 +79,7 @@ struct WritingStatement: Equatable, Sendable {
   var assignments: [Assignment] = []
   var condition: Expression?
   var end = 0
+
+  /// Whether the statement can change or replace rows that the table had before, and so hide their former values.
+  var overwrites: Bool { kind == .update || resolution == .replace || !(upsert?.assignments.isEmpty ?? true) }
 }

@@ -37,7 +37,7 @@ extension PostgresTranslator {
     case ("length", 1):
       let value = number(try piece(arguments[0]))
       if value.value == .blob { return PostgresPiece("length(\(value.sql))::bigint", .integer) }
-      return PostgresPiece("length(\(try text(arguments[0])))::bigint", .integer)
+      return PostgresPiece("length(\(try text(value)))::bigint", .integer)
     case ("trim", 1): return PostgresPiece("btrim(\(try text(arguments[0])))", .text)
     case ("ltrim", 1), ("rtrim", 1): return PostgresPiece("\(call.name)(\(try text(arguments[0])))", .text)
     case ("substr", 2...3), ("substring", 2...3): return try part(arguments)
@@ -78,9 +78,9 @@ extension PostgresTranslator {
   /// Translates a call such as `date('now')` into the constant time at which the source executed the statement. Throws
   /// for any argument except `now`.
   private func clock(_ call: Expression.Call) throws(Unreplayable) -> PostgresPiece {
-    guard case .text(let bytes)? = try checker.constant(call.arguments[0]),
-      String(decoding: bytes, as: UTF8.self).asciiLowercased == "now"
-    else { throw refused("\(call.name)()") }
+    guard let value = try checker.constant(call.arguments[0]), Checker.clockWord(value) == "now" else {
+      throw refused("\(call.name)()")
+    }
     switch call.name {
     case "date": return try PostgresPiece(constant: .text(try checker.clockText("CURRENT_DATE")), bound)
     case "time": return try PostgresPiece(constant: .text(try checker.clockText("CURRENT_TIME")), bound)

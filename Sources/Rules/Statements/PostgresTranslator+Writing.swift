@@ -63,10 +63,9 @@ extension PostgresTranslator {
     }
     names.sources = []
     var defaults: [String] = []
-    for (index, column) in table.schema.columns.enumerated() where !columns.contains(index) {
-      guard let value = Checker.constantDefault(column) else { throw refused("a default") }
-      columns.append(index)
-      defaults.append(try assigned(try PostgresPiece(constant: value, bound), to: index, of: table))
+    for (column, value) in try Checker.defaults(of: table, besides: columns) {
+      columns.append(column)
+      defaults.append(try assigned(try PostgresPiece(constant: value, bound), to: column, of: table))
     }
     var rows: [String] = []
     for row in statement.rows {

@@ -7,6 +7,8 @@ struct PostgresTranslator {
   let checker: Checker
   var names = Names()
   let bound = BoundTexts()
+  /// The translated parameters, by number.
+  private var parameters: [Int: PostgresPiece] = [:]
   private var producedBytes = 0
   private static let pieceBytesMax = 4 << 20
   private static let producedBytesMax = 32 << 20
@@ -34,10 +36,19 @@ struct PostgresTranslator {
     guard producedBytes <= Self.producedBytesMax else { throw Self.tooLong }
   }
 
+  private mutating func counted(_ sql: String) throws(Unreplayable) -> String {
+    try count(sql)
+    return sql
+  }
+
   private mutating func translated(_ expression: Expression) throws(Unreplayable) -> PostgresPiece {
     switch expression {
     case .literal(let value): return try PostgresPiece(constant: value, bound)
-    case .parameter(let number): return try PostgresPiece(constant: try checker.parameter(number), bound)
+    case .parameter(let number):
+      if let known = parameters[number] { return known }
+      let piece = try PostgresPiece(constant: try checker.parameter(number), bound)
+      parameters[number] = piece
+      return piece
     case .clock(let name, _): return try PostgresPiece(constant: .text(try checker.clockText(name)), bound)
     case .column(let table, let name):
       let found = try names.find(table?.text, name.text)
@@ -64,9 +75,7 @@ struct PostgresTranslator {
         // The affinity of a column in the list counts for nothing.
         var element = try piece(element)
         element.isColumn = false
-        let term = try comparison("=", value, element)
-        try count(term)
-        terms.append(term)
+        terms.append(try counted(try comparison("=", value, element)))
       }
       return PostgresPiece("(\(isNot ? "NOT " : "")(\(terms.joined(separator: " OR "))))", .logic)
     case .like(let operand, let pattern, let escape, let isNot): return try like(operand, pattern, escape, isNot)
@@ -155,8 +164,11 @@ struct PostgresTranslator {
   }
 
   /// Returns an expression as SQL of type text, for example for `||`. Throws unless its value is a text or an integer.
-  mutating func text(_ expression: Expression) throws(Unreplayable) -> String {
-    let value = number(try piece(expression))
+  mutating func text(_ expression: Expression) throws(Unreplayable) -> String { try text(try piece(expression)) }
+
+  /// Returns a translated expression as SQL of type text.
+  func text(_ piece: PostgresPiece) throws(Unreplayable) -> String {
+    let value = number(piece)
     if value.isNull { return "NULL::text" }
     switch value.value {
     case .text?: return value.sql
@@ -259,10 +271,11 @@ struct PostgresTranslator {
     throws(Unreplayable) -> PostgresPiece
   {
     let results = try alike(branches.map(\.then) + [otherwise ?? .literal(.null)])
+    let operand: PostgresPiece? = try operand.map { operand throws(Unreplayable) in try piece(operand) }
     var sql = "(CASE"
     for (index, branch) in branches.enumerated() {
       let when =
-        if let operand { try comparison("=", try piece(operand), try piece(branch.when)) } else {
+        if let operand { try counted(try comparison("=", operand, try piece(branch.when))) } else {
           try condition(branch.when)
         }
       sql += " WHEN \(when) THEN \(results.sql[index])"

@@ -65,11 +65,17 @@ final class BoundTexts {
   /// The maximum number of parameters of a PostgreSQL statement. Source: https://www.postgresql.org/docs/15/limits.html
   static let max = 65_535
 
+  // A blob is twice as long as a text.
+  private static let mentionedBytesMax = 2 * StatementBounds.mentionedBytesMax
+
   private(set) var all: [String] = []
   private var numbers: [[UInt8]: Int] = [:]
+  private var mentionedBytes = 0
 
   /// Returns the parameter of a text, such as `$1`. Adds a parameter if no earlier one has the same text.
   func sql(_ bytes: [UInt8]) throws(Unreplayable) -> String {
+    mentionedBytes += bytes.count
+    guard mentionedBytes <= Self.mentionedBytesMax else { throw StatementBounds.tooManyBytes }
     if let number = numbers[bytes] { return "$\(number)" }
     guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else {
       throw Unreplayable("it has a text that PostgreSQL does not take")
@@ -78,5 +84,21 @@ final class BoundTexts {
     all.append(text)
     numbers[bytes] = all.count
     return "$\(all.count)"
+  }
+
+  /// Throws if the parameters are long together where `sql` mentions them: PostgreSQL copies a parameter for each
+  /// mention.
+  func check(_ sql: String) throws(Unreplayable) {
+    var (mentioned, number, isNumber) = (0, 0, false)
+    for byte in sql.utf8 {
+      if isNumber, (0x30...0x39).contains(byte) {
+        number = min(number * 10 + Int(byte - 0x30), Self.max + 1)
+        continue
+      }
+      if isNumber, all.indices.contains(number - 1) { mentioned += all[number - 1].utf8.count }
+      (number, isNumber) = (0, byte == UInt8(ascii: "$"))
+    }
+    if isNumber, all.indices.contains(number - 1) { mentioned += all[number - 1].utf8.count }
+    guard mentioned <= Self.mentionedBytesMax else { throw StatementBounds.tooManyBytes }
   }
 }

@@ -20,12 +20,16 @@ extension Replayable {
   ) throws(Unreplayable) -> ReplayPlan {
     guard executed.dialect == .sqlite else { throw Unreplayable("it is not in SQLite's language") }
     if executed.flags.contains(.isPartial) { throw Unreplayable("it touched tables that are not captured") }
-    let statement = try StatementParser.parse(executed.text)
+    let statement = try StatementParser.parse(executed.text, executed.parameters)
     guard let table = tables(statement.table.asciiLowercased) else {
       throw Unreplayable("table \(statement.table) is not one that the target has as it is")
     }
     var checker = Checker(parameters: executed.parameters, now: executed.now)
     try checker.check(statement, table)
+    // The digest has the rows that such a statement leaves, and not what they were before.
+    guard table.isGuarded || !statement.overwrites else {
+      throw Unreplayable("it changes rows that programs at the target may have written (local_writes)")
+    }
     var plan = ReplayPlan(
       sql: "", parameters: [], table: table.schema.name, deletes: statement.kind == .delete)
     switch engine {
@@ -41,6 +45,7 @@ extension Replayable {
       guard let side = table.postgres else { throw Unreplayable("table \(statement.table) is not at the target") }
       var translator = PostgresTranslator(checker: checker)
       plan.sql = try translator.statement(statement, table, side)
+      try translator.bound.check(plan.sql)
       plan.parameters = translator.bound.all.map { .text(Array($0.utf8)) }
     }
     return plan

@@ -31,14 +31,16 @@ package struct SourceTables {
   /// The table with this lower-case name; nil if there is none.
   package subscript(name: String) -> TableSchema? { schemas[name] }
 
-  /// Returns the table at the source, with the PostgreSQL table that Cairn would create for it. Nil if the trail has
-  /// not described a table of this name.
+  /// Returns the table at the source, with the PostgreSQL table that Cairn would create for it, as if it had
+  /// `local_writes = "refuse"`. Nil if the trail has not described a table of this name.
   package func table(_ name: String) -> StatementTable? {
     guard let schema = schemas[name] else { return nil }
-    guard let mapped = try? TableMapping(schema, to: .postgres).target else { return StatementTable(schema) }
+    guard let mapped = try? TableMapping(schema, to: .postgres).target else {
+      return StatementTable(schema, isGuarded: true)
+    }
     let full = "\(mapped.namespace.quotedName).\(mapped.name.quotedName)"
     return StatementTable(
-      schema,
+      schema, isGuarded: true,
       postgres: .init(
         name: full, rowsName: "ONLY \(full)",
         columns: mapped.columns.map { (name: $0.name, type: PostgresType($0)) }))

@@ -20,6 +20,16 @@ enum StatementBounds {
   /// The maximum number of `||` operators in a statement.
   private static let concatenationsMax = 8
   private static let callsMax = 500
+  /// The maximum number of arguments of a call.
+  private static let argumentsMax = 127
+  /// The maximum length of one parameter, in bytes.
+  private static let parameterBytesMax = 256 << 10
+  /// The maximum length of all values that a statement mentions, in bytes. A value counts once for each mention.
+  static let mentionedBytesMax = 8 << 20
+  static let tooManyBytes = Unreplayable(
+    "its values have more than \(mentionedBytesMax >> 20) MiB where it mentions them")
+  /// The maximum length of the parts of a table's definition that are read for one statement, in bytes.
+  private static let definitionBytesMax = 512 << 10
   /// The maximum length of a pattern of LIKE or GLOB, in bytes.
   private static let patternBytesMax = 256
   /// The maximum length of the characters to remove, the second argument of `trim`, `ltrim` and `rtrim`, in bytes.
@@ -61,6 +71,41 @@ enum StatementBounds {
     }
   }
 
+  /// Throws if a parameter is long, or if all mentions of parameters in the statement are long together.
+  static func check(_ parameters: [Value], in tokens: [Token]) throws(Unreplayable) {
+    let lengths = parameters.map(\.byteCount)
+    guard lengths.allSatisfy({ $0 <= parameterBytesMax }) else {
+      throw Unreplayable("a parameter has more than \(parameterBytesMax >> 10) KiB")
+    }
+    var mentioned = 0
+    for token in tokens {
+      guard case .parameter(let number) = token.kind, lengths.indices.contains(number - 1) else { continue }
+      mentioned += lengths[number - 1]
+    }
+    guard mentioned <= mentionedBytesMax else { throw tooManyBytes }
+  }
+
+  /// Throws for a call with more than `argumentsMax` arguments.
+  static func check(argumentCount: Int) throws(Unreplayable) {
+    guard argumentCount <= argumentsMax else { throw Unreplayable("a call has more than \(argumentsMax) arguments") }
+  }
+
+  /// Throws if the DEFAULT clauses of the columns that an INSERT leaves out are long together.
+  static func check(defaultBytes: Int) throws(Unreplayable) {
+    guard defaultBytes <= definitionBytesMax else {
+      throw Unreplayable("the defaults of its table have more than \(definitionBytesMax >> 10) KiB")
+    }
+  }
+
+  /// Returns whether the definitions of a table's indexes and triggers are too long to be read for each statement.
+  static func areLong(_ definitions: [String]) -> Bool {
+    var bytes = 0
+    return definitions.contains { definition in
+      bytes += definition.utf8.count
+      return bytes > definitionBytesMax
+    }
+  }
+
   /// Throws for an expression with more than `depthMax` levels.
   static func check(depth expression: Expression) throws(Unreplayable) {
     guard !expression.isDeeper(than: depthMax) else { throw tooDeep }
@@ -80,9 +125,19 @@ enum StatementBounds {
 
   private static func length(_ value: Value?) -> Int {
     switch value {
-    case .text(let bytes), .blob(let bytes): bytes.count
+    case .text(let bytes), .exact(let bytes), .blob(let bytes): bytes.count
     case nil: .max
     default: 32
+    }
+  }
+}
+
+extension Value {
+  /// The number of bytes of a text or a blob; 0 for any other value.
+  fileprivate var byteCount: Int {
+    switch self {
+    case .text(let bytes), .exact(let bytes), .blob(let bytes): bytes.count
+    case .null, .integer, .real: 0
     }
   }
 }

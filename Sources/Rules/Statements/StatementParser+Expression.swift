@@ -228,6 +228,7 @@ extension StatementParser {
         let begin = start
         call.arguments.append(try expression())
         call.ranges.append(begin..<end)
+        try StatementBounds.check(argumentCount: call.arguments.count)
       } while take(symbol: ",")
     }
     try expect(symbol: ")")

@@ -9,9 +9,10 @@ struct StatementParser {
   var depth = 0
   static let depthMax = 100
 
-  static func parse(_ text: String) throws(Unreplayable) -> WritingStatement {
+  static func parse(_ text: String, _ parameters: [Value]) throws(Unreplayable) -> WritingStatement {
     let tokens = try Tokenizer.tokens(text)
     try StatementBounds.check(tokens)
+    try StatementBounds.check(parameters, in: tokens)
     var parser = StatementParser(tokens: tokens)
     return try parser.statement()
   }

@@ -18,21 +18,34 @@ package struct StatementTable: Sendable {
 
   package let schema: TableSchema
   package let postgres: PostgresSide?
+  /// Whether triggers at the target refuse writes of applications to the table (`local_writes = "refuse"`).
+  package let isGuarded: Bool
+  /// The columns' indexes by their names in lower case.
+  private let indexes: [NameKey: Int]
 
-  package init(_ schema: TableSchema, postgres: PostgresSide? = nil) {
-    (self.schema, self.postgres) = (schema, postgres)
+  package init(_ schema: TableSchema, isGuarded: Bool, postgres: PostgresSide? = nil) {
+    (self.schema, self.isGuarded, self.postgres) = (schema, isGuarded, postgres)
+    indexes = Dictionary(
+      schema.columns.enumerated().map { ($1.name.asciiLowercased.nameKey, $0) }, uniquingKeysWith: { first, _ in first }
+    )
   }
 
   /// The column indexes of the table's only unique key. Nil without a key, for a key that may contain NULL, or if
   /// another unique key or index exists.
   var onlyKey: [Int]? {
-    let isUnique = schema.objects.contains { object in
-      SQLText.tokens(Array(object.text.utf8)).contains { $0.word == "UNIQUE" }
-    }
-    guard !schema.flags.contains(.wholeRow), !schema.flags.contains(.nullableKey), !isUnique,
-      schema.uniques.allSatisfy({ Set($0) == Set(schema.key) })
+    let key = Set(schema.key)
+    guard !schema.flags.contains(.wholeRow), !schema.flags.contains(.nullableKey),
+      schema.uniques.allSatisfy({ Set($0) == key }), !mayHaveUniqueIndex
     else { return nil }
     return schema.key
+  }
+
+  /// Whether an index may be unique. Indexes whose texts are long together are not read.
+  private var mayHaveUniqueIndex: Bool {
+    StatementBounds.areLong(schema.objects.map(\.text))
+      || schema.objects.contains { object in
+        SQLText.tokens(Array(object.text.utf8)).contains { $0.word == "UNIQUE" }
+      }
   }
 
   /// The column that SQLite fills with a generated number; nil if there is none.
@@ -43,10 +56,7 @@ package struct StatementTable: Sendable {
     return column
   }
 
-  func index(of name: String) -> Int? {
-    let name = name.asciiLowercased
-    return schema.columns.firstIndex { $0.name.asciiLowercased == name }
-  }
+  func index(of name: String) -> Int? { indexes[name.asciiLowercased.nameKey] }
 }
 
 extension TableSchema.Column {

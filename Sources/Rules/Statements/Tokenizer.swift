@@ -11,8 +11,9 @@ struct Tokenizer {
 
   /// The maximum size, in bytes, of a statement that is executed again.
   private static let bytesMax = 1 << 20
+  private static let firstBytesMax = 16 << 10
   /// The highest number of a parameter in SQLite as Debian builds it.
-  private static let parametersMax = 250_000
+  static let parametersMax = 250_000
 
   static func tokens(_ text: String) throws(Unreplayable) -> [Token] {
     guard text.utf8.count <= bytesMax else { throw Unreplayable("it has more than 1 MiB") }
@@ -20,6 +21,13 @@ struct Tokenizer {
     var tokenizer = Tokenizer(text)
     while try tokenizer.readToken() {}
     return tokenizer.tokens
+  }
+
+  /// Returns the first token. Reads at most `firstBytesMax` bytes; nil if these have no token.
+  static func first(_ text: String) throws(Unreplayable) -> Token? {
+    var tokenizer = Tokenizer(String(decoding: text.utf8.prefix(firstBytesMax), as: UTF8.self))
+    _ = try tokenizer.readToken()
+    return tokenizer.tokens.first
   }
 
   private init(_ text: String) { bytes = Array(text.utf8) }

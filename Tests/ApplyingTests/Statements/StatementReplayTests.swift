@@ -1,4 +1,5 @@
 import Changes
+import Conflicts
 import Foundation
 import Mapping
 import PostgresKit
@@ -24,11 +25,19 @@ struct StatementReplayTests {
     try history.commit()
   }
 
+  private static func options(_ policy: ReplayPolicy) -> ApplyOptions {
+    var options = ApplyOptions()
+    (options.replay, options.localWrites) = (policy, LocalWritesPlan(.refuse))
+    // A debug build takes long to judge a statement.
+    options.statementMilliseconds = 3_000_000
+    return options
+  }
+
   private func apply(_ trail: Handmade, to path: String, _ policy: ReplayPolicy) throws -> StatementCounts {
-    var options = SQLiteApply.Options()
-    options.replay = policy
     let progress = ApplyProgress()
-    try SQLiteApply(path: path, trail: trail.trail, name: trail.name, options: options, progress: progress).drain()
+    try SQLiteApply(
+      path: path, trail: trail.trail, name: trail.name, options: Self.options(policy), progress: progress
+    ).drain()
     return progress.snapshot.statements
   }
 
@@ -60,11 +69,9 @@ struct StatementReplayTests {
     var rows: [String: [[String?]]] = [:]
     for policy in ReplayPolicy.allCases {
       let target = try PostgresTarget()
-      var options = PostgresApply.Options()
-      options.replay = policy
       let progress = ApplyProgress()
       try PostgresApply(
-        uri: target.url, trail: trail.trail, name: trail.name, options: options, progress: progress
+        uri: target.url, trail: trail.trail, name: trail.name, options: Self.options(policy), progress: progress
       ).drain()
       let counts = progress.snapshot.statements
       print("PostgreSQL, \(policy.rawValue), seed \(Self.seed): \(counts.summary ?? "rows alone")")
@@ -105,7 +112,7 @@ struct StatementReplayTests {
     }
     guard PostgresServer.isAvailable else { return }
     let target = try PostgresTarget()
-    target.options.replay = .statements
+    target.options = Self.options(.statements)
     try PostgresApply(
       uri: target.url, trail: trail.trail, name: trail.name, options: target.options, progress: target.progress
     ).drain()
@@ -161,13 +168,13 @@ struct StatementReplayTests {
       }
     }
     try history.sync()
-    var options = SQLiteApply.Options()
-    (options.replay, options.statementMilliseconds) = (policy, 1)
+    var options = Self.options(policy)
+    options.statementMilliseconds = 1
     let progress = ApplyProgress()
     try SQLiteApply(path: path, trail: trail.trail, name: trail.name, options: options, progress: progress).drain()
     try expectSame(history, path, "SQLite, \(policy.rawValue)")
     guard let target else { return }
-    (target.options.replay, target.options.statementMilliseconds) = (policy, 1)
+    target.options = options
     try PostgresApply(
       uri: target.url, trail: trail.trail, name: trail.name, options: target.options, progress: target.progress
     ).drain()
@@ -193,8 +200,8 @@ struct StatementReplayTests {
     try history.sync()
     let mark = URL(filePath: folder("applies/copy.statement"))
     func run(_ target: String) throws -> ApplyProgress.Snapshot {
-      var options = SQLiteApply.Options()
-      (options.replay, options.statementMark) = (.statements, mark.path)
+      var options = Self.options(.statements)
+      options.statementMark = mark.path
       let progress = ApplyProgress()
       let path = folder(target)
       try SQLiteApply(path: path, trail: trail.trail, name: trail.name, options: options, progress: progress).drain()
@@ -225,11 +232,13 @@ struct StatementReplayTests {
     // The target has other rows now, so each statement acts otherwise there.
     try history.commit()
     try history.sync()
-    try Database(path: path).execute("INSERT INTO item(id, name) VALUES (-1, 'x')")
+    let other = try Database(path: path)
+    other.setTriggersEnabled(false)
+    try other.execute("INSERT INTO item(id, name) VALUES (-1, 'x')")
     let counts = try apply(trail, to: path, .statements)
     #expect(counts.reasons["they did something else at the target"] == 3, "\(counts)")
     #expect(counts.asRows == 8 && counts.replayed == 0, "\(counts)")
-    try Database(path: path).execute("DELETE FROM item WHERE id = -1")
+    try other.execute("DELETE FROM item WHERE id = -1")
     try expectSame(history, path, "after failures")
   }
 
@@ -266,7 +275,7 @@ struct StatementReplayTests {
       columns: [.init(name: "id", declaredType: "INTEGER", isNotNull: true, keyOrdinal: 1)])
     for text in ["DELETE FROM item", "no statement"] {
       let statement = ExecutedStatement(dialect: .sqlite, text: text, parameters: [], rowsAffected: 1, now: nil)
-      _ = try desk.judge(statement, for: .sqlite) { _ in StatementTable(table) }
+      _ = try desk.judge(statement, for: .sqlite) { _ in StatementTable(table, isGuarded: true) }
       #expect(try String(contentsOfFile: mark, encoding: .utf8) == "0", "\(text)")
     }
   }
@@ -281,7 +290,8 @@ struct StatementReplayTests {
     try history.sync()
     let mark = URL(filePath: folder("statement"))
     let target = try PostgresTarget()
-    (target.options.replay, target.options.statementMark) = (.statements, mark.path)
+    target.options = Self.options(.statements)
+    target.options.statementMark = mark.path
     func apply() throws -> PostgresApply {
       try PostgresApply(
         uri: target.url, trail: trail.trail, name: trail.name, options: target.options, progress: target.progress)
@@ -431,11 +441,10 @@ struct StatementReplayTests {
     let target = try PostgresTarget()
     let connection = try PostgresConnection(target.url)
     try connection.execute("CREATE TABLE public.canary()")
-    var options = PostgresApply.Options()
-    options.replay = policy
     let progress = ApplyProgress()
-    try PostgresApply(uri: target.url, trail: trail.trail, name: trail.name, options: options, progress: progress)
-      .drain()
+    try PostgresApply(
+      uri: target.url, trail: trail.trail, name: trail.name, options: Self.options(policy), progress: progress
+    ).drain()
     if policy == .statements { #expect(progress.snapshot.statements.replayed >= 100) }
     let found = try connection.query("SELECT name FROM public.item ORDER BY id")
     let wanted = try history.rows("item").map { $0[1].string }

@@ -81,7 +81,7 @@ extension PostgresReplay {
       table.target.columns.filter({ !$0.isGenerated }).count == schema.columns.count, table.widened.isEmpty
     else { return nil }
     return StatementTable(
-      schema,
+      schema, isGuarded: options.isGuarded(known.schema, known.name),
       postgres: .init(
         name: table.target.qualifiedName, rowsName: table.target.rowsName,
         columns: table.columns.map { (name: $0.name, type: $0.type) }))

@@ -70,7 +70,7 @@ extension SQLiteReplay {
     _ = try table(change.schemaID)
     let judged = try statements.judge(statement, for: .sqlite) { [self] name in
       guard let schema = statements.source(name, reader), (try? isWhole(schema)) ?? false else { return nil }
-      return StatementTable(schema)
+      return StatementTable(schema, isGuarded: options.isGuarded("", schema.name))
     }
     if case .yes(let plan) = judged, plan.table != given.name {
       return .no(reason: "its first change is one of another table")

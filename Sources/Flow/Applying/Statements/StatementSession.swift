@@ -100,6 +100,7 @@ final class StatementSession {
     guard policy == .statements || statement.rowsAffected >= Self.rowsMin || statement.rowsAffected == 0 else {
       return counts.addRows(Self.few)
     }
+    if let tooLong = Unreplayable.tooLong(statement) { return counts.addRows(tooLong.reason) }
     let executed = try statement.executed()
     if let reason = differing[Self.hash(executed.text)] { return counts.addRows(reason) }
     guard failuresInGroup < Self.failuresInGroupMax, !time.isOver(now: Clock.monotonicMilliseconds) else {
@@ -135,7 +136,7 @@ final class StatementSession {
 
   func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
 
-  /// Decides whether the target can execute a statement. For a refused one, the time counts as time of a statement.
+  /// Decides whether the target can execute a statement. The time counts as that of a statement without rows.
   ///
   /// - Parameter tables: As in ``Replayable/judge(_:for:tables:)``.
   func judge(_ statement: ExecutedStatement, for engine: Engine, tables: (String) -> StatementTable?) throws
@@ -143,7 +144,7 @@ final class StatementSession {
   {
     let begun = try noteBegin()
     let decision = Replayable.judge(statement, for: engine, tables: tables)
-    if case .no = decision { took(since: begun, nil) } else { try mark?.set(false) }
+    took(since: begun, nil)
     return decision
   }
 
@@ -153,10 +154,10 @@ final class StatementSession {
     return Clock.monotonicMilliseconds
   }
 
-  /// Notes that the execution of a statement has ended.
+  /// Notes that the decision about a statement, or its execution, has ended.
   ///
-  /// - Parameter begun: The monotonic time in ms at which the execution began.
-  /// - Parameter digest: The digest of the rows that the statement wrote; nil if the statement failed.
+  /// - Parameter begun: The monotonic time in ms at which it began.
+  /// - Parameter digest: The digest of the rows that the statement wrote; nil if there is none.
   func took(since begun: Int64, _ digest: StatementDigest?) {
     // A mark that stays only makes the next start pause the execution.
     try? mark?.set(false)
