@@ -192,6 +192,13 @@ import Testing
     #expect(some.waits.count == 1 && some.moreWaits == 9999 && some.leftOut.count + some.moreLeftOut == 10_000)
   }
 
+  @Test func `an answer names some suspended tables and counts the rest`() {
+    let waits = (0..<10_000).map { NodeStatus.Wait(table: "t\($0)", code: "bug", message: "no", hint: "mend") }
+    let notes = Supervisor.notes(on: waits, of: WorkerName(.apply, "erp"), TablePatterns())
+    #expect(notes.count == 21 && notes.last == "9980 more tables are suspended at apply.erp")
+    #expect(Supervisor.notes(on: waits, of: WorkerName(.apply, "erp"), TablePatterns(["t7"])).count == 1)
+  }
+
   @Test func `a status is the same after a journey`() throws {
     let before = sample().workers[0]
     let json = sample().json
