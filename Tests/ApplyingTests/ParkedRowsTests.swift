@@ -51,7 +51,7 @@ import Testing
     var parked = try parked(row(orders, [1, 1], at: 8), row(orders, [2, 2], at: 4))
     #expect(parked.start(of: "orders") == Position(segment: 1, offset: 4))
     let areChanged = (
-      parked.update(key: [2], of: orders, [1: "new"]), parked.update(key: [3], of: orders, [1: "new"])
+      try parked.update(key: [2], of: orders, [1: "new"]), try parked.update(key: [3], of: orders, [1: "new"])
     )
     #expect(areChanged == (true, false))
     let taken = [[2], [2], []].map { parked.take(key: $0, of: orders)?.values }
@@ -72,14 +72,28 @@ import Testing
   }
 
   @Test func `a full list throws the error of the row`() throws {
-    var few = Rows(countMax: 1)
+    var few = Rows(RowBudget(rows: 1))
     try few.add(row(orders, [1, 1]))
     let error = failure { try few.add(row(orders, [2, 2])) }
-    #expect(few.isFull && error?.code == .rowExists)
-    var small = Rows(bytesMax: 40)
+    #expect(!few.hasRoom(for: row(orders, [2, 2])) && error?.code == .rowExists)
+    var small = Rows(RowBudget(rows: 10, bytes: 60))
     try small.add(row(orders, [1, "x"]))
-    #expect(small.isFull)
+    #expect(!small.hasRoom(for: row(orders, [2, "y"])))
     _ = small.take(key: [1], of: orders)
-    #expect(!small.isFull)
+    #expect(small.hasRoom(for: row(orders, [2, "y"])))
+  }
+
+  @Test func `values that make a parked row longer need room, too`() throws {
+    var rows = Rows(RowBudget(rows: 10, bytes: 200))
+    try rows.add(row(orders, [1, "x"]))
+    try rows.add(row(orders, [2, "y"]))
+    let long = Value.text(Array(repeating: 0x61, count: 500))
+    let error = failure { _ = try rows.update(key: [1], of: orders, [1: long]) }
+    #expect(error?.code == .rowExists)
+    // One row alone may have any size.
+    var one = Rows(RowBudget(rows: 10, bytes: 200))
+    try one.add(row(orders, [1, long]))
+    let more = failure { try one.add(row(orders, [2, "y"])) }
+    #expect(more?.code == .rowExists)
   }
 }

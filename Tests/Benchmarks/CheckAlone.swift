@@ -40,7 +40,7 @@ enum CheckAlone {
     let body = UnsafeRawBufferPointer(rebasing: bytes[headerBytes..<end])
     let sum = CRC32C.of(body, continuing: CRC32C.of(UnsafeRawBufferPointer(rebasing: bytes[..<68])))
     guard sum == field(68) else { throw TestFailure("a block of the trail is broken") }
-    let content = memory.bytes(Int(field(8)))
+    let content = try memory.bytes(Int(field(8)))
     if isPacked, !zstd.decompress(body, into: content) { throw TestFailure("a block cannot be unpacked") }
     if !content.isEmpty {
       hasher.update(UnsafeRawBufferPointer(rebasing: bytes[32..<64]))

@@ -170,6 +170,35 @@ import Testing
     #expect(text.contains(Metrics.markdown), "\n\(Metrics.markdown)")
   }
 
+  @Test func `a status lists some suspended tables and counts the rest`() throws {
+    var status = sample()
+    let long = String(repeating: "\u{1}", count: 4000)
+    status.workers[0].waits = (0..<10_000).map { .init(table: "t\($0)", code: "bug", message: "no", hint: "mend") }
+    status.workers[0].leftOut = (0..<10_000).map { "l\($0)" }
+    status.workers[0].rowsWaiting = Dictionary(uniqueKeysWithValues: (0..<10_000).map { ("w\($0)".nameKey, 1) })
+    status.sources[0].unhooked = (0..<10_000).map { "u\($0)" }
+    #expect(status.json.line.utf8.count < 64 << 10)
+    let worker = try #require(status.json.objects("workers").compactMap { NodeStatus.Worker($0) }.first)
+    #expect(worker.waits.map(\.table) == (0..<100).map { "t\($0)" } && worker.moreWaits == 9900)
+    #expect(worker.leftOut.count == 100 && worker.moreLeftOut == 9900)
+    #expect(worker.rowsWaiting.count == 100 && worker.moreRowsWaiting == 9900)
+    let source = try #require(status.json.objects("sources").first)
+    #expect(source.list("unhooked").count == 100 && source.integer("unhooked_more") == 9900)
+    #expect(Metrics.page(status).contains(#"cairn_tables_waiting{worker="apply.er\"p",trail="store-042.pos"} 10000"#))
+    status.workers[0].waits = (0..<10_000).map { _ in .init(table: long, code: "bug", message: long, hint: long) }
+    status.workers[0].leftOut = Array(repeating: long, count: 10_000)
+    #expect(status.json.line.utf8.count < 256 << 10)
+    let some = try #require(status.json.objects("workers").compactMap { NodeStatus.Worker($0) }.first)
+    #expect(some.waits.count == 1 && some.moreWaits == 9999 && some.leftOut.count + some.moreLeftOut == 10_000)
+  }
+
+  @Test func `an answer names some suspended tables and counts the rest`() {
+    let waits = (0..<10_000).map { NodeStatus.Wait(table: "t\($0)", code: "bug", message: "no", hint: "mend") }
+    let notes = Supervisor.notes(on: waits, of: WorkerName(.apply, "erp"), TablePatterns())
+    #expect(notes.count == 21 && notes.last == "9980 more tables are suspended at apply.erp")
+    #expect(Supervisor.notes(on: waits, of: WorkerName(.apply, "erp"), TablePatterns(["t7"])).count == 1)
+  }
+
   @Test func `a status is the same after a journey`() throws {
     let before = sample().workers[0]
     let json = sample().json

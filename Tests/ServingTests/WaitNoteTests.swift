@@ -28,4 +28,14 @@ import Testing
     #expect(note.note("waits", now: 14_000) == nil)
     #expect(note.note("waits", now: 20_000) == nil)
   }
+
+  @Test func `a note about a table that is suspended no more can be forgotten`() {
+    var note = WaitNote()
+    #expect(note.isIdle)
+    _ = note.note("waits", now: 0)
+    #expect(!note.isIdle)
+    #expect(note.note("waits", now: 3000) != nil && !note.isIdle)
+    #expect(note.note("", now: 4000) == nil && !note.isIdle)
+    #expect(note.note("", now: 7000) != nil && note.isIdle)
+  }
 }

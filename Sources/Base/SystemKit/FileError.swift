@@ -18,6 +18,9 @@ package struct FileError: Error, Sendable, CustomStringConvertible {
 
   package var isMissing: Bool { code == ENOENT || code == ENOTDIR }
 
+  /// Whether the file is larger than Cairn reads.
+  package var isTooLarge: Bool { code == EFBIG }
+
   package var description: String { "\(operation) \(path): \(String(cString: strerror(code)))" }
 
   /// Returns the error as a ``CairnError``.

@@ -127,7 +127,10 @@ extension ConfCheck {
 
   /// Prints the names in the option `tables` that no table of another node's trail has, if the trail has brought tables.
   private func tellNames(of apply: Configuration.Apply, _ end: TargetDatabase, _ trail: TrailName) throws {
-    let left = running.first { $0.name == WorkerName(.apply, apply.name) }?.leftOut ?? []
+    let worker = running.first { $0.name == WorkerName(.apply, apply.name) }
+    // A name may be among those that the status does not list.
+    guard worker?.moreLeftOut ?? 0 == 0 else { return }
+    let left = worker?.leftOut ?? []
     let known = try end.listedNames(of: trail) + left
     for name in known.isEmpty ? [] : TablePatterns(apply.tables).unmatched(in: known) where name.isMistake {
       let error = name.error(apply.listName, at: "trail \(trail)")

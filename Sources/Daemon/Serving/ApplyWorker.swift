@@ -117,20 +117,15 @@ final class ApplyWorker: Worker {
 
   // Returns a function that records and logs one more skipped table.
   private func beginLeavingOut() throws -> @Sendable (LeftOutTable) throws -> Void {
-    let note = LeftOutNote(state: context.statePath, apply: apply.name)
-    show(try note.read())
+    let note = try LeftOutNote(state: context.statePath, apply: apply.name).open()
+    let titles = note.tables.map(LeftOutNote.title).sorted()
+    leftOut.withLock { $0 = titles }
     return { [context, name, weak self] table in
-      let all = try note.add(table)
-      guard let all else { return }
-      self?.show(all)
+      guard try note.add(table) else { return }
       let title = LeftOutNote.title(table)
+      self?.leftOut.withLock { $0.insert(title, at: $0.place(of: title)) }
       context.tell(name, "table \(title) is left out: 'tables' of [apply.\(name.name)] does not include it")
     }
-  }
-
-  private func show(_ tables: [LeftOutTable]) {
-    let names = tables.map(LeftOutNote.title).sorted()
-    leftOut.withLock { $0 = names }
   }
 
   /// Starts an audit, which compares source and target while the apply works. Returns the thread of the audit (nil: no
@@ -193,9 +188,7 @@ final class ApplyWorker: Worker {
     (status.rows, status.transactions) = (now.rows, now.transactions)
     status.position = now.position == .start ? (now.needs?.description ?? "") : now.position.description
     status.lags = now.lags
-    status.waits = now.waiting.map {
-      NodeStatus.Wait(table: $0.name.cutMessage, code: $0.code.rawValue, message: $0.message.cutMessage, hint: $0.hint)
-    }
+    status.waits = now.waiting.map { NodeStatus.Wait($0.name, $0.code, $0.message, hint: $0.hint) }
     status.quarantined = now.quarantined
     status.leftOut = leftOut.withLock { $0 }
     status.rowsWaiting = context.twoWays.rowsWaiting(for: apply)
@@ -324,5 +317,17 @@ final class ApplyWorker: Worker {
             context: ["table": drift.table])
         }
       }
+  }
+}
+
+extension [String] {
+  /// Returns the index of a sorted list at which a text keeps the order.
+  fileprivate func place(of text: String) -> Int {
+    var (low, high) = (0, count)
+    while low < high {
+      let middle = (low + high) / 2
+      if self[middle] < text { low = middle + 1 } else { high = middle }
+    }
+    return low
   }
 }

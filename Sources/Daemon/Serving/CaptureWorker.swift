@@ -146,9 +146,7 @@ final class CaptureWorker: Worker {
     if mayMissWrites { lines.append("no audit: writes with triggers switched off may stay unnoticed") }
     if !lines.isEmpty { status.detail = ([status.place] + lines).joined(separator: "; ") }
     if let copying = now.copying, now.tablesToCopy > 0 { status.detail = "copies table \(copying.table)" }
-    status.waits = now.waits.map {
-      .init(table: $0.table, code: $0.code.rawValue, message: $0.message, hint: $0.hint)
-    }
+    status.waits = now.waits.map { .init($0.table, $0.code, $0.message, hint: $0.hint) }
     if let table = now.waits.first { status.detail = "table \(table.table) is suspended: \(table.message)" }
     if now.isReconnecting, status.state == .running {
       status.state = .waiting
@@ -171,5 +169,12 @@ struct Sight: Equatable, Sendable {
     guard isOpen, isConnected else { return max(0, now - seenAt) }
     seenAt = now
     return nil
+  }
+}
+
+extension NodeStatus.Wait {
+  /// Creates the entry with texts of at most 4 KiB each.
+  init(_ table: String, _ code: ErrorCode, _ message: String, hint: String) {
+    self.init(table: table.cutMessage, code: code.rawValue, message: message.cutMessage, hint: hint.cutMessage)
   }
 }

@@ -12,32 +12,47 @@ struct RuleNote {
     var changed: [ChangedRule] = []
   }
 
+  /// The maximum size of the file, in bytes. A trail chooses the names of the tables in it.
+  static let bytesMax = 64 << 20
+
   private let path: String
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).rules" }
 
   /// Returns the content of the file; nil if it does not exist.
   ///
-  /// - Throws: `state-foreign` if the file does not have the format of this version of Cairn.
+  /// - Throws: `state-foreign` if the file does not have the format of this version of Cairn, or is too large.
   func read() throws -> Content? {
     guard Folder.exists(path) else { return nil }
     let text: String
-    do throws(FileError) { text = try File.text(path) } catch {
-      throw error.asCairnError(doing: "read an apply's rules")
+    do throws(FileError) { text = try File.text(path, bytesMax: Self.bytesMax) } catch {
+      throw error.isTooLarge ? foreign : error.asCairnError(doing: "read an apply's rules")
     }
-    guard case .object(let object)? = try? JSONReader.read(text), let content = Content(object) else {
-      throw CairnError(
-        .stateForeign, "\(path) was not written by this version of Cairn, so the former rules of tables are unknown",
-        hint: "use the version that wrote it; or remove the file, and run 'cairn copy' for tables with changed rules")
-    }
+    guard case .object(let object)? = try? JSONReader.read(text), let content = Content(object) else { throw foreign }
     return content
   }
 
+  private var foreign: CairnError {
+    CairnError(
+      .stateForeign, "\(path) was not written by this version of Cairn, so the former rules of tables are unknown",
+      hint: "use the version that wrote it; or remove the file, and run 'cairn copy' for tables with changed rules")
+  }
+
+  /// Writes the file.
+  ///
+  /// - Throws: `rule-refused` if the file would be larger than ``bytesMax``.
   func note(_ content: Content) throws {
     guard (try? read()) != content else { return }
+    let text = content.json.line + "\n"
+    guard text.utf8.count <= Self.bytesMax else {
+      throw CairnError(
+        .ruleRefused,
+        "the former rules of \(content.changed.count.counted("table")) take more than \(Self.bytesMax >> 20) MiB in \(path)",
+        hint: "restore the rules in the conf, and change them for fewer tables at a time", remedy: .badInput)
+    }
     do throws(FileError) {
       try Folder.create(Folder.parent(of: path))
-      try File.replace(path, text: content.json.line + "\n", permissions: 0o640)
+      try File.replace(path, text: text, permissions: 0o640)
     } catch { throw error.asCairnError(doing: "note an apply's rules") }
   }
 }

@@ -18,10 +18,19 @@ extension Supervisor {
 
   /// Returns a sentence for each suspended table whose refresh cannot begin before an operator removes the cause.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
-    let waits = workers().first { $0.name == apply }?.waits ?? []
-    return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
+    Self.notes(on: workers().first { $0.name == apply }?.waits ?? [], of: apply, patterns)
+  }
+
+  /// The number of suspended tables that an answer names.
+  private static let notesMax = 20
+
+  static func notes(on waits: [NodeStatus.Wait], of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
+    let held = waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }
+    let notes = held.prefix(notesMax).map { wait in
       "table \(wait.table) is suspended at \(apply), so its copy waits until the table continues: \(wait.reason); see the hint in 'cairn status'"
     }
+    guard held.count > notesMax else { return notes }
+    return notes + ["\(held.count - notesMax) more tables are suspended at \(apply)"]
   }
 
   /// Schedules the start of workers that failed because another worker had the same task, or because source and target

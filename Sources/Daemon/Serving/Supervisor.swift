@@ -296,11 +296,14 @@ package final class Supervisor: Sendable {
     if let told = entry.wait.note(text, now: now) {
       news.append(LogEntry(text.isEmpty ? .notice : .warning, told, worker: name.description))
     }
-    for key in Set(entry.tableWaits.keys).union(status.waits.map(\.table.nameKey)).sorted() {
+    let waits = Dictionary(status.waits.map { ($0.table.nameKey, $0) }) { first, _ in first }
+    for key in Set(entry.tableWaits.keys).union(waits.keys).sorted() {
       let table = key.text
-      let wait = isAlive ? status.waits.first { $0.table == table } : nil
+      let wait = isAlive ? waits[key] : nil
       let words = wait.map { "table \(table) is suspended: \($0.message.prefix { $0 != "\n" })" } ?? ""
-      guard let told = entry.tableWaits[key, default: WaitNote()].note(words, now: now) else { continue }
+      let told = entry.tableWaits[key, default: WaitNote()].note(words, now: now)
+      if entry.tableWaits[key]?.isIdle == true { entry.tableWaits[key] = nil }
+      guard let told else { continue }
       news.append(
         LogEntry(
           wait == nil ? .notice : .warning, wait == nil ? "table \(table) \(told)" : told, worker: name.description,
@@ -380,6 +383,7 @@ package final class Supervisor: Sendable {
       status.detail = "lags too far: everything is copied again when it returns"
     }
     if status.state == .paused { status.detail = pause }
+    status.detail = status.detail.cutMessage
     status.problem = supervision.failure.map {
       NodeStatus.Problem(
         code: $0.code.rawValue, message: $0.message.cutMessage, hint: $0.hint.cutMessage, times: $0.times,

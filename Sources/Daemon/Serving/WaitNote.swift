@@ -6,6 +6,9 @@ struct WaitNote: Equatable, Sendable {
   private var seenAt: Int64 = 0
   private var told = ""
 
+  /// Whether nothing waits, and the log says so.
+  var isIdle: Bool { seen.isEmpty && told.isEmpty }
+
   /// Returns the message to log now; nil if there is none.
   ///
   /// - Parameter wait: The reason for the wait; empty while the worker waits for nothing.

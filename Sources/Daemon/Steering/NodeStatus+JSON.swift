@@ -21,18 +21,25 @@ extension NodeStatus {
 
 extension NodeStatus.Worker {
   var json: JSONObject {
-    JSONObject([
+    let shownWaits = StatusList(waits) { .object($0.json) }
+    let shownLeftOut = StatusList(leftOut) { .text($0) }
+    let tables = rowsWaiting.sorted { $0.key < $1.key }
+    let shownTables = StatusList(tables) { .text($0.key.text) }
+    return JSONObject([
       ("name", .text(name.description)), ("kind", .text(name.kind.rawValue)), ("state", .text(state.rawValue)),
       ("trail", .text(trail)), ("database", .text(place)), ("detail", .text(detail)), ("position", .text(position)),
       ("rows", .integer(Int64(clamping: rows))), ("transactions", .integer(Int64(clamping: transactions))),
       ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
-      ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
-      ("tables_left_out", .list(leftOut.map { .text($0) })),
+      ("tables_waiting", .list(waits.prefix(shownWaits.values.count).map { .text($0.table) })),
+      ("waits", .list(shownWaits.values)), ("waits_more", .integer(shownWaits.more)),
+      ("tables_left_out", .list(shownLeftOut.values)), ("tables_left_out_more", .integer(shownLeftOut.more)),
       (
         "rows_waiting",
-        .object(JSONObject(rowsWaiting.sorted { $0.key < $1.key }.map { ($0.key.text, .integer(Int64($0.value))) }))
+        .object(
+          JSONObject(tables.prefix(shownTables.values.count).map { ($0.key.text, .integer(Int64($0.value))) }))
       ),
+      ("rows_waiting_more", .integer(shownTables.more)),
       ("quarantined", .integer(Int64(quarantined))), ("tables_drifted", .integer(Int64(driftedTables))),
       ("versions_kept", .integer(Int64(versionsKept))),
       ("statements", .object(statements.json)),
@@ -58,6 +65,9 @@ extension NodeStatus.Worker {
     lagMilliseconds = object.real("lag_ms")
     isCaughtUp = object.bool("caught_up") ?? false
     waits = object.objects("waits").map(NodeStatus.Wait.init)
+    moreWaits = Int(object.integer("waits_more") ?? 0)
+    moreLeftOut = Int(object.integer("tables_left_out_more") ?? 0)
+    moreRowsWaiting = Int(object.integer("rows_waiting_more") ?? 0)
     quarantined = Int(object.integer("quarantined") ?? 0)
     driftedTables = Int(object.integer("tables_drifted") ?? 0)
     for (table, count) in object.object("rows_waiting")?.members ?? [] {
@@ -161,12 +171,13 @@ extension NodeStatus.Trail {
 extension NodeStatus.Source {
   var json: JSONObject {
     func number(_ n: Int64?) -> JSONObject.Value { n.map { .integer($0) } ?? .null }
+    let shownUnhooked = StatusList(unhooked) { .text($0) }
     return JSONObject([
       ("capture", .text(capture)), ("database", .text(database)), ("slot_bytes", number(slotBytes)),
       ("slot_safe_bytes", number(slotSafeBytes)),
       ("slot_status", slotStatus.map { .text($0) } ?? .null), ("journal_rows", number(journalRows)),
       ("journal_cap_rows", number(journalCapRows)), ("journal_full", .bool(isJournalFull)),
-      ("unhooked", .list(unhooked.map { .text($0) })),
+      ("unhooked", .list(shownUnhooked.values)), ("unhooked_more", .integer(shownUnhooked.more)),
       ("seconds_until_full", secondsUntilFull.map { .integer(Int64($0)) } ?? .null),
     ])
   }

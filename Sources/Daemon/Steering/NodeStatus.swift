@@ -81,14 +81,20 @@ package struct NodeStatus: Sendable {
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
     package var waits: [Wait] = []
+    /// The number of suspended tables that ``waits`` lacks, in a client.
+    package var moreWaits = 0
     /// The number of transactions in the quarantine of the apply.
     package var quarantined = 0
     /// The number of tables in which the audit found rows that differ from the source.
     package var driftedTables = 0
     /// The number of waiting rows, by table.
     package var rowsWaiting: [NameKey: Int] = [:]
+    /// The number of tables that ``rowsWaiting`` lacks, in a client.
+    package var moreRowsWaiting = 0
     /// The tables that the apply skips because its option `tables` does not list them, by their names at the target.
     package var leftOut: [String] = []
+    /// The number of tables that ``leftOut`` lacks, in a client.
+    package var moreLeftOut = 0
     /// The number of versions in the version window of a two-way apply's database. Counts below 100,000 are reported as
     /// 0.
     package var versionsKept = 0

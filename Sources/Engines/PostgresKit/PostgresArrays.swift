@@ -39,6 +39,22 @@ package struct PostgresArrays: ~Copyable {
 
   package mutating func appendNull() { bytes.appendFixed(UInt32.max) }
 
+  /// Returns an array of texts as one text, for a parameter that the statement casts to `text[]`.
+  ///
+  ///     PostgresArrays.text(["a", "b\"c"])   // {"a","b\\"c"}
+  package static func text(_ values: [String]) -> String {
+    var bytes = Array("{".utf8)
+    for value in values {
+      bytes += Array((bytes.count > 1 ? ",\"" : "\"").utf8)
+      for byte in value.utf8 {
+        if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") { bytes.append(UInt8(ascii: "\\")) }
+        bytes.append(byte)
+      }
+      bytes.append(UInt8(ascii: "\""))
+    }
+    return String(decoding: bytes + Array("}".utf8), as: UTF8.self)
+  }
+
   func withParameters<T>(_ body: ([UnsafePointer<CChar>?], [Int32]) -> T) -> T {
     let base = bytes.bytes.baseAddress
     let values = starts.map { start in base.map { ($0 + start).assumingMemoryBound(to: CChar.self) } }

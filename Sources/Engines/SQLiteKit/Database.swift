@@ -241,26 +241,33 @@ package final class Database {
 
   /// Returns all rows of a query, each as the values of its columns.
   package func query(_ sql: String, _ parameters: [Value] = []) throws -> [[Value]] {
-    let statement = try only(sql)
-    try statement.bind(parameters)
     var rows: [[Value]] = []
-    var (bytes, largest) = (0, 0)
-    while try statement.step() {
-      let row = (0..<statement.columnCount).map { statement.value($0) }
-      let size = row.reduce(0) { $0 + 32 + $1.contentBytes }
-      (bytes, largest) = (bytes + size, max(largest, size))
-      guard bytes - largest <= answerBytesMax else { throw tooManyRows(sql) }
-      rows.append(row)
-    }
+    try forEachRow(sql, parameters) { rows.append($0) }
     return rows
   }
 
-  // The pages of a file can point to each other in a circle, so that a small file has rows without end.
-  private func tooManyRows(_ sql: String) -> CairnError {
-    CairnError(
-      .databaseUnsafe, "\(path) has more rows than fit into memory, in a table that is read as a whole",
-      hint: "check the file with 'PRAGMA integrity_check', and find out which program wrote the rows",
-      context: ["statement": String(sql.prefix(200))])
+  /// Calls `body` with each row of a query. Only one row is in memory at a time.
+  ///
+  /// - Throws: `database-unsafe` if there are more than `rowsMax` rows, or more than ``answerBytesMax`` bytes.
+  package func forEachRow(
+    _ sql: String, _ parameters: [Value] = [], rowsMax: Int = .max, _ body: ([Value]) throws -> Void
+  ) throws {
+    let statement = try only(sql)
+    try statement.bind(parameters)
+    var (count, bytes, largest) = (0, 0, 0)
+    while try statement.step() {
+      let row = (0..<statement.columnCount).map { statement.value($0) }
+      let size = row.reduce(0) { $0 + 32 + $1.contentBytes }
+      (count, bytes, largest) = (count + 1, bytes + size, max(largest, size))
+      // The pages of a file can point to each other in a circle, so that a small file has rows without end.
+      guard count <= rowsMax, bytes - largest <= answerBytesMax else {
+        throw CairnError(
+          .databaseUnsafe, "\(path) has more rows than fit into memory, in a table that is read as a whole",
+          hint: "check the file with 'PRAGMA integrity_check', and find out which program wrote the rows",
+          context: ["statement": String(sql.prefix(200))])
+      }
+      try body(row)
+    }
   }
 
   // A second statement in the text is an error.
@@ -304,7 +311,7 @@ package final class Database {
 
 extension Value {
   /// The length of a text or blob, in bytes; 0 for other values.
-  fileprivate var contentBytes: Int {
+  var contentBytes: Int {
     switch self {
     case .text(let bytes), .blob(let bytes): bytes.count
     default: 0

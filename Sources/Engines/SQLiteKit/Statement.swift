@@ -86,6 +86,18 @@ package final class Statement {
     }
   }
 
+  /// Returns the next rows: no more after `bytesMax` bytes, and at least one. Empty at the end.
+  package func rows(bytesMax: Int) throws -> [[Value]] {
+    var rows: [[Value]] = []
+    var bytes = 0
+    while bytes < bytesMax, try step() {
+      let row = (0..<columnCount).map { value($0) }
+      bytes += row.reduce(0) { $0 + 32 + $1.contentBytes }
+      rows.append(row)
+    }
+    return rows
+  }
+
   package func reset() { sqlite3_reset(handle) }
 
   package var isReadOnly: Bool { sqlite3_stmt_readonly(handle) != 0 }

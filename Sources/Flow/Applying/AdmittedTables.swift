@@ -34,7 +34,9 @@ final class AdmittedRows {
   private let target: Engine
   /// A cache: whether the trail may write a table that a foreign key references, by engine, schema and name.
   private var referenced: [NameKey: Bool] = [:]
-  private static let referencedMax = 1000
+  private var referencedBudget = RowBudget(rows: 1000, bytes: 1 << 20)
+  /// The size of the names in the cache, in bytes.
+  var rememberedBytes: Int { referencedBudget.bytes }
   private var last: (namespace: String, name: String, engine: Engine, isAdmitted: Bool)?
 
   /// Creates the check for the rows of one trail.
@@ -57,8 +59,12 @@ final class AdmittedRows {
   func includes(referenced schema: TableSchema) -> Bool {
     let key = NameKey("\(schema.engine) \(schema.namespace)\u{0}\(schema.name)")
     if let known = referenced[key] { return known }
-    if referenced.count >= Self.referencedMax { referenced.removeAll() }
     let isAdmitted = tables?.verdict(schema, in: target) == .allowed
+    if !referencedBudget.take(key.text.utf8.count) {
+      referenced.removeAll()
+      referencedBudget.clear()
+      _ = referencedBudget.take(key.text.utf8.count)
+    }
     referenced[key] = isAdmitted
     return isAdmitted
   }

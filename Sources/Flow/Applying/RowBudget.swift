@@ -9,9 +9,13 @@ struct RowBudget {
 
   init(rows: Int, bytes: Int = 64 << 20) { (rowsMax, bytesMax) = (rows, bytes) }
 
+  /// Returns whether the budget has room for a row of this size. One row alone may have any size: apply has it in
+  /// memory anyway.
+  func hasRoom(for size: Int) -> Bool { rows == 0 || rows < rowsMax && size <= bytesMax - bytes }
+
   /// Counts a row. Returns false, and counts nothing, if the budget has no room for the row.
   mutating func take(_ size: Int) -> Bool {
-    guard rows < rowsMax, size <= bytesMax - bytes else { return false }
+    guard hasRoom(for: size) else { return false }
     rows += 1
     bytes += size
     return true
@@ -21,6 +25,9 @@ struct RowBudget {
     rows -= 1
     bytes -= size
   }
+
+  /// Counts another size for a row that is counted already.
+  mutating func replace(_ size: Int, by other: Int) { bytes += other - size }
 
   mutating func clear() { (rows, bytes) = (0, 0) }
 }

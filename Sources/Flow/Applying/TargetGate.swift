@@ -25,7 +25,11 @@ struct TargetGate {
   /// The tables, by schema id, that the setting `tables` includes only under their new name, after a rename. The target
   /// lacks the rows that such a table got before the rename.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
+  /// The excluded tables that were reported. If there are too many of them, they are reported again.
   private var told: Set<NameKey> = []
+  private var toldBudget = RowBudget(rows: 10_000, bytes: 4 << 20)
+  /// The size of the names of reported tables, in bytes.
+  var rememberedBytes: Int { toldBudget.bytes }
 
   init(_ options: ApplyOptions, to target: Engine, of trail: TrailName) {
     tables = AdmittedTables(options.scope, of: options.sourceTables, names: options.names)
@@ -143,7 +147,13 @@ struct TargetGate {
   private mutating func tell(
     _ id: UInt64, _ shaped: (UInt64) -> TableSchema?, _ given: (UInt64) -> TableSchema?
   ) throws {
-    guard let source = given(id), let schema = shaped(id), told.insert(source.plainName).inserted else { return }
+    guard let source = given(id), let schema = shaped(id), !told.contains(source.plainName) else { return }
+    if !toldBudget.take(source.plainName.utf8.count) {
+      told.removeAll()
+      toldBudget.clear()
+      _ = toldBudget.take(source.plainName.utf8.count)
+    }
+    told.insert(source.plainName)
     let place = TableMapping.targetPlace(of: schema, in: target, names: names)
     try noteLeftOut(LeftOutTable(source: source.plainName, namespace: place.namespace, name: place.name))
   }

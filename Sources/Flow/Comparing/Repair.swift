@@ -8,9 +8,6 @@ import Trails
 
 /// Makes the source send differing rows again through the trail, then compares these rows again.
 final class Repair {
-  /// The maximum number of differing rows of a table that are sent singly. If more differ, the whole table is
-  /// refreshed.
-  private static let rowsMax = 100_000
   private static let batchRows = 500
   private static let patienceMilliseconds: Int64 = 120_000
 
@@ -52,7 +49,7 @@ final class Repair {
       if own.isEmpty { needsCopy = true }
       keys += own
     }
-    if needsCopy || asked.count > Self.rowsMax {
+    if needsCopy || asked.isTooLarge {
       guard !copies else { return }
       copies = true
       asked = SuspectList()

@@ -16,6 +16,10 @@ struct SuspectList: ~Copyable {
 
   var count: Int { entries.count }
 
+  /// Whether there are too many rows, or too long keys, to send the rows singly: 100,000 rows or 64 MiB. Then a repair
+  /// sends the whole table.
+  var isTooLarge: Bool { count > 100_000 || keys.count > 64 << 20 }
+
   /// Appends a row, with its encoded keys as stored at the source and the target; nil for an end that lacks the row.
   mutating func append(
     hash: UInt64, source: UnsafeRawBufferPointer?, target: UnsafeRawBufferPointer?, rowBytes: Int

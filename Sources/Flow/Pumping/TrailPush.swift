@@ -103,7 +103,7 @@ final class TrailPush: TrailTransfer {
     gauge.set { $0.state = .moving }
     let report: TrailReport
     if piece.count <= Self.smallBytes {
-      let buffer = body.bytes(piece.count)
+      let buffer = try body.bytes(piece.count)
       try source.read(piece, into: buffer)
       report = try link.push(UnsafeRawBufferPointer(buffer), at: piece.place, trail, source.id, restart: restart)
     } else {

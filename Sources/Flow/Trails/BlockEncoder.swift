@@ -22,9 +22,9 @@ final class BlockEncoder {
   func block(
     _ content: UnsafeRawBufferPointer, flags: BlockHeader.Flags, contentOffset: UInt64, durable: UInt64,
     chain: ChainHash
-  ) -> UnsafeRawBufferPointer {
+  ) throws -> UnsafeRawBufferPointer {
     if content.count <= Self.usualBytes { buffer.shrink(above: Self.usualBytes + BlockHeader.size) }
-    let out = buffer.bytes(BlockHeader.size + content.count)
+    let out = try buffer.bytes(BlockHeader.size + content.count)
     let room = UnsafeMutableRawBufferPointer(rebasing: out[BlockHeader.size...])
     var header = BlockHeader(
       storedLength: UInt32(content.count), contentLength: UInt32(content.count), codec: BlockHeader.Codec.none,

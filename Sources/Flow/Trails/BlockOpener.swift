@@ -107,7 +107,7 @@ final class BlockOpener {
       try memory.claim(length)
       claimed = length
     }
-    return unpacked.bytes(length)
+    return try unpacked.bytes(length)
   }
 }
 

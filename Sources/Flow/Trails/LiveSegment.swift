@@ -73,7 +73,7 @@ final class LiveSegment {
   var isInPlace: Bool { get throws { try file.isInPlace } }
 
   func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags, _ encoder: BlockEncoder) throws {
-    let block = encoder.block(
+    let block = try encoder.block(
       content, flags: flags, contentOffset: place.contentOffset, durable: durable, chain: place.chain)
     let end = Place(
       fileOffset: place.fileOffset + UInt64(block.count), contentOffset: place.contentOffset + UInt64(content.count),

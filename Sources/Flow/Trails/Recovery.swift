@@ -159,7 +159,7 @@ struct Recovery {
     var window = Scratch(capacity: 1 << 20)
     var offset = start
     while offset < end {
-      let piece = window.bytes(Int(min(1 << 20, end - offset)))
+      let piece = try window.bytes(Int(min(1 << 20, end - offset)))
       guard try file.read(into: piece, at: offset) == piece.count else {
         throw folder.damaged(nil, "\(file.path) became shorter while it was recovered")
       }

@@ -253,7 +253,7 @@ final class SegmentCursor {
     stored.shrink(above: BlockOpener.usualBytes)
     opener.release()
     try share.take(for: block)
-    let bytes = stored.bytes(length)
+    let bytes = try stored.bytes(length)
     let found = try file.read(into: bytes, at: offset + UInt64(BlockHeader.size))
     guard found == length else { throw fault(.torn, start, "the file ends in a block") }
     checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: checksum)

@@ -19,7 +19,7 @@ struct TailSearch {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset + 1
     while offset < size {
-      let buffer = window.bytes(Self.windowBytes)
+      let buffer = try window.bytes(Self.windowBytes)
       let found = try file.read(into: buffer, at: offset)
       var at = 0
       while found - at >= 4, let base = buffer.baseAddress, let hit = memchr(base + at, 0x43, found - at - 3) {
@@ -41,7 +41,7 @@ struct TailSearch {
     var offset = breakOffset
     var end = breakOffset
     while offset < size {
-      let buffer = window.bytes(Self.windowBytes)
+      let buffer = try window.bytes(Self.windowBytes)
       let found = try file.read(into: buffer, at: offset)
       if found == 0 { break }
       if !isZero(UnsafeRawBufferPointer(rebasing: buffer[..<found])) {
@@ -61,7 +61,7 @@ struct TailSearch {
 
   private func isLaterSyncedBlock(_ offset: UInt64) throws -> Bool {
     var window = Scratch(capacity: 64 << 10)
-    let bytes = window.bytes(BlockHeader.size)
+    let bytes = try window.bytes(BlockHeader.size)
     guard try file.read(into: bytes, at: offset) == bytes.count, let block = BlockHeader(UnsafeRawBufferPointer(bytes))
     else { return false }
     let start = offset + UInt64(BlockHeader.size)
@@ -71,7 +71,7 @@ struct TailSearch {
     var checksum = BlockHeader.checksumStart(UnsafeRawBufferPointer(bytes))
     var done: UInt64 = 0
     while done < UInt64(block.storedLength) {
-      let piece = window.bytes(min(64 << 10, Int(UInt64(block.storedLength) - done)))
+      let piece = try window.bytes(min(64 << 10, Int(UInt64(block.storedLength) - done)))
       guard try file.read(into: piece, at: start + done) == piece.count else { return false }
       checksum = CRC32C.of(UnsafeRawBufferPointer(piece), continuing: checksum)
       done += UInt64(piece.count)

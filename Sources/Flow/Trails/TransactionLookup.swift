@@ -139,7 +139,7 @@ package final class TransactionLookup {
     -> UnsafeRawBufferPointer
   {
     let place = Position(segment: segment, offset: block.content)
-    let start = stored.bytes(BlockHeader.size)
+    let start = try stored.bytes(BlockHeader.size)
     guard try file.read(into: start, at: block.file) == start.count,
       let header = BlockHeader(UnsafeRawBufferPointer(start))
     else { throw SegmentFault(.torn, place, "there is no block here") }
@@ -147,7 +147,7 @@ package final class TransactionLookup {
     stored.shrink(above: BlockOpener.usualBytes)
     opener.release()
     try share.take(for: header)
-    let bytes = stored.bytes(Int(header.storedLength))
+    let bytes = try stored.bytes(Int(header.storedLength))
     guard try file.read(into: bytes, at: block.file + UInt64(BlockHeader.size)) == bytes.count
     else {
       throw SegmentFault(.torn, place, "the file ends in a block")

@@ -124,7 +124,8 @@ struct SynchronizedEnds: Sendable {
 
   func lines(_ file: String) throws -> [String] {
     guard Folder.exists("\(state)/\(file)") else { return [] }
-    do { return try File.text("\(state)/\(file)").split(at: "\n") } catch {
+    // The file `refused` lists the quarantined transactions, at most a million.
+    do { return try File.text("\(state)/\(file)", bytesMax: 64 << 20).split(at: "\n") } catch {
       throw error.asCairnError(doing: "read the state")
     }
   }

@@ -56,10 +56,12 @@ struct CopyWait {
       let now = Clock.monotonicMilliseconds
       let isAtRest = worker.copying == nil && isThere(worker, count)
       let held = worker.waits.filter { tables.includes($0.table) }
-      heldSince = worker.copying == nil && !held.isEmpty ? heldSince ?? now : nil
+      // A suspended table may be among those that the status does not list.
+      let isUnknown = worker.moreWaits > 0
+      heldSince = worker.copying == nil && (isUnknown || !held.isEmpty) ? heldSince ?? now : nil
       let patience = capture == nil ? Self.heldFromAfarMilliseconds : Self.heldMilliseconds
       let isHeld = held.contains { !$0.goesOnWithCopy } || heldSince.map { now - $0 >= patience } ?? false
-      let isQuiet = isAtRest && held.isEmpty && worker.tablesCopied > copiedBefore
+      let isQuiet = isAtRest && held.isEmpty && !isUnknown && worker.tablesCopied > copiedBefore
       quietSince = isQuiet ? quietSince ?? now : nil
       show(worker)
       if let since = quietSince, now - since >= Self.quietMilliseconds { return end(worker) }
@@ -70,6 +72,11 @@ struct CopyWait {
       guard isHeld else { continue }
       clear()
       for wait in held { tell("table \(wait.table) is suspended at \(name): \(wait.reason)", hint: wait.hint) }
+      if held.isEmpty {
+        tell(
+          "\(worker.moreWaits) suspended tables of \(name) are not listed, perhaps also one of these",
+          hint: "mend the tables that 'cairn status' lists, and copy again")
+      }
       return 1
     }
   }

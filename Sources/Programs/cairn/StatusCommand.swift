@@ -111,12 +111,15 @@ struct StatusTable {
     var places: Set<String> = []
     return workers.filter { !$0.rowsWaiting.isEmpty && places.insert($0.place).inserted }.flatMap { worker in
       let counts = worker.rowsWaiting.sorted { $0.key < $1.key }.map { "\($0.key) (\($0.value))" }
+      let list = counts.joined(separator: ", ") + Self.more(worker.moreRowsWaiting)
       return [
-        "", "\(worker.place): rows wait for a unique value that another row has: \(counts.joined(separator: ", "))",
+        "", "\(worker.place): rows wait for a unique value that another row has: \(list)",
         "  hint: run 'cairn conflicts list --waiting'",
       ]
     }
   }
+
+  private static func more(_ count: Int) -> String { count > 0 ? " and \(count) more" : "" }
 
   private func copying(_ worker: NodeStatus.Worker) -> [String] {
     guard let copying = worker.copying else { return [] }
@@ -144,12 +147,13 @@ struct StatusTable {
       if !problem.isPassed, worker.state != .running { lines.append("  hint: \(problem.hint)") }
     }
     if !worker.waits.isEmpty {
-      lines += ["", "\(worker.name): suspended tables: \(worker.waits.map(\.table).joined(separator: ", "))"]
+      let list = worker.waits.map(\.table).joined(separator: ", ") + Self.more(worker.moreWaits)
+      lines += ["", "\(worker.name): suspended tables: \(list)"]
     }
     if !worker.leftOut.isEmpty {
-      let shown = worker.leftOut.prefix(20).joined(separator: ", ")
-      let more = worker.leftOut.count > 20 ? " and \(worker.leftOut.count - 20) more" : ""
-      lines += ["", "\(worker.name): tables that 'tables' leaves out: \(shown)\(more)"]
+      let shown = worker.leftOut.prefix(20)
+      let list = shown.joined(separator: ", ") + Self.more(worker.leftOut.count - shown.count + worker.moreLeftOut)
+      lines += ["", "\(worker.name): tables that 'tables' leaves out: \(list)"]
     }
     for wait in worker.waits {
       let text = "[\(wait.code)] table \(wait.table) is suspended: \(wait.message)"
@@ -201,8 +205,9 @@ struct StatusTable {
   private func unhooked(_ source: JSONObject) -> [String] {
     let names = source.list("unhooked").compactMap { if case .text(let text) = $0 { text } else { nil } }
     guard !names.isEmpty, let capture = source.text("capture") else { return [] }
+    let list = names.joined(separator: ", ") + Self.more(Int(source.integer("unhooked_more") ?? 0))
     return [
-      "source of capture.\(capture): capture is off, and writes are not captured in \(names.joined(separator: ", "))",
+      "source of capture.\(capture): capture is off, and writes are not captured in \(list)",
       "  hint: run 'cairn rehook \(source.text("database") ?? "DATABASE")' after the schema change",
     ]
   }

@@ -11,7 +11,7 @@ package enum Detaching {
   package static func run(_ url: DatabaseURL) throws -> Bool {
     switch url {
     case .sqlite(let path):
-      let database = try Ends.open(path, mode: .readWrite)
+      let database = try Ends.open(path, mode: .readWrite, checksOwn: false)
       try WaitingRows(database).checkNone(at: url.place, url.shown, in: "cairn_candidate")
       return try Journal(database).detach()
     case .postgres(let uri):
@@ -46,7 +46,9 @@ package enum Detaching {
   /// - Throws: `database-busy` if a PostgreSQL session applies the trail at the moment.
   package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
     switch url {
-    case .sqlite(let path): return try SQLiteApplyState(Ends.open(path, mode: .readWrite), of: trail).forgetTrail()
+    case .sqlite(let path):
+      let database = try Ends.open(path, mode: .readWrite, checksOwn: false)
+      return try SQLiteApplyState(database, of: trail).forgetTrail()
     case .postgres(let uri): return try PostgresApplyState(PostgresConnection(uri), of: trail).forgetTrail()
     }
   }

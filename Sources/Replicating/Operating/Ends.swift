@@ -6,7 +6,10 @@ import SystemKit
 /// Opens databases, and reports any problem in one line.
 package enum Ends {
   /// Opens an SQLite file. Throws if the file is missing, is no database, or cannot be opened in `mode`.
-  package static func open(_ path: String, mode: Database.Mode) throws -> Database {
+  ///
+  /// - Parameter checksOwn: Whether to check that Cairn's own tables are as Cairn makes them. A command that only removes
+  ///   them does not check.
+  package static func open(_ path: String, mode: Database.Mode, checksOwn: Bool = true) throws -> Database {
     guard FileIdentity(path: path) != nil else {
       throw CairnError(
         .databaseMissing, "there is no database \(path)", hint: "check the path; the source must exist",
@@ -20,6 +23,10 @@ package enum Ends {
       if mode == .readWrite {
         guard access(path, W_OK) == 0, access(Folder.parent(of: path), W_OK) == 0 else { throw readOnly(path) }
         try database.executeScript("BEGIN IMMEDIATE; ROLLBACK")
+      }
+      if checksOwn {
+        try database.checkOwnTables()
+        try database.checkOwnSizes()
       }
       return database
     } catch let error as SQLiteError {

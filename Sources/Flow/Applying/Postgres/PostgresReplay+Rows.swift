@@ -209,7 +209,7 @@ extension PostgresReplay {
       return try takeOut(table, error)
     } catch let error as PostgresError { throw refusal(table, error) }
     let old = before.count > 0 ? key(of: before, table) : key(of: after, table)
-    if parked.update(key: old, of: table, after.given) { return }
+    if try parked.update(key: old, of: table, after.given) { return }
     if change.treatment.contains(.incomplete) { return try refuse(table) }
     let error = unexpected(table, "updated")
     if try excuses(table.given) { return try updateLeniently(table) }

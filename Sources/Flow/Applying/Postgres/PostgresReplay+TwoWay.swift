@@ -9,6 +9,9 @@ import Versions
 extension PostgresReplay {
   /// The maximum number of rows that apply locks with one statement, or fetches from a cursor at once.
   private static let keysMax = 1000
+  private static let keyBytesMax = 16 << 20
+  /// The number of keys that one FETCH returns. Compressed keys have up to some 600 KiB.
+  private static let fetchedMax = 64
 
   /// Stores, for conflict handling, after which transaction of this trail the target may lack changes.
   func holdWindow() {
@@ -35,11 +38,13 @@ extension PostgresReplay {
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
     var batches: [NameKey: (table: PostgresApplyTable, keys: Set<[Value]>)] = [:]
+    var budget = RowBudget(rows: 10 * Self.keysMax, bytes: Self.keyBytesMax)
     var tables: [(schema: TableSchema, table: PostgresApplyTable?)] = []
     var count = 0
     func send() throws {
       for (table, keys) in batches.values { try table.lock(keys, connection) }
       batches.removeAll()
+      budget.clear()
     }
     try desk.forEachChange { schema, change in
       count += 1
@@ -55,7 +60,9 @@ extension PostgresReplay {
       let form = PostgresForm(table: table, names: options.names)
       for row in [try change.before?.values(), try change.after?.values()] {
         guard let row, let key = try form.key(row, of: schema) else { continue }
-        batches[table.stateKey, default: (table, [])].keys.insert(key)
+        let bytes = key.reduce(64) { $0 + $1.parkedBytes }
+        if !budget.hasRoom(for: bytes) { try send() }
+        if batches[table.stateKey, default: (table, [])].keys.insert(key).inserted { _ = budget.take(bytes) }
       }
       if batches[table.stateKey]?.keys.count ?? 0 >= Self.keysMax { try send() }
     }
@@ -194,11 +201,11 @@ extension PostgresReplay {
     try connection.run("DECLARE cairn_known NO SCROLL CURSOR FOR \(table.keysText)\(rows.condition)", rows.values)
     var keys: [[Value]]
     repeat {
-      keys = try connection.query("FETCH \(Self.keysMax) FROM cairn_known").map(form.row)
+      keys = try connection.query("FETCH \(Self.fetchedMax) FROM cairn_known").map(form.row)
       for row in keys where try resolver.mayRemove(row, of: table) {
         try table.put(nil, table.key.map { row[$0] }, connection)
       }
-    } while keys.count == Self.keysMax
+    } while keys.count == Self.fetchedMax
     try connection.execute("CLOSE cairn_known")
   }
 

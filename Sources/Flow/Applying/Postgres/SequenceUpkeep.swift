@@ -26,9 +26,8 @@ struct SequenceUpkeep {
   /// Keeps a sequence's value until the commit. A sequence above the limit, or with a name that no server can have, is
   /// left as it is.
   mutating func note(_ sequence: SequenceState) {
-    guard sequence.namespace.utf8.count <= Self.nameBytesMax, sequence.name.utf8.count <= Self.nameBytesMax else {
-      return
-    }
+    let texts = [sequence.namespace.utf8, sequence.name.utf8]
+    guard texts.allSatisfy({ $0.count <= Self.nameBytesMax && !$0.contains(0) }) else { return }
     let name = "\(sequence.namespace.quotedName).\(sequence.name.quotedName)"
     guard carried[name] != nil || budget.take(name.utf8.count) else { return }
     carried[name] = sequence
@@ -44,8 +43,9 @@ struct SequenceUpkeep {
   /// not undo it.
   mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
     guard !carried.isEmpty else { return }
+    let allowed = try Self.allowed(carried.values.map { ($0.namespace, $0.name) }, scope, sink.connection)
     for (name, sequence) in carried.sorted(by: { $0.key < $1.key }).map({ ($0.key.text, $0.value) })
-    where try Self.isAllowed(name, sequence, scope, sink.connection) {
+    where allowed.contains(name.nameKey) {
       let (step, isTooFar) = sequence.increment.multipliedReportingOverflow(by: Self.margin)
       let (ahead, isOver) = sequence.last.addingReportingOverflow(isTooFar ? 0 : step)
       let wanted = isOver ? sequence.last : ahead
@@ -72,31 +72,43 @@ struct SequenceUpkeep {
     budget.clear()
   }
 
-  private static func isAllowed(
-    _ name: String, _ sequence: SequenceState, _ scope: TargetScope, _ connection: PostgresConnection
-  ) throws -> Bool {
-    let owners = try connection.query(
+  /// Returns those of the given sequences that the target has and `scope` includes, each as `"schema"."name"`.
+  ///
+  /// One query looks up all names, because a peer can invent thousands of them for each commit.
+  static func allowed(
+    _ names: [(namespace: String, name: String)], _ scope: TargetScope, _ connection: PostgresConnection
+  ) throws -> Set<NameKey> {
+    let rows = try connection.query(
       """
-      SELECT n.nspname, c.relname FROM pg_depend d JOIN pg_class c ON c.oid = d.refobjid
-        JOIN pg_namespace n ON n.oid = c.relnamespace
-      WHERE d.classid = 'pg_class'::regclass AND d.objid = to_regclass($1) AND d.refclassid = 'pg_class'::regclass
-        AND d.deptype IN ('a', 'i')
-      """, [name]
-    ).map { ($0[0] ?? "", $0[1] ?? "") }
-    let places = owners.isEmpty ? [(sequence.namespace, sequence.name)] : owners
-    return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
+      \(owners) FROM unnest($1::text[], $2::text[]) AS w(namespace, name)
+        JOIN pg_namespace sn ON sn.nspname = w.namespace
+        JOIN pg_class s ON s.relnamespace = sn.oid AND s.relname = w.name
+        \(joinedOwners)
+      """, [PostgresArrays.text(names.map(\.namespace)), PostgresArrays.text(names.map(\.name))])
+    let found = Set(rows.map { "\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)".nameKey })
+    return found.subtracting(closed(rows, to: scope))
   }
 
   /// Returns the sequences that the setting `tables` excludes, each as `"schema"."name"`.
   static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """
-      SELECT sn.nspname, s.relname, n.nspname, c.relname FROM pg_class s JOIN pg_namespace sn ON sn.oid = s.relnamespace
-        LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = s.oid
-          AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
-        LEFT JOIN pg_class c ON c.oid = d.refobjid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
-      WHERE s.relkind = 'S'
+      \(owners) FROM pg_class s JOIN pg_namespace sn ON sn.oid = s.relnamespace
+        \(joinedOwners)
       """)
+    return closed(rows, to: scope)
+  }
+
+  private static let owners = "SELECT sn.nspname, s.relname, n.nspname, c.relname"
+  /// Joins the tables whose columns own a sequence.
+  private static let joinedOwners = """
+    LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = s.oid
+      AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+    LEFT JOIN pg_class c ON c.oid = d.refobjid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE s.relkind = 'S'
+    """
+
+  private static func closed(_ rows: [[String?]], to scope: TargetScope) -> Set<NameKey> {
     var closed: Set<NameKey> = []
     for row in rows.map({ $0.map { $0 ?? "" } }) {
       let place = row[3].isEmpty ? (row[0], row[1]) : (row[2], row[3])

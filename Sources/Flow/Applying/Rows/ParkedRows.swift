@@ -34,22 +34,21 @@ struct ParkedRows<Table: ParkingTable, Field: ParkedValue> {
     fileprivate func isOf(_ name: String) -> Bool { table.stateName.hasSameBytes(as: name) }
     fileprivate var bytes: Int { values.reduce(0) { $0 + $1.parkedBytes } }
   }
-  private let countMax: Int
-  private let bytesMax: Int
   private var rows: [Row] = []
-  private var bytes = 0
+  private var budget: RowBudget
 
-  init(countMax: Int = 10_000, bytesMax: Int = 64 << 20) { (self.countMax, self.bytesMax) = (countMax, bytesMax) }
+  init(_ budget: RowBudget = RowBudget(rows: 10_000)) { self.budget = budget }
 
   var isEmpty: Bool { rows.isEmpty }
-  var isFull: Bool { rows.count >= countMax || bytes >= bytesMax }
+
+  /// Returns whether the list has room for a row.
+  func hasRoom(for row: Row) -> Bool { budget.hasRoom(for: row.bytes) }
 
   /// Adds a row.
   ///
-  /// - Throws: The row's error, if the list is full.
+  /// - Throws: The row's error, if the list has no room for the row.
   mutating func add(_ row: Row) throws {
-    guard !isFull else { throw row.error }
-    bytes += row.bytes
+    guard budget.take(row.bytes) else { throw row.error }
     rows.append(row)
   }
 
@@ -63,18 +62,21 @@ struct ParkedRows<Table: ParkingTable, Field: ParkedValue> {
   /// Removes and returns the row with a key; nil if it is not parked.
   mutating func take(key: [Field], of table: Table) -> Row? {
     guard let index = index(key, of: table) else { return nil }
-    bytes -= rows[index].bytes
+    budget.giveBack(rows[index].bytes)
     return rows.remove(at: index)
   }
 
   /// Changes values of the row with a key. Returns false if it is not parked.
   ///
   /// - Parameter values: The new values, by column.
-  mutating func update(key: [Field], of table: Table, _ values: [Int: Field]) -> Bool {
+  /// - Throws: The row's error, if the list has no room for the new values.
+  mutating func update(key: [Field], of table: Table, _ values: [Int: Field]) throws -> Bool {
     guard let index = index(key, of: table) else { return false }
-    bytes -= rows[index].bytes
-    for (column, value) in values { rows[index].values[column] = value }
-    bytes += rows[index].bytes
+    var row = rows[index]
+    budget.giveBack(row.bytes)
+    for (column, value) in values { row.values[column] = value }
+    guard budget.take(row.bytes) else { throw row.error }
+    rows[index] = row
     return true
   }
 
@@ -117,7 +119,11 @@ struct ParkedRows<Table: ParkingTable, Field: ParkedValue> {
     return rows
   }
 
-  private mutating func keep(_ left: [Row]) { (rows, bytes) = (left, left.reduce(0) { $0 + $1.bytes }) }
+  private mutating func keep(_ left: [Row]) {
+    rows = left
+    budget.clear()
+    for row in left { _ = budget.take(row.bytes) }
+  }
 }
 
 extension Value: ParkedValue {

@@ -13,6 +13,8 @@ import SQLiteKit
 /// ```
 package struct SQLiteApplyState {
   static let version: Int64 = 1
+  /// The highest number of trails that are applied to one table.
+  private static let feedersMax = 10_000
 
   struct Table {
     /// Whether Cairn created the table, so that its columns follow the source.
@@ -138,7 +140,8 @@ package struct SQLiteApplyState {
     let columns =
       ["name", "created", "refreshing", "existing", "source", "claim", "guarded"] + Waiting.columns.map(\.name)
     let sql = "SELECT \(columns.joined(separator: ", ")) FROM cairn_table WHERE trail IN (?, '') ORDER BY trail"
-    for row in try database.query(sql, [owner]) {
+    // A program can add rows after the sizes were checked.
+    try database.forEachRow(sql, [owner], rowsMax: 100_000) { row in
       var table = Table()
       table.isCreated = row[1] == .integer(1)
       if case .integer(let code) = row[2] {
@@ -175,11 +178,13 @@ package struct SQLiteApplyState {
     let there = try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string }
     guard there.contains("trail") else { return [] }
     let claim = there.contains("claim") ? "claim" : "NULL"
-    return try database.query(
+    var feeders: [TableClaim.Feeder] = []
+    try database.forEachRow(
       """
       SELECT trail, \(claim) FROM cairn_table WHERE name = ? AND trail NOT IN (?, '') ORDER BY trail
-      """, [.text(name), owner]
-    ).map { ($0[0].string, $0[1] == .null ? nil : TableClaim(text: $0[1].string)) }
+      """, [.text(name), owner], rowsMax: Self.feedersMax
+    ) { feeders.append(($0[0].string, $0[1] == .null ? nil : TableClaim(text: $0[1].string))) }
+    return feeders
   }
 
   func isCreatedElsewhere(_ name: String) throws -> Bool {

@@ -374,8 +374,9 @@ final class SQLiteApplyTable {
     }
   }
 
-  /// Returns at most `limit` keys of a range (nil: all rows) after `last`, in order. Leaves out keys with NULL.
-  func keys(in range: Refresh.Range?, after last: [Value]?, limit: Int) throws -> [[Value]] {
+  /// Returns keys of a range (nil: all rows) after `last`, in order: at most `limit`, and no more after `bytesMax` bytes.
+  /// Empty if there are none. Leaves out keys with NULL.
+  func keys(in range: Refresh.Range?, after last: [Value]?, limit: Int, bytesMax: Int) throws -> [[Value]] {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return [] }
     let ordered = ordered(schema.key)
     var terms = schema.flags.contains(.nullableKey) ? schema.key.map { "\(names[$0]) IS NOT NULL" } : []
@@ -385,11 +386,13 @@ final class SQLiteApplyTable {
     let more = terms.joined(separator: " AND ")
     let condition =
       more.isEmpty ? rows.condition : rows.condition + (rows.condition.isEmpty ? " WHERE " : " AND ") + more
-    return try database.query(
+    let statement = try database.prepare(
       """
       SELECT \(schema.key.map { names[$0] }.joined(separator: ",")) FROM \(table)\(condition)
       ORDER BY \(ordered.joined(separator: ",")) LIMIT \(limit)
-      """, rows.values + (last ?? []))
+      """)
+    try statement.bind(rows.values + (last ?? []))
+    return try statement.rows(bytesMax: bytesMax)
   }
 
   func holdsRows() throws -> Bool {

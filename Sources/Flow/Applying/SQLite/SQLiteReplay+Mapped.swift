@@ -76,7 +76,7 @@ extension SQLiteReplay {
   }
 
   private func park(_ row: Parked.Row) throws {
-    if parked.isFull { try parked.settle(putBack) }
+    if !parked.hasRoom(for: row) { try parked.settle(putBack) }
     try parked.add(row)
   }
 

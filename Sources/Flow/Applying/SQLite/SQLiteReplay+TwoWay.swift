@@ -9,6 +9,7 @@ import Versions
 // Two-way: rows that applications have written at the target too.
 extension SQLiteReplay {
   private static let keysMax = 1000
+  private static let keyBytesMax = 16 << 20
 
   /// Reads which rows applications have changed: from this database's own trail, and from the journal. Runs in the
   /// group's transaction.
@@ -51,14 +52,14 @@ extension SQLiteReplay {
   func removeKnown(_ range: Refresh.Range?, _ table: SQLiteApplyTable, _ resolver: RowResolver<SQLiteReplay>) throws {
     var last: [Value]?
     while true {
-      let keys = try table.keys(in: range, after: last, limit: Self.keysMax)
+      let keys = try table.keys(in: range, after: last, limit: Self.keysMax, bytesMax: Self.keyBytesMax)
       for key in keys {
         var row = [Value](repeating: .null, count: table.schema.columns.count)
         for (index, value) in zip(table.schema.key, key) { row[index] = value }
         if try resolver.mayRemove(row, of: table) { try table.put(nil, key) }
       }
-      guard keys.count == Self.keysMax else { return }
-      last = keys.last
+      guard let end = keys.last else { return }
+      last = end
     }
   }
 }

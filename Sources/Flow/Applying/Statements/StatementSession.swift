@@ -169,7 +169,7 @@ final class StatementSession {
   /// written instead.
   func ranOut(_ statement: ExecutedStatement, after spent: Int64) {
     time.ranOut(after: spent, now: Clock.monotonicMilliseconds)
-    differing[Self.hash(statement.text)] = Self.tooLong
+    remember(statement.text, Self.tooLong)
     progress.note(
       "a statement of the trail ran longer than \(millisecondsMax(statement) / 1000) s, or took 1 GiB of the disk, and was rolled back: its rows are applied instead, and no statement is executed for \(spent * 9 / 1000) s (\(statement.text.prefix(200)))"
     )
@@ -233,13 +233,17 @@ final class StatementSession {
 
   /// Notes that a statement failed at the target. From then on, apply writes the rows of statements with the same text.
   func failed(_ text: String, _ reason: String) {
-    if differing.count >= Self.differingMax { differing.removeAll() }
     failures += 1
     failuresInGroup += 1
     if failures >= Self.failuresMax {
       failures = 0
       time.pause(milliseconds: Self.pauseMilliseconds, now: Clock.monotonicMilliseconds)
     }
+    remember(text, reason)
+  }
+
+  private func remember(_ text: String, _ reason: String) {
+    if differing.count >= Self.differingMax { differing.removeAll() }
     differing[Self.hash(text)] = reason
   }
 

@@ -85,6 +85,7 @@ final class TriggerSource: ChangeSource {
     source.forbidForeignCode()
     try source.watchText()
     try source.checkOwnTables()
+    try source.checkOwnSizes()
 
     let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
     let position = stored ?? Self.fresh()

@@ -88,6 +88,9 @@ extension SourceMoment {
 }
 
 extension FlightEnds {
+  /// The highest number of table definitions in a journal.
+  private static let layoutsMax = 100_000
+
   /// Returns the hashes of rows in the journal after journal row `taken`. The hash is the key's, or the whole row's if
   /// the row has no key or NULL in its key.
   ///
@@ -98,13 +101,13 @@ extension FlightEnds {
     guard let reader = source as? SQLiteRowReader else { return [] }
     var hashes: Set<UInt64> = []
     var hasher = RowHasher(table, .source, seed: seed)
-    for layout in try reader.database.query("SELECT id, schema FROM cairn_layout") {
-      guard case .blob(let bytes) = layout[1] else { continue }
+    try reader.database.forEachRow("SELECT id, schema FROM cairn_layout", rowsMax: Self.layoutsMax) { layout in
+      guard case .blob(let bytes) = layout[1] else { return }
       let schema = try bytes.withUnsafeBytes { raw in
         var reader = ByteReader(raw)
         return try reader.readSchema()
       }
-      guard schema.name.sqliteKey == table.source.schema.name.sqliteKey else { continue }
+      guard schema.name.sqliteKey == table.source.schema.name.sqliteKey else { return }
       let columns = table.columns.indices.map { place in
         let name = table.source.column(place).name.sqliteKey
         return schema.columns.firstIndex { $0.name.sqliteKey == name }.map { "v\($0)" } ?? "NULL"
