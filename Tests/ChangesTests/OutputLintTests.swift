@@ -35,8 +35,8 @@ import Testing
     }
   }
 
-  /// Returns whether a call of `Terminal.write` may write text of others unchanged: its argument is not escaped as a
-  /// whole, and is no literal, or a literal with an interpolation that is neither a number nor escaped.
+  /// Returns whether a call of `Terminal.write` may write text of others unchanged. The whole argument may be escaped.
+  /// Else it must be a literal in which each interpolation is escaped, a number or a word of our own.
   static func isDoubtful(_ call: String) -> Bool {
     if ["severalLines", ".line + ", "oneLine + ", "oneLine,"].contains(where: call.contains) { return false }
     let argument = call[(call.range(of: "Terminal.write(")?.upperBound ?? call.startIndex)...]

@@ -19,7 +19,7 @@ package struct FileRoom {
   ///
   /// - Parameter expansion: How many bytes the reading may make of one byte of the file, at most.
   package init(_ database: Database, _ schema: TableSchema, expansion: Int64 = 2) throws {
-    let size = try database.snapshotBytes()
+    let size = try Self.size(of: database)
     rows = size / Self.rowBytesMin
     bytes = size.multipliedReportingOverflow(by: expansion).partialValue.addingBounded(1 << 20)
     added = schema.columns.reduce(0) { $0 + Int64($1.defaultText?.utf8.count ?? 0) + 8 * expansion }
@@ -48,12 +48,10 @@ package struct FileRoom {
       .databaseDamaged, "table \(table) of \(path) has more rows than fit into the file",
       hint: "check the file with 'PRAGMA integrity_check'", context: ["table": table])
   }
-}
 
-extension Database {
   /// Returns the size of the file in the open snapshot, in bytes.
-  package func snapshotBytes() throws -> Int64 {
-    let (count, page) = (try integer("PRAGMA page_count") ?? 0, try integer("PRAGMA page_size") ?? 0)
+  package static func size(of database: Database) throws -> Int64 {
+    let (count, page) = (try database.integer("PRAGMA page_count") ?? 0, try database.integer("PRAGMA page_size") ?? 0)
     return count.multipliedReportingOverflow(by: page).partialValue
   }
 }

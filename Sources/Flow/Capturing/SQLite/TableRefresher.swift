@@ -28,7 +28,7 @@ struct TableRefresher {
       let estimate =
         layout.isPartial ? 0 : try Self.count(layout.schema.name, source)
       if estimate > 0 {
-        let rowBytes = try source.snapshotBytes() / estimate
+        let rowBytes = try FileRoom.size(of: source) / estimate
         chunkRows = min(chunkRows, max(Int(Self.chunkBytesGoal / max(rowBytes, 1)), 50))
       }
       try Self.append(
