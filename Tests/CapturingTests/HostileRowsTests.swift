@@ -20,37 +20,10 @@ import Trails
     return replica
   }
 
-  /// Gives a table whose rows are on one page a B-tree that names this page some 600 times in each of its levels.
   private func repeatRows(of table: String, in path: String, levels: Int) throws {
-    let (page, root) = try {
-      let database = try Database(path: path, mode: .readOnly)
-      let page = try database.integer("PRAGMA page_size")
-      let root = try database.integer("SELECT rootpage FROM sqlite_master WHERE name = ?", [.text(Array(table.utf8))])
-      return (Int(page ?? 0), Int(root ?? 0))
-    }()
-    var bytes = Array(try Data(contentsOf: URL(fileURLWithPath: path)))
-    let leaf = Array(bytes[(root - 1) * page..<root * page])
-    try #require(leaf[0] == 13, "a leaf")
-    func number(_ value: Int, _ count: Int) -> [UInt8] { (0..<count).reversed().map { UInt8(value >> ($0 * 8) & 255) } }
-    func inner(_ child: Int) -> [UInt8] {
-      var content = [UInt8](repeating: 0, count: page)
-      let cells = (page - 12) / 8 - 4
-      let head = number(cells, 2) + number(page - cells * 5, 2)
-      content.replaceSubrange(0..<12, with: [5, 0, 0] + head + [0] + number(child, 4))
-      for cell in 0..<cells {
-        let place = page - (cell + 1) * 5
-        content.replaceSubrange(place..<place + 5, with: number(child, 4) + [5])
-        content.replaceSubrange(12 + 2 * cell..<14 + 2 * cell, with: number(place, 2))
-      }
-      return content
-    }
-    bytes += leaf
-    for _ in 1..<levels { bytes += inner(bytes.count / page) }
-    bytes.replaceSubrange((root - 1) * page..<root * page, with: inner(bytes.count / page))
-    let count = bytes[24..<28].reduce(0) { $0 << 8 | Int($1) } + 1
-    bytes.replaceSubrange(24..<32, with: number(count, 4) + number(bytes.count / page, 4))
-    bytes.replaceSubrange(92..<96, with: number(count, 4))
-    try Data(bytes).write(to: URL(fileURLWithPath: path))
+    let root = try Database(path: path, mode: .readOnly)
+      .integer("SELECT rootpage FROM sqlite_master WHERE name = ?", [.text(Array(table.utf8))])
+    try TestServers.repeatRows(onPage: Int(root ?? 0), in: path, levels: levels)
   }
 
   @Test func `a circle of pages in a captured table ends its copy`() throws {

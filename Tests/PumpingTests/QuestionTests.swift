@@ -69,6 +69,37 @@ import Trails
     #expect(try ask("POST", "/cairn/1/questions/\(id)", as: "till", body: [0, 9]).status == 404)
   }
 
+  @Test func `the fifth question of a peer at one time is refused, and the first four are answered`() throws {
+    let begun = Mutex(0)
+    let go = StopSignal()
+    hub.answering.withLock { answer in
+      answer = { asker, _, question in
+        begun.withLock { $0 += 1 }
+        if asker == "till" { _ = go.wait(milliseconds: 20_000) }
+        return [UInt8(asker.utf8.count)] + question
+      }
+    }
+    let address = "/cairn/1/trails/hub.erp/questions"
+    let four = try (1...4).map { number in
+      try WorkerThread<HTTPReply?> { try? ask("POST", address, as: "till", body: [UInt8(number)]) }
+    }
+    let limit = Clock.monotonicMilliseconds + 10_000
+    while begun.withLock({ $0 }) < 4, Clock.monotonicMilliseconds < limit { Clock.sleep(milliseconds: 5) }
+    #expect(begun.withLock { $0 } == 4)
+    let fifth = try ask("POST", address, as: "till", body: [5])
+    #expect(fifth.status == 503 && String(decoding: fifth.body, as: UTF8.self).contains("\"busy\""))
+    // Another peer has room of its own.
+    let other = try ask("POST", address, as: "mesh", body: [6])
+    #expect(try OpenQuestions.opened(other.body) == [4, 6])
+    go.set()
+    for (number, thread) in zip(1..., four) {
+      let reply = try #require(thread.join() ?? nil)
+      #expect(try OpenQuestions.opened(reply.body) == [4, UInt8(number)])
+    }
+    let next = try ask("POST", address, as: "till", body: [5])
+    #expect(try OpenQuestions.opened(next.body) == [4, 5])
+  }
+
   @Test func `questions that wait are bounded for each asker`() throws {
     let trail = try #require(trail)
     let book = OpenQuestions(takenMilliseconds: 1_500, answeredMilliseconds: 1_500)

@@ -100,9 +100,11 @@ package struct TableEnd: Sendable {
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
   /// Returns the quoted name of the compared column with this index.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
-  func collated(_ place: Int) -> String {
+  func collated(_ place: Int) -> String { name(place) + collation(place) }
+  /// Returns the COLLATE clause of the compared column with this index; empty if it has none.
+  func collation(_ place: Int) -> String {
     let collation = column(place).collation
-    return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
+    return collation.isEmpty ? "" : " COLLATE \(collation.quotedName)"
   }
   /// The table and the types of its compared columns. A reader checks before each read that no other table replaced it.
   var shape: HeldShape {

@@ -55,6 +55,14 @@ enum Slice {
   /// The rows in the pages of a PostgreSQL table from `from` on, up to but without page `below`; nil means to the end.
   case pages(table: String, from: UInt32, below: UInt32?)
   case all
+
+  /// The key or rowid after which the rows begin; nil if the slice has no such bound.
+  var after: [Value]? {
+    switch self {
+    case .range(let after, _, _), .behind(let after, _): after
+    case .nullKeys, .pages, .all: nil
+    }
+  }
 }
 
 struct SliceEnd {

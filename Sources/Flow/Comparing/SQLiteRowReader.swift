@@ -10,6 +10,8 @@ final class SQLiteRowReader: RowReader {
   private let seed: UInt64
   private var statements: [NameKey: Statement] = [:]
   private var current: Statement?
+  /// The key or rowid with which the last slice of a table ended, and that table.
+  private var ended: (table: String, last: [Value])?
 
   init(_ database: Database, _ side: CanonicalColumn.Side, seed: UInt64) {
     (self.database, self.side, self.seed) = (database, side, seed)
@@ -42,9 +44,17 @@ final class SQLiteRowReader: RowReader {
     var end = SliceEnd()
     let count = table.columns.count
     let namesKey = naming && !table.key.isEmpty
+    var room: FileRoom?
     while try statement.step() {
+      if room == nil { room = try FileRoom(database, table.end(side).schema) }
+      try room?.takeRow()
       hasher.begin()
-      for place in 0..<count { hasher.append(place, statement.view(place)) }
+      for place in 0..<count {
+        let value = statement.view(place)
+        if case .text(let bytes) = value { try room?.take(bytes: bytes.count) }
+        if case .blob(let bytes) = value { try room?.take(bytes: bytes.count) }
+        hasher.append(place, value)
+      }
       let row = hasher.hash
       let key = namesKey ? hasher.keyHash { statement.view($0) } : nil
       end.rows += 1
@@ -55,7 +65,24 @@ final class SQLiteRowReader: RowReader {
           key: key == nil ? UnsafeRawBufferPointer(rebasing: hasher.key[..<0]) : hasher.key))
       if end.rows == query.limit { end.last = query.cursor.map { statement.value($0) } }
     }
+    try checkProgress(table, after: slice.after, last: end.last)
     return end
+  }
+
+  /// Throws `database-damaged` if a slice does not end after the one before it. The pages of a damaged file may lead back
+  /// to earlier rows.
+  private func checkProgress(_ table: ComparedTable, after: [Value]?, last: [Value]?) throws {
+    let end = table.end(side)
+    defer { ended = last.map { (end.sqlName, $0) } }
+    guard let last, let after, let ended, ended.table.hasSameBytes(as: end.sqlName), ended.last == after else { return }
+    let terms = table.key.count == last.count ? table.key.map { end.collation($0) } : last.map { _ in "" }
+    let (left, right) = (terms.map { "?\($0)" }.joined(separator: ","), terms.map { _ in "?" }.joined(separator: ","))
+    let sql = terms.count == 1 ? "SELECT \(left) > \(right)" : "SELECT (\(left)) > (\(right))"
+    guard try database.first(sql, last + after) != .integer(0) else {
+      throw CairnError(
+        .databaseDamaged, "table \(end.schema.name) of \(database.path) leads from a row back to an earlier one",
+        hint: "check the file with 'PRAGMA integrity_check'", context: ["table": end.schema.name])
+    }
   }
 
   func currentRow(_ table: ComparedTable) -> [Value] {

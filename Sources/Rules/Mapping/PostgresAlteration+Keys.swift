@@ -40,7 +40,8 @@ extension PostgresAlteration {
       guard target.indexes.contains(where: { $0.name.hasSameBytes(as: object.name) }) else { continue }
       // The operator has already made the new index under this name.
       if after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) }) { continue }
-      lines.append("DROP INDEX \(after.namespace.postgresIdentifier).\(object.name.postgresIdentifier)")
+      let name = indexNames[object.name.nameKey] ?? object.name
+      lines.append("DROP INDEX \(after.namespace.postgresIdentifier).\(name.postgresIdentifier)")
     }
     return lines
   }
@@ -84,9 +85,14 @@ extension PostgresAlteration {
     for (was, now) in keptIndexes
     where !was.name.hasSameBytes(as: now.name) && target.indexes.contains(where: { $0.name.hasSameBytes(as: was.name) })
     {
+      let name = indexNames[was.name.nameKey] ?? was.name
+      let free = ([now.name] + IndexNames.spare(for: now.name)).first {
+        $0.hasSameBytes(as: name) || !target.takenNames.contains($0.nameKey)
+      }
+      guard let free, !free.hasSameBytes(as: name) else { continue }
       lines.append(
-        "ALTER INDEX \(after.namespace.postgresIdentifier).\(was.name.postgresIdentifier) RENAME TO \(now.name.postgresIdentifier)"
-      )
+        "ALTER INDEX \(after.namespace.postgresIdentifier).\(name.postgresIdentifier)"
+          + " RENAME TO \(free.postgresIdentifier)")
     }
     return lines + postscript()
   }
@@ -128,11 +134,7 @@ extension PostgresAlteration {
     guard isKnown, let there = target.indexes.first(where: { $0.name.hasSameBytes(as: wanted.name) }) else {
       return false
     }
-    let columns = after.columns.map(\.name)
-    guard let one = IndexText(wanted.text, columns: columns, engine: .postgres),
-      let other = IndexText(there.text, columns: columns, engine: .postgres)
-    else { return Words(wanted.text) == Words(there.text) }
-    return one.terms == other.terms && one.isUnique == other.isUnique
+    return IndexNames.isAlike(there, wanted, in: after)
   }
 
   /// Returns whether the target already has this index, perhaps with old names of the index, the table or the columns.

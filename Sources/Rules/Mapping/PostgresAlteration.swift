@@ -41,6 +41,10 @@ package struct PostgresAlteration {
     package var indexes: [TableSchema.Object]
     /// The table's user-defined types that may be altered.
     package var types: [PostgresUserType] = []
+    /// The names in the table's schema that are in use, among those that its indexes lack.
+    package var takenNames: Set<NameKey> = []
+    /// Whether Cairn created the table.
+    package var isCreated = true
     package init(
       namespace: String, name: String, columns: [Column], constraints: [Constraint], indexes: [TableSchema.Object]
     ) {
@@ -53,6 +57,8 @@ package struct PostgresAlteration {
   package let after: TableSchema
   package let difference: TableDifference
   let target: Target
+  /// The names of indexes at the target that differ from their names at the source, by the latter.
+  let indexNames: [NameKey: String]
   /// Whether the target was examined. If not, its table is assumed to have the shape `before`.
   let isKnown: Bool
   let old: PostgresScript
@@ -83,7 +89,9 @@ package struct PostgresAlteration {
     if after.createText.isEmpty { known.createText = "" }
     (old, new) = (PostgresScript(known), PostgresScript(after))
     isKnown = target != nil
-    self.target = target ?? Target(expecting: before, old, types: types)
+    var there = target ?? Target(expecting: before, old, types: types)
+    indexNames = IndexNames.adopt(&there, before, after)
+    self.target = there
     labels = labelStatements()
     var lines = moves()
     lines += preamble()

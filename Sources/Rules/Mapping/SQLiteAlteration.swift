@@ -27,15 +27,30 @@ package struct SQLiteAlteration: Sendable {
   package let isRefreshed: Bool
 
   private let folded: Set<NameKey>
+  /// The names of indexes at the target that differ from their names at the source, by the latter.
+  private let indexNames: [NameKey: String]
 
   /// Computes the statements for the difference between two shapes.
   /// - Parameter there: The present table of the target; nil if the table has the source's old shape.
+  /// - Parameter takenNames: The names that other objects of the target have, among those of the source's indexes.
   package init(
     _ difference: TableDifference, there: TableSchema? = nil, triggers: [TableSchema.Object] = [], isOwn: Bool = true,
-    keepsText: Bool = false, isRefreshed: Bool = false
+    keepsText: Bool = false, isRefreshed: Bool = false, takenNames: Set<NameKey> = []
   ) {
     self.difference = difference
-    self.there = there ?? difference.before
+    var there = there ?? difference.before
+    let wanted = difference.before.objects + difference.after.objects
+    indexNames = IndexNames.adopt(&there.objects, as: wanted, in: .sqlite, taken: isOwn ? nil : takenNames) {
+      IndexNames.statement($0.text, $1.name).hasSameBytes(as: IndexNames.statement($1.text, $1.name))
+    }
+    // An index that is as at the source has the source's text.
+    for (index, object) in there.objects.enumerated() where indexNames[object.name.sqliteKey] != nil {
+      there.objects[index] =
+        wanted.first {
+          IndexNames.statement($0.text, $0.name).hasSameBytes(as: object.text)
+        } ?? object
+    }
+    self.there = there
     self.triggers = triggers
     (self.isOwn, self.keepsText, self.isRefreshed) = (isOwn, keepsText, isRefreshed)
     folded = Set(self.there.columns.map { $0.name.sqliteKey })
@@ -193,8 +208,10 @@ package struct SQLiteAlteration: Sendable {
     let fresh = after.objects.filter { object in
       !there.objects.contains { isOwn ? $0 == object : $0.name.sqliteKey == object.name.sqliteKey }
     }
-    return stale.map { "DROP INDEX IF EXISTS \($0.name.quotedName)" } + fresh.map(\.text)
+    return stale.map { "DROP INDEX IF EXISTS \(ownName($0).quotedName)" } + fresh.map(\.text)
   }
+
+  private func ownName(_ index: TableSchema.Object) -> String { indexNames[index.name.sqliteKey] ?? index.name }
 
   /// Returns whether an index of the target corresponds, by name, to an index of the source.
   private func known(_ object: TableSchema.Object) -> Bool {
@@ -244,7 +261,7 @@ package struct SQLiteAlteration: Sendable {
     }
     // With the legacy rules, references from other tables to this one stay unchanged.
     return triggers.map { "DROP TRIGGER \($0.name.quotedName)" }
-      + there.objects.map { "DROP INDEX \($0.name.quotedName)" } + [
+      + there.objects.map { "DROP INDEX \(ownName($0).quotedName)" } + [
         Self.legacyRules, "ALTER TABLE \(name) RENAME TO \(Self.aside)", Self.presentRules, newText,
       ] + (copy.map { [$0] } ?? []) + ["DROP TABLE \(Self.aside)"]
       + (after.objects + own).map(\.text) + triggers.map(\.text)

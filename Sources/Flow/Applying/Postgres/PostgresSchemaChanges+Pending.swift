@@ -19,8 +19,48 @@ extension PostgresSchemaChanges {
         try state.remove(pending)
         continue
       }
-      try make(pending, sink) { try connection.execute(object.text) }
+      try make(pending, sink) { try make(object, table, of: mapped, sink) }
     }
+  }
+
+  /// Creates an index unless the table has it. If its name is in use, the index gets a spare name.
+  private func make(
+    _ index: TableSchema.Object, _ table: PostgresApplyState.Table, of mapped: TableSchema, _ sink: PostgresSink
+  ) throws {
+    let place = "index \(index.name) of \(table.schema).\(table.name)"
+    guard var there = try PostgresAlteration.Target.read(table, connection) else { return }
+    there.isCreated = table.isCreated
+    _ = IndexNames.adopt(&there, mapped, mapped)
+    if let own = there.indexes.first(where: { $0.name.hasSameBytes(as: index.name) }) {
+      if IndexNames.isAlike(own, index, in: mapped) { return }
+      return progress.note("\(place) was not created: the target's table has another index of that name: \(own.text)")
+    }
+    let taken = try takenNames(among: [index.name], in: table.schema)
+    for name in [index.name] + IndexNames.spare(for: index.name) where !taken.contains(name.nameKey) {
+      do {
+        _ = try sink.attempt { try connection.execute(IndexNames.statement(index.text, name)) }
+      } catch let error as PostgresError where error.sqlState == "42P07" {
+        // Another session has taken the name since.
+        continue
+      }
+      if !name.hasSameBytes(as: index.name) {
+        progress.note("\(place) is named \(name) at the target, as its name is in use there")
+      }
+      return
+    }
+    progress.note("\(place) was not created: its name is in use at the target, and 99 others with a number, too")
+  }
+
+  /// Returns the names that relations of a schema have, among some names and their spare names (``IndexNames``).
+  func takenNames(among names: [String], in schema: String) throws -> Set<NameKey> {
+    guard !names.isEmpty else { return [] }
+    let list = names.flatMap { [$0] + IndexNames.spare(for: $0) }.map(\.postgresLiteral).joined(separator: ", ")
+    let rows = try connection.query(
+      """
+      SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1 AND c.relname IN (\(list))
+      """, [schema])
+    return Set(rows.compactMap { $0[0]?.nameKey })
   }
 
   /// Creates the foreign keys in `cairn.pending` whose two tables have their rows and are not suspended.
@@ -88,8 +128,8 @@ extension PostgresSchemaChanges {
     do { try sink.attempt(body) } catch let error as PostgresError
       where !error.isServerGone && !error.isTransient && !error.isCancelled
     {
-      // 42P07, 42710: it exists already.
-      if error.sqlState != "42P07", error.sqlState != "42710" {
+      // 42710: the table has a constraint of that name already.
+      if error.sqlState != "42710" {
         progress.note(
           "\(pending.kind.rawValue) \(pending.name) of \(pending.schema).\(pending.table) was not created: \(error.message)"
         )

@@ -41,6 +41,10 @@ extension PostgresSchemaChanges {
     let target = try PostgresAlteration.Target.read(known, connection)
     var there = try target ?? PostgresAlteration.Target.read(moved, connection)
     there?.types = try types(of: change)
+    there?.isCreated = right.isCreated
+    let names = (change.before.objects + change.after.objects).map(\.name)
+    let absent = names.filter { name in !(there?.indexes.contains { $0.name.hasSameBytes(as: name) } ?? true) }
+    there?.takenNames = try takenNames(among: absent, in: moved.schema)
     let columns = try (target == nil ? read(moved) : read(known))?.columns ?? []
     let alteration = PostgresAlteration(
       change.before, change.after, origins: change.source.origins, target: there)
@@ -57,8 +61,8 @@ extension PostgresSchemaChanges {
       moved.isCreated = try create(change.source.after, change.after, .follow)
       return moved
     }
-    let names = Set(there?.columns.map(\.name.nameKey) ?? [])
-    if let taken = alteration.difference.ownNames(in: names, isStrict: policy == .follow && right.isCreated) {
+    let columnNames = Set(there?.columns.map(\.name.nameKey) ?? [])
+    if let taken = alteration.difference.ownNames(in: columnNames, isStrict: policy == .follow && right.isCreated) {
       throw refusal.error(inTheWay: taken, table: change.name)
     }
     if policy != .follow, !change.isRefreshed, alteration.difference.reusesNames {

@@ -53,6 +53,10 @@ struct PostgresSchemaChanges {
     } catch let error as PostgresError where error.isOfShape {
       throw refusal.error(error.message, table: source.fullName)
     }
+    // CREATE TABLE IF NOT EXISTS is silent if another relation has the name.
+    guard try read(known) != nil else {
+      throw refusal.error("the name \(mapped.fullName) is in use at the target", table: source.fullName)
+    }
     try publish(mapped)
     for object in mapped.objects {
       try state.add(

@@ -9,14 +9,15 @@ extension SQLiteSchemaChanges {
     let counts = try doubtful.map { try storage(alteration.there.name, $0.old, isBefore: $0.isReal) }
     for statement in alteration.rebuild {
       let isTrigger = alteration.triggers.contains { $0.text == statement }
+      let isIndex = alteration.difference.after.objects.contains { $0.text == statement }
       do {
-        try define(statement, change)
+        try isIndex ? define(index: statement, change) : define(statement, change)
       } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint || error.isMismatch {
         try? database.execute(SQLiteAlteration.presentRules)
         // The rows come again, but not the values of columns that only the target has.
         if !alteration.extras.isEmpty, statement == alteration.copy { throw refused(change, error, alteration) }
         if change.isRefreshed, statement == alteration.copy { continue }
-        if change.isRefreshed, alteration.difference.after.objects.contains(where: { $0.text == statement }) {
+        if change.isRefreshed, isIndex {
           try create(index: statement, alteration, change)
           continue
         }
@@ -98,7 +99,7 @@ extension SQLiteSchemaChanges {
   }
 
   private func create(index text: String, _ alteration: SQLiteAlteration, _ change: Change) throws {
-    do { try free(index: text) { try define(text, change) } } catch let error as SQLiteError
+    do { try define(index: text, change) } catch let error as SQLiteError
       where error.isSchemaRefusal || error.isConstraint
     {
       guard change.isRefreshed, change.isCreated, alteration.extras.isEmpty, let name = change.after?.target.name else {
@@ -110,18 +111,32 @@ extension SQLiteSchemaChanges {
     }
   }
 
-  /// Runs a body that creates an index. Before that, drops an index with the same name, if Cairn created that index's
-  /// table.
-  func free(index text: String, _ body: () throws -> Void) throws {
-    let stale = try database.query(
-      """
-      SELECT m.name, m.sql FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE
-      AND t.created = 1 WHERE m.type = 'index' AND m.sql NOT NULL
-      """)
-    let name = SQLiteAlteration.indexName(text)?.sqliteKey
-    for row in stale where row[0].string.sqliteKey == name {
-      try database.execute("DROP INDEX \(row[0].string.quotedName)")
+  /// Runs a statement that creates an index. If its name is in use, the index gets a spare name.
+  func define(index text: String, _ change: Change) throws {
+    guard let name = SQLiteAlteration.indexName(text) else { return try define(text, change) }
+    if change.after?.source.engine == .sqlite { try dropMoved(name) }
+    let names = [name] + IndexNames.spare(for: name)
+    let taken = try takenNames()
+    guard let free = names.first(where: { !taken.contains($0.sqliteKey) }), !free.hasSameBytes(as: name) else {
+      return try define(text, change)
     }
-    try body()
+    try define(IndexNames.statement(text, free), change)
+    progress.note("index \(name) of \(change.name) is named \(free) at the target, as its name is in use there")
+  }
+
+  /// Drops an index of this name in another table that this trail created: a source in SQLite has moved it.
+  private func dropMoved(_ name: String) throws {
+    let moved = try database.query(
+      """
+      SELECT m.name FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE
+      AND t.created = 1 AND t.trail = ? WHERE m.type = 'index' AND m.name = ? COLLATE NOCASE AND m.sql NOT NULL
+      """, [.text(trail), .text(name)])
+    for row in moved { try database.execute("DROP INDEX \(row[0].string.quotedName)") }
+  }
+
+  /// The names of all tables, views and indexes of the target.
+  func takenNames() throws -> Set<NameKey> {
+    let rows = try database.query("SELECT name FROM sqlite_master WHERE type IN ('table', 'view', 'index')")
+    return Set(rows.map { $0[0].string.sqliteKey })
   }
 }

@@ -7,6 +7,7 @@ import SQLiteKit
 /// Throws `schema-stopped` for a schema change that is not made; the table is then suspended. The caller rolls back.
 struct SQLiteSchemaChanges {
   let database: Database
+  let trail: String
   let progress: ApplyProgress
 
   /// A schema change of a table: the table before and after, at the source and at the target.
@@ -237,7 +238,7 @@ struct SQLiteSchemaChanges {
     let alteration = SQLiteAlteration(
       difference, there: found.schema, triggers: triggers.map { .init(name: $0[0].string, text: $0[1].string) },
       isOwn: isOwn, keepsText: isOwn && !change.isRename && change.after?.source.engine == .sqlite,
-      isRefreshed: change.isRefreshed)
+      isRefreshed: change.isRefreshed, takenNames: isOwn ? [] : try takenNames())
     if alteration.keepsText, found.schema.createText.hasSameBytes(as: difference.after.createText) {
       return try run(indexes: alteration, change)
     }
@@ -287,7 +288,7 @@ struct SQLiteSchemaChanges {
   func run(_ text: String, _ change: Change) throws {
     do {
       text.hasPrefix("CREATE ") && text.contains("INDEX")
-        ? try free(index: text) { try define(text, change) } : try define(text, change)
+        ? try define(index: text, change) : try define(text, change)
     } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint { throw refused(change, error) }
   }
 

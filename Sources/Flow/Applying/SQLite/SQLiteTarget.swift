@@ -54,7 +54,7 @@ final class SQLiteTarget {
     try database.readEncoding()
     isUTF16 = database.isUTF16
     state = SQLiteApplyState(database, of: trail)
-    shape = SQLiteSchemaChanges(database: database, progress: progress)
+    shape = SQLiteSchemaChanges(database: database, trail: trail.description, progress: progress)
     notes = JournalNotes(database)
     let (state, database) = (state, database)
     try database.transaction {

@@ -28,7 +28,7 @@ struct TableRefresher {
       let estimate =
         layout.isPartial ? 0 : try Self.count(layout.schema.name, source)
       if estimate > 0 {
-        let rowBytes = try Self.size(of: source) / estimate
+        let rowBytes = try FileRoom.size(of: source) / estimate
         chunkRows = min(chunkRows, max(Int(Self.chunkBytesGoal / max(rowBytes, 1)), 50))
       }
       try Self.append(
@@ -179,18 +179,6 @@ struct TableRefresher {
     state.isDone = through == nil
   }
 
-  /// Returns the size of a file in the open snapshot, in bytes.
-  private static func size(of source: Database) throws -> Int64 {
-    let (count, page) = (try source.integer("PRAGMA page_count") ?? 0, try source.integer("PRAGMA page_size") ?? 0)
-    return count.multipliedReportingOverflow(by: page).partialValue
-  }
-
-  private static func endless(_ schema: TableSchema, _ source: Database) -> CairnError {
-    CairnError(
-      .databaseDamaged, "table \(schema.name) of \(source.path) has more rows than fit into the file",
-      hint: "check the file with 'PRAGMA integrity_check'", context: ["table": schema.name])
-  }
-
   private mutating func appendRows(
     _ sql: String, _ parameters: [Value], _ id: UInt64, _ schema: TableSchema, _ source: Database, _ trail: TrailWriter,
     isWanted: (Statement) throws -> Bool = { _ in true }
@@ -200,15 +188,15 @@ struct TableRefresher {
     var image = ByteWriter()
     var record = ByteWriter()
     var rows: UInt64 = 0
-    var room = FileRoom(try Self.size(of: source), schema)
+    var room = try FileRoom(source, schema)
     while try statement.step() {
-      guard room.takeRow() else { throw Self.endless(schema, source) }
+      try room.takeRow()
       guard try isWanted(statement) else { continue }
       image.removeAll()
       for index in schema.columns.indices { statement.encode(index, into: &image) }
       if let column = source.takeIllFormedColumn() { tellIllFormed(schema, column) }
       sent = (sent.rows + 1, sent.bytes + Int64(image.count))
-      guard room.take(bytes: image.count) else { throw Self.endless(schema, source) }
+      try room.take(bytes: image.count)
       record.removeAll()
       record.appendVarint(id)
       record.appendCounted(image.bytes)
@@ -216,37 +204,6 @@ struct TableRefresher {
       rows += 1
     }
     return rows
-  }
-}
-
-/// A limit on the rows that one reading of a file can give. The pages of a damaged file may point to each other in a
-/// circle, so that a small file has rows without end.
-private struct FileRoom {
-  /// The least bytes of a row in a page: two for its place, two for its length and key.
-  private static let rowBytesMin: Int64 = 4
-  private var rows: Int64
-  private var bytes: Int64
-  private let added: Int64
-
-  /// Creates the room of a file of `size` bytes. Texts may be longer in UTF-8 than in UTF-16, and numbers longer in the
-  /// trail. A row may lack a column that was added after it: the reading gives the column's default.
-  init(_ size: Int64, _ schema: TableSchema) {
-    rows = size / Self.rowBytesMin
-    bytes = size.addingBounded(size).addingBounded(1 << 20)
-    added = schema.columns.reduce(0) { $0 + Int64($1.defaultText?.utf8.count ?? 0) + 16 }
-  }
-
-  /// Counts a row. Returns false if the file cannot have that many.
-  mutating func takeRow() -> Bool {
-    rows -= 1
-    bytes = bytes.addingBounded(added)
-    return rows >= 0
-  }
-
-  /// Counts the bytes of a row's values. Returns false if the file cannot have that many.
-  mutating func take(bytes count: Int) -> Bool {
-    bytes -= Int64(count)
-    return bytes >= 0
   }
 }
 
