@@ -18,7 +18,14 @@ extension PostgresAlteration {
     }
   }
 
-  func drops() -> [String] {
+  /// The generated columns that ``drops()`` drops and ``newGenerated()`` adds again.
+  var remadeColumns: [String] {
+    staleGenerated.map(\.name).filter { name in
+      has(name) && new.columns.contains { $0.name.hasSameBytes(as: name) && $0.isGenerated }
+    }
+  }
+
+  mutating func drops() -> [String] {
     var lines = dropsOfKeys()
     // A column whose generation expression was removed keeps its values.
     let plain = Set(after.columns.map(\.name.nameKey))
@@ -113,10 +120,13 @@ extension PostgresAlteration {
         ? target.columns.first { $0.name.hasSameBytes(as: column.name) || $0.name.hasSameBytes(as: was.name) } : nil
       let isRetyped = was.declaredType != column.declaredType || was.collation != column.collation
       if isRetyped, there.map({ $0.type != column.declaredType || was.declaredType == $0.type }) ?? true {
-        if was.defaultText != nil { actions.append("ALTER COLUMN \(quoted) DROP DEFAULT") }
-        actions.append(
-          "ALTER COLUMN \(quoted) TYPE \(column.declaredType)\(column.collationClause)\(conversion(was, column))")
-        if let value = column.defaultText { actions.append("ALTER COLUMN \(quoted) SET DEFAULT \(value)") }
+        let value = retypedDefault(was, column, there)
+        if was.defaultText != nil, there.map({ $0.defaultText != nil }) ?? true {
+          actions.append("ALTER COLUMN \(quoted) DROP DEFAULT")
+        }
+        let type = column.declaredType + collation(was, column, there)
+        actions.append("ALTER COLUMN \(quoted) TYPE \(type)\(conversion(was, column))")
+        if let value { actions.append("ALTER COLUMN \(quoted) SET DEFAULT \(value)") }
       } else if was.defaultText != column.defaultText {
         actions.append(
           "ALTER COLUMN \(quoted) " + (column.defaultText.map { "SET DEFAULT \($0)" } ?? "DROP DEFAULT"))
@@ -131,6 +141,36 @@ extension PostgresAlteration {
     }
     let grouped = actions.isEmpty ? [] : [alter(actions.joined(separator: ",\n  "))]
     return lostIdentities() + grouped + identities
+  }
+
+  /// Returns the default of a column with a new type: the target's own, if the schema change does not alter it.
+  private func retypedDefault(
+    _ was: TableSchema.Column, _ now: TableSchema.Column, _ there: Target.Column?
+  ) -> String? {
+    guard let there, let old = was.defaultText, let new = now.defaultText, Self.isSameDefault(old, new),
+      !Self.isSameDefault(there.defaultText ?? "", old)
+    else { return now.defaultText }
+    return there.defaultText
+  }
+
+  /// Returns whether two defaults are equal apart from a cast at the end, such as `'x'::text`.
+  private static func isSameDefault(_ one: String, _ other: String) -> Bool {
+    func bare(_ text: String) -> Words {
+      let script = PostgresTokens(text)
+      let end = script.tokens.indices.first { index in
+        script.tokens[index].isSymbol(":") && index + 1 < script.tokens.count && script.tokens[index + 1].isSymbol(":")
+      }
+      return Words(script.text(script.tokens[..<(end ?? script.tokens.endIndex)]))
+    }
+    return bare(one) == bare(other)
+  }
+
+  /// Returns the COLLATE clause for a column with a new type: the target's own collation, if the schema change does not
+  /// alter it.
+  private func collation(_ was: TableSchema.Column, _ now: TableSchema.Column, _ there: Target.Column?) -> String {
+    guard let there, was.collation.hasSameBytes(as: now.collation), PostgresType(was).isText, PostgresType(now).isText
+    else { return now.collationClause }
+    return there.collation.isEmpty ? "" : " COLLATE \(there.collation)"
   }
 
   /// Returns whether the target already has the new column with this index in the shape `after`.

@@ -10,36 +10,90 @@ extension PostgresAlteration {
   private func renamedColumns(_ columns: [String]) -> [String] { columns.map { renamed[$0] ?? $0 } }
 
   /// Returns the target's constraint that corresponds to a constraint of the shape `before`; nil if there is none.
-  private func found(_ constraint: PostgresScript.Constraint) -> Target.Constraint? {
-    let there = target.constraints.filter { $0.kind == constraint.kind.target }
-    if let name = constraint.name, let same = there.first(where: { $0.name.hasSameBytes(as: name) }) { return same }
-    if constraint.kind == .primary { return there.first }
-    if constraint.kind == .unique { return there.first { $0.columns == constraint.columns } }
-    return there.first { Words($0.text) == Words(constraint.text) }
+  private func found(_ index: Int) -> Target.Constraint? { foundConstraints[index] }
+
+  /// For each constraint of the shape `before`, by its index, the target's constraint that corresponds to it. Several
+  /// constraints may say the same: those of the same name belong together first.
+  func findConstraints() -> [Int: Target.Constraint] {
+    var found: [Int: Target.Constraint] = [:]
+    var free = target.constraints
+    func take(_ indices: [Int], _ fits: (PostgresScript.Constraint, Target.Constraint) -> Bool) {
+      for index in indices where found[index] == nil {
+        let constraint = old.constraints[index]
+        guard let place = free.firstIndex(where: { $0.kind == constraint.kind.target && fits(constraint, $0) }) else {
+          continue
+        }
+        found[index] = free.remove(at: place)
+      }
+    }
+    let kept = old.constraints.indices.filter { keptConstraints[$0] != nil }
+    take(Array(old.constraints.indices)) { was, there in was.name.map { $0.hasSameBytes(as: there.name) } ?? false }
+    for indices in [kept, Array(old.constraints.indices)] {
+      take(indices) { was, there in
+        switch was.kind {
+        case .primary: true
+        case .unique: there.columns == was.columns
+        case .check, .exclude: Words(there.text) == Words(was.text)
+        }
+      }
+    }
+    return found
   }
 
-  var goneConstraints: [PostgresScript.Constraint] {
-    old.constraints.filter { was in !new.constraints.contains { isSame(was, $0) } }
+  /// For each constraint of the shape `before` that stays, by its index, the index of its counterpart in the shape
+  /// `after`.
+  func pairConstraints() -> [Int: Int] {
+    var pairs: [Int: Int] = [:]
+    var free = Array(new.constraints.indices)
+    for isNamed in [true, false] {
+      for (index, was) in old.constraints.enumerated() where pairs[index] == nil {
+        let place = free.firstIndex { now in
+          let now = new.constraints[now]
+          return isSame(was, now) && !isOfRemade(was.text) && (!isNamed || was.name.hasSameBytes(as: now.name))
+        }
+        if let place { pairs[index] = free.remove(at: place) }
+      }
+    }
+    return pairs
   }
 
-  func dropsOfKeys() -> [String] {
+  private var goneConstraints: [Int] { old.constraints.indices.filter { keptConstraints[$0] == nil } }
+
+  /// Returns whether a definition names a generated column that is dropped and added again.
+  private func isOfRemade(_ text: String) -> Bool {
+    !remade.isEmpty && PostgresTokens(text).tokens.contains { $0.name.map { remade.contains($0.nameKey) } ?? false }
+  }
+
+  /// Returns whether an index goes with a generated column, and is created again with it.
+  func isRemade(_ object: TableSchema.Object) -> Bool {
+    isOfRemade(object.text) && target.indexes.contains { $0.name.hasSameBytes(as: object.name) }
+  }
+
+  mutating func dropsOfKeys() -> [String] {
     var lines: [String] = []
+    func drop(_ there: Target.Constraint) {
+      droppedNames.append((there.name, ![.primary, .unique, .exclude].contains(there.kind)))
+      lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
+    }
     let wanted = PostgresForeignKey.all(of: after)
     for key in PostgresForeignKey.all(of: before) {
       guard let there = foreign(key),
         !wanted.contains(where: { foreign($0).map { $0.name.hasSameBytes(as: there.name) } ?? false })
       else { continue }
-      lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
+      drop(there)
     }
     for constraint in goneConstraints {
-      guard let there = found(constraint), !isWanted(there) else { continue }
-      lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
+      guard let there = found(constraint), isOfRemade(there.text) || !isWanted(there) else { continue }
+      drop(there)
     }
     let kept = keptIndexes.map(\.0)
-    for object in before.objects where !kept.contains(object) {
+    for object in before.objects where isRemade(object) || !kept.contains(object) {
       guard target.indexes.contains(where: { $0.name.hasSameBytes(as: object.name) }) else { continue }
       // The operator has already made the new index under this name.
-      if after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) }) { continue }
+      if !isRemade(object), after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) }) {
+        continue
+      }
+      droppedNames.append((object.name, false))
       lines.append("DROP INDEX \(after.namespace.postgresIdentifier).\(object.name.postgresIdentifier)")
     }
     return lines
@@ -47,7 +101,12 @@ extension PostgresAlteration {
 
   /// Returns whether the target's constraint already has its new definition.
   private func isWanted(_ there: Target.Constraint) -> Bool {
-    isKnown && new.constraints.contains { $0.kind.target == there.kind && isMade($0, there) }
+    let pairs = Set(keptConstraints.values)
+    return isKnown
+      && new.constraints.indices.contains { index in
+        let wanted = new.constraints[index]
+        return !pairs.contains(index) && wanted.kind.target == there.kind && isMade(wanted, there)
+      }
   }
 
   private func isMade(_ wanted: PostgresScript.Constraint, _ there: Target.Constraint) -> Bool {
@@ -62,16 +121,20 @@ extension PostgresAlteration {
   func additions() -> [String] {
     var lines = newGenerated()
     let gone = Set(goneConstraints.compactMap { found($0)?.name.nameKey })
-    for constraint in new.constraints {
-      if let was = old.constraints.first(where: { isSame($0, constraint) }) {
-        guard let there = found(was), let name = constraint.name, was.name != nil, !there.name.hasSameBytes(as: name),
-          there.name.hasSameBytes(as: was.name ?? "")
+    let claimed = Set(keptConstraints.keys.compactMap { found($0)?.name.nameKey })
+    for (index, constraint) in new.constraints.enumerated() {
+      if let place = keptConstraints.first(where: { $0.value == index })?.key {
+        let was = old.constraints[place]
+        guard let there = found(place), let name = constraint.name, was.name != nil,
+          !there.name.hasSameBytes(as: name), there.name.hasSameBytes(as: was.name ?? "")
         else { continue }
         lines.append(alter("RENAME CONSTRAINT \(there.name.postgresIdentifier) TO \(name.postgresIdentifier)"))
         continue
       }
       let isThere = target.constraints.contains { there in
-        guard there.kind == constraint.kind.target, !gone.contains(there.name) || isWanted(there) else { return false }
+        guard there.kind == constraint.kind.target, !claimed.contains(there.name),
+          !gone.contains(there.name) || (isWanted(there) && !isOfRemade(there.text))
+        else { return false }
         switch constraint.kind {
         case .primary, .unique: return renamedColumns(there.columns) == constraint.columns
         case .check, .exclude: return Words(there.text, renamed: renamed) == Words(constraint.text)

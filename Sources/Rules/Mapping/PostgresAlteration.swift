@@ -26,6 +26,10 @@ package struct PostgresAlteration {
       package var isNotNull: Bool
       package var isGenerated: Bool
       package var identity: TableSchema.Identity
+      /// The collation, in SQL, if it is not the one of the type; otherwise empty.
+      package var collation = ""
+      /// The default, in SQL, except that of a generated column.
+      package var defaultText: String?
       package init(
         name: String, type: String, isNotNull: Bool, isGenerated: Bool = false, identity: TableSchema.Identity = .none
       ) {
@@ -57,6 +61,10 @@ package struct PostgresAlteration {
   let isKnown: Bool
   let old: PostgresScript
   let new: PostgresScript
+  /// For each constraint of the shape `before` that stays, by its index, the index of its counterpart.
+  private(set) var keptConstraints: [Int: Int] = [:]
+  /// For each constraint of the shape `before`, by its index, the target's constraint that corresponds to it.
+  private(set) var foundConstraints: [Int: Target.Constraint] = [:]
 
   /// The statements that add labels to enums. Commit them first: PostgreSQL cannot use a label in the transaction that
   /// adds it.
@@ -66,6 +74,13 @@ package struct PostgresAlteration {
   /// The indexes to create after ``statements`` have dropped the old indexes.
   package private(set) var newIndexes: [TableSchema.Object] = []
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
+
+  /// The generated columns that are dropped and added again.
+  private(set) var remade: Set<NameKey> = []
+  /// The indexes and constraints of the target that ``statements`` drop.
+  var droppedNames: [(name: String, isOther: Bool)] = []
+  /// The names of the constraints that only the source's table before the schema change had.
+  private var sourceNames: Set<NameKey> = []
 
   /// Computes the statements that give the target's table the shape `after`.
   ///
@@ -84,6 +99,12 @@ package struct PostgresAlteration {
     (old, new) = (PostgresScript(known), PostgresScript(after))
     isKnown = target != nil
     self.target = target ?? Target(expecting: before, old, types: types)
+    remade = Set(remadeColumns.map(\.nameKey))
+    if after.createText.isEmpty {
+      sourceNames = Set(PostgresScript(before).constraints.compactMap { $0.name?.nameKey })
+    }
+    keptConstraints = pairConstraints()
+    foundConstraints = findConstraints()
     labels = labelStatements()
     var lines = moves()
     lines += preamble()
@@ -93,19 +114,34 @@ package struct PostgresAlteration {
     lines += columnChanges()
     lines += additions()
     statements = lines
-    newIndexes = after.objects.filter { !isKept($0) && !isMade($0) && !wasBefore($0) }
+    newIndexes = after.objects.filter { isRemade($0) || (!isKept($0) && !isMade($0) && !wasBefore($0)) }
     newForeignKeys = PostgresForeignKey.all(of: after).filter { !has($0) && !wasBefore($0) }
   }
 
   package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
 
-  /// Whether the statements drop a key or an index; foreign keys of other tables may reference it.
-  package var changesKeys: Bool {
-    goneConstraints.contains { $0.kind == .primary || $0.kind == .unique }
-      || difference.changes.contains { change in
-        if case .dropIndex = change { true } else { false }
-      }
+  /// The names of the indexes of the target that the statements drop; foreign keys of other tables may need them.
+  package var droppedIndexes: Set<NameKey> { Set(droppedNames.filter { !$0.isOther }.map(\.name.nameKey)) }
+
+  /// Returns whether the statements drop the index or constraint of the target with this name, or whether it was the
+  /// source's before the schema change.
+  package func drops(_ name: String) -> Bool {
+    droppedNames.contains { $0.name.hasSameBytes(as: name) } || sourceNames.contains(name.nameKey)
   }
+
+  /// Whether the statements drop columns, or give them other types.
+  package var replacesColumns: Bool {
+    statements.contains { $0.contains(" DROP COLUMN ") || $0.contains(" TYPE ") }
+  }
+
+  /// The former names of the columns that the table no longer has after the schema change.
+  package var goneColumns: Set<NameKey> {
+    let all = before.columns.indices.filter { !difference.origins.contains($0) }.map { before.columns[$0].name }
+    return Set((all + old.columns.filter(\.isGenerated).map(\.name)).map(\.nameKey)).subtracting(remade)
+  }
+
+  /// The name by which the target has the table before the schema change, in SQL.
+  package var place: String { "\(target.namespace.quotedName).\(target.name.quotedName)" }
 
   var name: String { after.postgresIdentifier }
   func alter(_ action: String) -> String { "ALTER TABLE \(name) \(action)" }
