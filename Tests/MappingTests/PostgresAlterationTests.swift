@@ -134,7 +134,7 @@ import Testing
         "ALTER TABLE public.t ADD COLUMN d integer GENERATED ALWAYS AS ((a * 3)) STORED",
         "ALTER TABLE public.t ADD CONSTRAINT k CHECK ((d > 0))",
       ])
-    #expect(made.newIndexes.map(\.name) == ["i"] && made.droppedIndexes == ["i"])
+    #expect(made.newIndexes.map(\.name) == ["i"] && made.dropped.indexes == ["i"])
     #expect(PostgresAlteration(before, before, origins: [0], target: there).all.isEmpty)
   }
 }

@@ -19,10 +19,11 @@ extension PostgresAlteration {
   }
 
   /// The generated columns that ``drops()`` drops and ``newGenerated()`` adds again.
-  var remadeColumns: [String] {
-    staleGenerated.map(\.name).filter { name in
+  var remadeColumns: RemadeColumns {
+    let names = staleGenerated.map(\.name).filter { name in
       has(name) && new.columns.contains { $0.name.hasSameBytes(as: name) && $0.isGenerated }
     }
+    return RemadeColumns(names: Set(names.map(\.nameKey)))
   }
 
   mutating func drops() -> [String] {
@@ -120,13 +121,13 @@ extension PostgresAlteration {
         ? target.columns.first { $0.name.hasSameBytes(as: column.name) || $0.name.hasSameBytes(as: was.name) } : nil
       let isRetyped = was.declaredType != column.declaredType || was.collation != column.collation
       if isRetyped, there.map({ $0.type != column.declaredType || was.declaredType == $0.type }) ?? true {
-        let value = retypedDefault(was, column, there)
+        let retyped = RetypedColumn(was: was, now: column, there: there)
         if was.defaultText != nil, there.map({ $0.defaultText != nil }) ?? true {
           actions.append("ALTER COLUMN \(quoted) DROP DEFAULT")
         }
-        let type = column.declaredType + collation(was, column, there)
-        actions.append("ALTER COLUMN \(quoted) TYPE \(type)\(conversion(was, column))")
-        if let value { actions.append("ALTER COLUMN \(quoted) SET DEFAULT \(value)") }
+        let type = column.declaredType + retyped.collation
+        actions.append("ALTER COLUMN \(quoted) TYPE \(type)\(retyped.conversion)")
+        if let value = retyped.defaultText { actions.append("ALTER COLUMN \(quoted) SET DEFAULT \(value)") }
       } else if was.defaultText != column.defaultText {
         actions.append(
           "ALTER COLUMN \(quoted) " + (column.defaultText.map { "SET DEFAULT \($0)" } ?? "DROP DEFAULT"))
@@ -143,36 +144,6 @@ extension PostgresAlteration {
     return lostIdentities() + grouped + identities
   }
 
-  /// Returns the default of a column with a new type: the target's own, if the schema change does not alter it.
-  private func retypedDefault(
-    _ was: TableSchema.Column, _ now: TableSchema.Column, _ there: Target.Column?
-  ) -> String? {
-    guard let there, let old = was.defaultText, let new = now.defaultText, Self.isSameDefault(old, new),
-      !Self.isSameDefault(there.defaultText ?? "", old)
-    else { return now.defaultText }
-    return there.defaultText
-  }
-
-  /// Returns whether two defaults are equal apart from a cast at the end, such as `'x'::text`.
-  private static func isSameDefault(_ one: String, _ other: String) -> Bool {
-    func bare(_ text: String) -> Words {
-      let script = PostgresTokens(text)
-      let end = script.tokens.indices.first { index in
-        script.tokens[index].isSymbol(":") && index + 1 < script.tokens.count && script.tokens[index + 1].isSymbol(":")
-      }
-      return Words(script.text(script.tokens[..<(end ?? script.tokens.endIndex)]))
-    }
-    return bare(one) == bare(other)
-  }
-
-  /// Returns the COLLATE clause for a column with a new type: the target's own collation, if the schema change does not
-  /// alter it.
-  private func collation(_ was: TableSchema.Column, _ now: TableSchema.Column, _ there: Target.Column?) -> String {
-    guard let there, was.collation.hasSameBytes(as: now.collation), PostgresType(was).isText, PostgresType(now).isText
-    else { return now.collationClause }
-    return there.collation.isEmpty ? "" : " COLLATE \(there.collation)"
-  }
-
   /// Returns whether the target already has the new column with this index in the shape `after`.
   private func isAdded(_ index: Int) -> Bool {
     guard isKnown, has(after.columns[index].name) else { return false }
@@ -184,19 +155,6 @@ extension PostgresAlteration {
 
   private func definition(_ column: TableSchema.Column) -> String {
     new.columns.first { $0.name.hasSameBytes(as: column.name) && !$0.isGenerated }?.text ?? column.postgresDefinition
-  }
-
-  /// Returns the USING clause for a change of a column's type; empty if PostgreSQL can cast the values without changing
-  /// them.
-  private func conversion(_ was: TableSchema.Column, _ now: TableSchema.Column) -> String {
-    let (from, to) = (PostgresType(was), PostgresType(now))
-    if from.name.hasSameBytes(as: to.name) || (!from.isUserDefined && !to.isUserDefined && from.isHeld(by: to)) {
-      return ""
-    }
-    let name = now.name.postgresIdentifier
-    // In SQLite, booleans are the integers 0 and 1.
-    if from.kind == .bool, to.isNumeric { return " USING \(name)::integer::\(now.declaredType)" }
-    return " USING \(name)::text::\(now.declaredType)"
   }
 
   private func identity(_ was: TableSchema.Column, _ now: TableSchema.Column, _ there: Target.Column?) -> [String] {

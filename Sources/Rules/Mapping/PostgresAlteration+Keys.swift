@@ -2,77 +2,12 @@ import Changes
 
 // Keys, checks and indexes.
 extension PostgresAlteration {
-  /// Returns whether a constraint is unchanged, except for renamed columns.
-  private func isSame(_ was: PostgresScript.Constraint, _ now: PostgresScript.Constraint) -> Bool {
-    was.kind == now.kind && Words(was.text, renamed: renamed) == Words(now.text)
-  }
-
   private func renamedColumns(_ columns: [String]) -> [String] { columns.map { renamed[$0] ?? $0 } }
-
-  /// Returns the target's constraint that corresponds to a constraint of the shape `before`; nil if there is none.
-  private func found(_ index: Int) -> Target.Constraint? { foundConstraints[index] }
-
-  /// For each constraint of the shape `before`, by its index, the target's constraint that corresponds to it. Several
-  /// constraints may say the same: those of the same name belong together first.
-  func findConstraints() -> [Int: Target.Constraint] {
-    var found: [Int: Target.Constraint] = [:]
-    var free = target.constraints
-    func take(_ indices: [Int], _ fits: (PostgresScript.Constraint, Target.Constraint) -> Bool) {
-      for index in indices where found[index] == nil {
-        let constraint = old.constraints[index]
-        guard let place = free.firstIndex(where: { $0.kind == constraint.kind.target && fits(constraint, $0) }) else {
-          continue
-        }
-        found[index] = free.remove(at: place)
-      }
-    }
-    let kept = old.constraints.indices.filter { keptConstraints[$0] != nil }
-    take(Array(old.constraints.indices)) { was, there in was.name.map { $0.hasSameBytes(as: there.name) } ?? false }
-    for indices in [kept, Array(old.constraints.indices)] {
-      take(indices) { was, there in
-        switch was.kind {
-        case .primary: true
-        case .unique: there.columns == was.columns
-        case .check, .exclude: Words(there.text) == Words(was.text)
-        }
-      }
-    }
-    return found
-  }
-
-  /// For each constraint of the shape `before` that stays, by its index, the index of its counterpart in the shape
-  /// `after`.
-  func pairConstraints() -> [Int: Int] {
-    var pairs: [Int: Int] = [:]
-    var free = Array(new.constraints.indices)
-    for isNamed in [true, false] {
-      for (index, was) in old.constraints.enumerated() where pairs[index] == nil {
-        let place = free.firstIndex { now in
-          let now = new.constraints[now]
-          return isSame(was, now) && !isOfRemade(was.text) && (!isNamed || was.name.hasSameBytes(as: now.name))
-        }
-        if let place { pairs[index] = free.remove(at: place) }
-      }
-    }
-    return pairs
-  }
-
-  private var goneConstraints: [Int] { old.constraints.indices.filter { keptConstraints[$0] == nil } }
-
-  /// Returns whether a definition names a generated column that is dropped and added again.
-  private func isOfRemade(_ text: String) -> Bool {
-    !remade.isEmpty && PostgresTokens(text).tokens.contains { $0.name.map { remade.contains($0.nameKey) } ?? false }
-  }
-
-  /// Returns whether an index goes with a generated column, and is created again with it.
-  func isRemade(_ object: TableSchema.Object) -> Bool {
-    isOfRemade(object.text) && target.indexes.contains { $0.name.hasSameBytes(as: object.name) }
-  }
 
   mutating func dropsOfKeys() -> [String] {
     var lines: [String] = []
     func drop(_ there: Target.Constraint) {
-      droppedNames.append((there.name, ![.primary, .unique, .exclude].contains(there.kind)))
+      dropped.add(there)
       lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
     }
     let wanted = PostgresForeignKey.all(of: after)
@@ -82,18 +17,22 @@ extension PostgresAlteration {
       else { continue }
       drop(there)
     }
-    for constraint in goneConstraints {
-      guard let there = found(constraint), isOfRemade(there.text) || !isWanted(there) else { continue }
+    for constraint in constraints.gone {
+      guard let there = constraints.found[constraint], remade.isNamed(in: there.text) || !isWanted(there) else {
+        continue
+      }
       drop(there)
     }
     let kept = keptIndexes.map(\.0)
-    for object in before.objects where isRemade(object) || !kept.contains(object) {
+    for object in before.objects where remade.takes(object, target) || !kept.contains(object) {
       guard target.indexes.contains(where: { $0.name.hasSameBytes(as: object.name) }) else { continue }
       // The operator has already made the new index under this name.
-      if !isRemade(object), after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) }) {
+      if !remade.takes(object, target),
+        after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) })
+      {
         continue
       }
-      droppedNames.append((object.name, false))
+      dropped.indexes.insert(object.name.nameKey)
       lines.append("DROP INDEX \(after.namespace.postgresIdentifier).\(object.name.postgresIdentifier)")
     }
     return lines
@@ -101,7 +40,7 @@ extension PostgresAlteration {
 
   /// Returns whether the target's constraint already has its new definition.
   private func isWanted(_ there: Target.Constraint) -> Bool {
-    let pairs = Set(keptConstraints.values)
+    let pairs = Set(constraints.kept.values)
     return isKnown
       && new.constraints.indices.contains { index in
         let wanted = new.constraints[index]
@@ -120,12 +59,12 @@ extension PostgresAlteration {
   /// replica identity and the owners of sequences.
   func additions() -> [String] {
     var lines = newGenerated()
-    let gone = Set(goneConstraints.compactMap { found($0)?.name.nameKey })
-    let claimed = Set(keptConstraints.keys.compactMap { found($0)?.name.nameKey })
+    let gone = Set(constraints.gone.compactMap { constraints.found[$0]?.name.nameKey })
+    let claimed = Set(constraints.kept.keys.compactMap { constraints.found[$0]?.name.nameKey })
     for (index, constraint) in new.constraints.enumerated() {
-      if let place = keptConstraints.first(where: { $0.value == index })?.key {
+      if let place = constraints.kept.first(where: { $0.value == index })?.key {
         let was = old.constraints[place]
-        guard let there = found(place), let name = constraint.name, was.name != nil,
+        guard let there = constraints.found[place], let name = constraint.name, was.name != nil,
           !there.name.hasSameBytes(as: name), there.name.hasSameBytes(as: was.name ?? "")
         else { continue }
         lines.append(alter("RENAME CONSTRAINT \(there.name.postgresIdentifier) TO \(name.postgresIdentifier)"))
@@ -133,7 +72,7 @@ extension PostgresAlteration {
       }
       let isThere = target.constraints.contains { there in
         guard there.kind == constraint.kind.target, !claimed.contains(there.name),
-          !gone.contains(there.name) || (isWanted(there) && !isOfRemade(there.text))
+          !gone.contains(there.name) || (isWanted(there) && !remade.isNamed(in: there.text))
         else { return false }
         switch constraint.kind {
         case .primary, .unique: return renamedColumns(there.columns) == constraint.columns

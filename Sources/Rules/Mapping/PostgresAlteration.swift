@@ -61,10 +61,7 @@ package struct PostgresAlteration {
   let isKnown: Bool
   let old: PostgresScript
   let new: PostgresScript
-  /// For each constraint of the shape `before` that stays, by its index, the index of its counterpart.
-  private(set) var keptConstraints: [Int: Int] = [:]
-  /// For each constraint of the shape `before`, by its index, the target's constraint that corresponds to it.
-  private(set) var foundConstraints: [Int: Target.Constraint] = [:]
+  private(set) var constraints = PairedConstraints()
 
   /// The statements that add labels to enums. Commit them first: PostgreSQL cannot use a label in the transaction that
   /// adds it.
@@ -76,11 +73,9 @@ package struct PostgresAlteration {
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
 
   /// The generated columns that are dropped and added again.
-  private(set) var remade: Set<NameKey> = []
+  private(set) var remade = RemadeColumns()
   /// The indexes and constraints of the target that ``statements`` drop.
-  var droppedNames: [(name: String, isOther: Bool)] = []
-  /// The names of the constraints that only the source's table before the schema change had.
-  private var sourceNames: Set<NameKey> = []
+  package internal(set) var dropped = DroppedObjects()
 
   /// Computes the statements that give the target's table the shape `after`.
   ///
@@ -99,12 +94,11 @@ package struct PostgresAlteration {
     (old, new) = (PostgresScript(known), PostgresScript(after))
     isKnown = target != nil
     self.target = target ?? Target(expecting: before, old, types: types)
-    remade = Set(remadeColumns.map(\.nameKey))
+    remade = remadeColumns
     if after.createText.isEmpty {
-      sourceNames = Set(PostgresScript(before).constraints.compactMap { $0.name?.nameKey })
+      dropped.constraints = Set(PostgresScript(before).constraints.compactMap { $0.name?.nameKey })
     }
-    keptConstraints = pairConstraints()
-    foundConstraints = findConstraints()
+    constraints = PairedConstraints(old, new, at: self.target, renamed: renamed, remade: remade)
     labels = labelStatements()
     var lines = moves()
     lines += preamble()
@@ -114,20 +108,13 @@ package struct PostgresAlteration {
     lines += columnChanges()
     lines += additions()
     statements = lines
-    newIndexes = after.objects.filter { isRemade($0) || (!isKept($0) && !isMade($0) && !wasBefore($0)) }
+    newIndexes = after.objects.filter {
+      remade.takes($0, self.target) || (!isKept($0) && !isMade($0) && !wasBefore($0))
+    }
     newForeignKeys = PostgresForeignKey.all(of: after).filter { !has($0) && !wasBefore($0) }
   }
 
   package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
-
-  /// The names of the indexes of the target that the statements drop; foreign keys of other tables may need them.
-  package var droppedIndexes: Set<NameKey> { Set(droppedNames.filter { !$0.isOther }.map(\.name.nameKey)) }
-
-  /// Returns whether the statements drop the index or constraint of the target with this name, or whether it was the
-  /// source's before the schema change.
-  package func drops(_ name: String) -> Bool {
-    droppedNames.contains { $0.name.hasSameBytes(as: name) } || sourceNames.contains(name.nameKey)
-  }
 
   /// Whether the statements drop columns, or give them other types.
   package var replacesColumns: Bool {
@@ -137,7 +124,7 @@ package struct PostgresAlteration {
   /// The former names of the columns that the table no longer has after the schema change.
   package var goneColumns: Set<NameKey> {
     let all = before.columns.indices.filter { !difference.origins.contains($0) }.map { before.columns[$0].name }
-    return Set((all + old.columns.filter(\.isGenerated).map(\.name)).map(\.nameKey)).subtracting(remade)
+    return Set((all + old.columns.filter(\.isGenerated).map(\.name)).map(\.nameKey)).subtracting(remade.names)
   }
 
   /// The name by which the target has the table before the schema change, in SQL.

@@ -2,8 +2,8 @@ import Changes
 
 // Parts of a table that only the target has.
 extension SQLiteTableText {
-  /// Returns this statement, which the source has after a schema change, with the parts that only the target has:
-  /// columns, constraints, and definitions of columns that the schema change does not alter.
+  /// Returns this statement, which the source has after a schema change, with the parts that only the target has.
+  /// These are columns, constraints, and definitions of columns that the schema change does not alter.
   ///
   /// - Parameter there: The present statement of the target.
   /// - Parameter before: The statement of the source before the schema change.

@@ -212,7 +212,7 @@ extension PostgresSchemaChanges {
     _ moved: PostgresApplyState.Table, _ refusal: SchemaRefusal, _ sink: PostgresSink
   ) throws {
     func run() throws {
-      try setReferencesAside(known, over: alteration.droppedIndexes)
+      try setReferencesAside(known, over: alteration.dropped.indexes)
       try keepingOthers(alteration, refusal, change) {
         for statement in alteration.statements { try connection.run(statement, []) }
       }
@@ -237,27 +237,6 @@ extension PostgresSchemaChanges {
     for key in alteration.newForeignKeys { try state.add(.init(key, of: change.after)) }
     // Rows that the source no longer has may violate a unique index until the copy has replaced them.
     if !change.isRefreshed { try makeIndexes(moved, of: change.after, sink) }
-  }
-
-  /// Runs the statements of a schema change. Afterwards, gives the columns the settings that only the target has.
-  ///
-  /// - Throws: `schema-stopped` if the statements dropped an object of the target that the change does not name.
-  private func keepingOthers(
-    _ alteration: PostgresAlteration, _ refusal: SchemaRefusal, _ change: Change, _ body: () throws -> Void
-  ) throws {
-    guard alteration.replacesColumns, let oid = try connection.first("SELECT to_regclass($1)::oid", [alteration.place])
-    else { return try body() }
-    let (objects, settings) = (try PostgresTableObjects(oid, connection), try PostgresColumnSettings(oid, connection))
-    try body()
-    let lost = objects.lost(in: try PostgresTableObjects(oid, connection)).first { object in
-      !alteration.drops(object.name) && (object.columns.isEmpty || !object.columns.isSubset(of: alteration.goneColumns))
-    }
-    if let lost {
-      throw refusal.error(
-        "\(lost.phrase) of the target would be dropped too; drop it first, or change it", table: change.name)
-    }
-    let after = try PostgresColumnSettings(oid, connection)
-    for statement in settings.restoring(after, change.after.postgresIdentifier) { try connection.run(statement, []) }
   }
 
   private func refused(

@@ -2,8 +2,8 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The objects of a target's table that PostgreSQL drops without an error if one of their columns is dropped: indexes,
-/// constraints, statistics and sequences, also those of tables that inherit from it.
+/// The objects of a target's table that PostgreSQL drops without an error if one of their columns is dropped. These are
+/// indexes, constraints, statistics and sequences, also those of tables that inherit from it.
 ///
 ///     let before = try PostgresTableObjects(oid, connection)
 ///     for statement in statements { try connection.run(statement, []) }
@@ -69,8 +69,8 @@ struct PostgresTableObjects {
   }
 }
 
-/// The settings of a target's column that the source does not carry and that PostgreSQL resets if the column gets
-/// another type or is made again: storage, compression, statistics, comment and privileges.
+/// The settings of a target's column that the source does not carry: storage, compression, statistics, comment and
+/// privileges. PostgreSQL resets some of them if the column gets another type, and all if it is made again.
 struct PostgresColumnSettings {
   private struct Column {
     var number: String
@@ -139,5 +139,29 @@ struct PostgresColumnSettings {
       }
       return lines
     }
+  }
+}
+
+extension PostgresSchemaChanges {
+  /// Runs the statements of a schema change. Afterwards, gives the columns the settings that only the target has.
+  ///
+  /// - Throws: `schema-stopped` if the statements dropped an object of the target that the change does not name.
+  func keepingOthers(
+    _ alteration: PostgresAlteration, _ refusal: SchemaRefusal, _ change: Change, _ body: () throws -> Void
+  ) throws {
+    guard alteration.replacesColumns, let oid = try connection.first("SELECT to_regclass($1)::oid", [alteration.place])
+    else { return try body() }
+    let (objects, settings) = (try PostgresTableObjects(oid, connection), try PostgresColumnSettings(oid, connection))
+    try body()
+    let lost = objects.lost(in: try PostgresTableObjects(oid, connection)).first { object in
+      !alteration.dropped.contains(object.name)
+        && (object.columns.isEmpty || !object.columns.isSubset(of: alteration.goneColumns))
+    }
+    if let lost {
+      throw refusal.error(
+        "\(lost.phrase) of the target would be dropped too; drop it first, or change it", table: change.name)
+    }
+    let after = try PostgresColumnSettings(oid, connection)
+    for statement in settings.restoring(after, change.after.postgresIdentifier) { try connection.run(statement, []) }
   }
 }
