@@ -180,7 +180,7 @@ import Testing
     "Applying.PostgresReplay": 199, "Applying.SQLiteReplay": 127, "PostgresKit.PostgresConnection": 85,
     "Applying.TwoWaySession": 75, "Mapping.DDLParser": 68, "Capturing.Journal": 59, "SQLiteKit.Database": 52,
     "Versions.WindowIndex": 48, "Checking.ConfCheck": 46, "Capturing.PostgresSource": 44,
-    "Mapping.PostgresAlteration": 43, "Configuring.OptionReader": 43, "Applying.PostgresApplyState": 43,
+    "Configuring.OptionReader": 43, "Applying.PostgresApplyState": 43,
     "Applying.PostgresApply": 42, "Statements.StatementParser": 41,
   ]
 

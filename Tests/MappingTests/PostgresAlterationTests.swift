@@ -58,4 +58,83 @@ import Testing
     let made = PostgresAlteration(before, middle, origins: [0, 1], target: there)
     #expect(made.statements == ["ALTER TABLE public.t RENAME TO u"])
   }
+
+  /// A table with CHECK constraints, as its script says.
+  private func checked(_ checks: [(String, String)], _ columns: [String] = ["a", "b"]) -> TableSchema {
+    var table = TableSchema(
+      epoch: 1, engine: .postgres, namespace: "public", name: "t",
+      columns: columns.map { .init(name: $0, declaredType: "integer") })
+    let parts = columns.map { "\($0) integer" } + checks.map { "CONSTRAINT \($0.0) CHECK (\($0.1))" }
+    table.createText = "CREATE TABLE IF NOT EXISTS public.t (\(parts.joined(separator: ", ")))"
+    return table
+  }
+
+  private func target(_ table: TableSchema, _ checks: [(String, String)]) -> PostgresAlteration.Target {
+    var there = target(table)
+    there.constraints = checks.map { .init(name: $0.0, kind: .check, columns: [], text: "CHECK (\($0.1))") }
+    return there
+  }
+
+  @Test func `constraints that say the same keep their names`() {
+    let checks = [("old_a_check", "(a > 0)"), ("t_a_check", "(a > 0)")]
+    let made = PostgresAlteration(
+      checked(checks), checked(checks, ["a"]), origins: [0], target: target(checked(checks), checks))
+    #expect(made.statements == ["ALTER TABLE public.t DROP COLUMN b"])
+  }
+
+  @Test func `of two constraints that say the same, the dropped one is dropped`() {
+    let checks = [("k", "(a > 0)"), ("l", "(a > 0)")]
+    for index in 0...1 {
+      let made = PostgresAlteration(
+        checked(checks), checked([checks[1 - index]]), origins: [0, 1], target: target(checked(checks), checks))
+      #expect(made.statements == ["ALTER TABLE public.t DROP CONSTRAINT \(checks[index].0)"])
+    }
+    // The target has only one of the two, under a third name: the one that stays needs it.
+    let there = target(checked(checks), [("mine", "(a > 0)")])
+    let made = PostgresAlteration(checked(checks), checked([checks[1]]), origins: [0, 1], target: there)
+    #expect(made.statements.isEmpty)
+  }
+
+  @Test func `a second constraint that says the same is added and renamed`() {
+    let (k, l) = (("k", "(a > 0)"), ("l", "(a > 0)"))
+    let there = target(checked([k]), [k])
+    let added = PostgresAlteration(checked([k]), checked([k, l]), origins: [0, 1], target: there)
+    #expect(added.statements == ["ALTER TABLE public.t ADD CONSTRAINT l CHECK ((a > 0))"])
+    let both = target(checked([k]), [k, l])
+    #expect(PostgresAlteration(checked([k]), checked([k, l]), origins: [0, 1], target: both).statements.isEmpty)
+    let renamed = PostgresAlteration(checked([k, l]), checked([k, ("m", l.1)]), origins: [0, 1], target: both)
+    #expect(renamed.statements == ["ALTER TABLE public.t RENAME CONSTRAINT l TO m"])
+  }
+
+  @Test func `indexes and constraints of a generated column that is made again are made again`() {
+    func table(_ expression: String) -> TableSchema {
+      var table = TableSchema(
+        epoch: 1, engine: .postgres, namespace: "public", name: "t",
+        columns: [.init(name: "a", declaredType: "integer")])
+      table.objects = [
+        .init(name: "i", text: "CREATE INDEX i ON public.t USING btree (d, a)"),
+        .init(name: "j", text: "CREATE INDEX j ON public.t USING btree (a)"),
+      ]
+      table.createText =
+        "CREATE TABLE IF NOT EXISTS public.t (a integer, d integer GENERATED ALWAYS AS (\(expression)) STORED, "
+        + "CONSTRAINT k CHECK ((d > 0)), CONSTRAINT l CHECK ((a > 0)))"
+      return table
+    }
+    let before = table("(a * 2)")
+    var there = target(before)
+    there.columns.append(.init(name: "d", type: "integer", isNotNull: false, isGenerated: true))
+    there.constraints = [("k", "(d > 0)"), ("l", "(a > 0)")].map {
+      .init(name: $0.0, kind: .check, columns: [], text: "CHECK (\($0.1))")
+    }
+    there.indexes = before.objects
+    let made = PostgresAlteration(before, table("(a * 3)"), origins: [0], target: there)
+    #expect(
+      made.statements == [
+        "ALTER TABLE public.t DROP CONSTRAINT k", "DROP INDEX public.i", "ALTER TABLE public.t DROP COLUMN d",
+        "ALTER TABLE public.t ADD COLUMN d integer GENERATED ALWAYS AS ((a * 3)) STORED",
+        "ALTER TABLE public.t ADD CONSTRAINT k CHECK ((d > 0))",
+      ])
+    #expect(made.newIndexes.map(\.name) == ["i"] && made.dropped.indexes == ["i"])
+    #expect(PostgresAlteration(before, before, origins: [0], target: there).all.isEmpty)
+  }
 }

@@ -18,7 +18,15 @@ extension PostgresAlteration {
     }
   }
 
-  func drops() -> [String] {
+  /// The generated columns that ``drops()`` drops and ``newGenerated()`` adds again.
+  var remadeColumns: RemadeColumns {
+    let names = staleGenerated.map(\.name).filter { name in
+      has(name) && new.columns.contains { $0.name.hasSameBytes(as: name) && $0.isGenerated }
+    }
+    return RemadeColumns(names: Set(names.map(\.nameKey)))
+  }
+
+  mutating func drops() -> [String] {
     var lines = dropsOfKeys()
     // A column whose generation expression was removed keeps its values.
     let plain = Set(after.columns.map(\.name.nameKey))
@@ -113,10 +121,13 @@ extension PostgresAlteration {
         ? target.columns.first { $0.name.hasSameBytes(as: column.name) || $0.name.hasSameBytes(as: was.name) } : nil
       let isRetyped = was.declaredType != column.declaredType || was.collation != column.collation
       if isRetyped, there.map({ $0.type != column.declaredType || was.declaredType == $0.type }) ?? true {
-        if was.defaultText != nil { actions.append("ALTER COLUMN \(quoted) DROP DEFAULT") }
-        actions.append(
-          "ALTER COLUMN \(quoted) TYPE \(column.declaredType)\(column.collationClause)\(conversion(was, column))")
-        if let value = column.defaultText { actions.append("ALTER COLUMN \(quoted) SET DEFAULT \(value)") }
+        let retyped = RetypedColumn(was: was, now: column, there: there)
+        if was.defaultText != nil, there.map({ $0.defaultText != nil }) ?? true {
+          actions.append("ALTER COLUMN \(quoted) DROP DEFAULT")
+        }
+        let type = column.declaredType + retyped.collation
+        actions.append("ALTER COLUMN \(quoted) TYPE \(type)\(retyped.conversion)")
+        if let value = retyped.defaultText { actions.append("ALTER COLUMN \(quoted) SET DEFAULT \(value)") }
       } else if was.defaultText != column.defaultText {
         actions.append(
           "ALTER COLUMN \(quoted) " + (column.defaultText.map { "SET DEFAULT \($0)" } ?? "DROP DEFAULT"))
@@ -144,19 +155,6 @@ extension PostgresAlteration {
 
   private func definition(_ column: TableSchema.Column) -> String {
     new.columns.first { $0.name.hasSameBytes(as: column.name) && !$0.isGenerated }?.text ?? column.postgresDefinition
-  }
-
-  /// Returns the USING clause for a change of a column's type; empty if PostgreSQL can cast the values without changing
-  /// them.
-  private func conversion(_ was: TableSchema.Column, _ now: TableSchema.Column) -> String {
-    let (from, to) = (PostgresType(was), PostgresType(now))
-    if from.name.hasSameBytes(as: to.name) || (!from.isUserDefined && !to.isUserDefined && from.isHeld(by: to)) {
-      return ""
-    }
-    let name = now.name.postgresIdentifier
-    // In SQLite, booleans are the integers 0 and 1.
-    if from.kind == .bool, to.isNumeric { return " USING \(name)::integer::\(now.declaredType)" }
-    return " USING \(name)::text::\(now.declaredType)"
   }
 
   private func identity(_ was: TableSchema.Column, _ now: TableSchema.Column, _ there: Target.Column?) -> [String] {

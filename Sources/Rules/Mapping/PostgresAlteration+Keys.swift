@@ -2,45 +2,38 @@ import Changes
 
 // Keys, checks and indexes.
 extension PostgresAlteration {
-  /// Returns whether a constraint is unchanged, except for renamed columns.
-  private func isSame(_ was: PostgresScript.Constraint, _ now: PostgresScript.Constraint) -> Bool {
-    was.kind == now.kind && Words(was.text, renamed: renamed) == Words(now.text)
-  }
-
   private func renamedColumns(_ columns: [String]) -> [String] { columns.map { renamed[$0] ?? $0 } }
 
-  /// Returns the target's constraint that corresponds to a constraint of the shape `before`; nil if there is none.
-  private func found(_ constraint: PostgresScript.Constraint) -> Target.Constraint? {
-    let there = target.constraints.filter { $0.kind == constraint.kind.target }
-    if let name = constraint.name, let same = there.first(where: { $0.name.hasSameBytes(as: name) }) { return same }
-    if constraint.kind == .primary { return there.first }
-    if constraint.kind == .unique { return there.first { $0.columns == constraint.columns } }
-    return there.first { Words($0.text) == Words(constraint.text) }
-  }
-
-  var goneConstraints: [PostgresScript.Constraint] {
-    old.constraints.filter { was in !new.constraints.contains { isSame(was, $0) } }
-  }
-
-  func dropsOfKeys() -> [String] {
+  mutating func dropsOfKeys() -> [String] {
     var lines: [String] = []
+    func drop(_ there: Target.Constraint) {
+      dropped.add(there)
+      lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
+    }
     let wanted = PostgresForeignKey.all(of: after)
     for key in PostgresForeignKey.all(of: before) {
       guard let there = foreign(key),
         !wanted.contains(where: { foreign($0).map { $0.name.hasSameBytes(as: there.name) } ?? false })
       else { continue }
-      lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
+      drop(there)
     }
-    for constraint in goneConstraints {
-      guard let there = found(constraint), !isWanted(there) else { continue }
-      lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
+    for constraint in constraints.gone {
+      guard let there = constraints.found[constraint], remade.isNamed(in: there.text) || !isWanted(there) else {
+        continue
+      }
+      drop(there)
     }
     let kept = keptIndexes.map(\.0)
-    for object in before.objects where !kept.contains(object) {
+    for object in before.objects where remade.takes(object, target) || !kept.contains(object) {
       guard target.indexes.contains(where: { $0.name.hasSameBytes(as: object.name) }) else { continue }
       // The operator has already made the new index under this name.
-      if after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) }) { continue }
+      if !remade.takes(object, target),
+        after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) })
+      {
+        continue
+      }
       let name = indexNames[object.name.nameKey] ?? object.name
+      dropped.indexes.insert(name.nameKey)
       lines.append("DROP INDEX \(after.namespace.postgresIdentifier).\(name.postgresIdentifier)")
     }
     return lines
@@ -48,7 +41,12 @@ extension PostgresAlteration {
 
   /// Returns whether the target's constraint already has its new definition.
   private func isWanted(_ there: Target.Constraint) -> Bool {
-    isKnown && new.constraints.contains { $0.kind.target == there.kind && isMade($0, there) }
+    let pairs = Set(constraints.kept.values)
+    return isKnown
+      && new.constraints.indices.contains { index in
+        let wanted = new.constraints[index]
+        return !pairs.contains(index) && wanted.kind.target == there.kind && isMade(wanted, there)
+      }
   }
 
   private func isMade(_ wanted: PostgresScript.Constraint, _ there: Target.Constraint) -> Bool {
@@ -62,17 +60,21 @@ extension PostgresAlteration {
   /// replica identity and the owners of sequences.
   func additions() -> [String] {
     var lines = newGenerated()
-    let gone = Set(goneConstraints.compactMap { found($0)?.name.nameKey })
-    for constraint in new.constraints {
-      if let was = old.constraints.first(where: { isSame($0, constraint) }) {
-        guard let there = found(was), let name = constraint.name, was.name != nil, !there.name.hasSameBytes(as: name),
-          there.name.hasSameBytes(as: was.name ?? "")
+    let gone = Set(constraints.gone.compactMap { constraints.found[$0]?.name.nameKey })
+    let claimed = Set(constraints.kept.keys.compactMap { constraints.found[$0]?.name.nameKey })
+    for (index, constraint) in new.constraints.enumerated() {
+      if let place = constraints.kept.first(where: { $0.value == index })?.key {
+        let was = old.constraints[place]
+        guard let there = constraints.found[place], let name = constraint.name, was.name != nil,
+          !there.name.hasSameBytes(as: name), there.name.hasSameBytes(as: was.name ?? "")
         else { continue }
         lines.append(alter("RENAME CONSTRAINT \(there.name.postgresIdentifier) TO \(name.postgresIdentifier)"))
         continue
       }
       let isThere = target.constraints.contains { there in
-        guard there.kind == constraint.kind.target, !gone.contains(there.name) || isWanted(there) else { return false }
+        guard there.kind == constraint.kind.target, !claimed.contains(there.name),
+          !gone.contains(there.name) || (isWanted(there) && !remade.isNamed(in: there.text))
+        else { return false }
         switch constraint.kind {
         case .primary, .unique: return renamedColumns(there.columns) == constraint.columns
         case .check, .exclude: return Words(there.text, renamed: renamed) == Words(constraint.text)

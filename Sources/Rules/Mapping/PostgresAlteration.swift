@@ -26,6 +26,10 @@ package struct PostgresAlteration {
       package var isNotNull: Bool
       package var isGenerated: Bool
       package var identity: TableSchema.Identity
+      /// The collation, in SQL, if it is not the one of the type; otherwise empty.
+      package var collation = ""
+      /// The default, in SQL, except that of a generated column.
+      package var defaultText: String?
       package init(
         name: String, type: String, isNotNull: Bool, isGenerated: Bool = false, identity: TableSchema.Identity = .none
       ) {
@@ -63,6 +67,7 @@ package struct PostgresAlteration {
   let isKnown: Bool
   let old: PostgresScript
   let new: PostgresScript
+  private(set) var constraints = PairedConstraints()
 
   /// The statements that add labels to enums. Commit them first: PostgreSQL cannot use a label in the transaction that
   /// adds it.
@@ -72,6 +77,11 @@ package struct PostgresAlteration {
   /// The indexes to create after ``statements`` have dropped the old indexes.
   package private(set) var newIndexes: [TableSchema.Object] = []
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
+
+  /// The generated columns that are dropped and added again.
+  private(set) var remade = RemadeColumns()
+  /// The indexes and constraints of the target that ``statements`` drop.
+  package internal(set) var dropped = DroppedObjects()
 
   /// Computes the statements that give the target's table the shape `after`.
   ///
@@ -92,6 +102,11 @@ package struct PostgresAlteration {
     var there = target ?? Target(expecting: before, old, types: types)
     indexNames = IndexNames.adopt(&there, before, after)
     self.target = there
+    remade = remadeColumns
+    if after.createText.isEmpty {
+      dropped.constraints = Set(PostgresScript(before).constraints.compactMap { $0.name?.nameKey })
+    }
+    constraints = PairedConstraints(old, new, at: self.target, renamed: renamed, remade: remade)
     labels = labelStatements()
     var lines = moves()
     lines += preamble()
@@ -101,19 +116,27 @@ package struct PostgresAlteration {
     lines += columnChanges()
     lines += additions()
     statements = lines
-    newIndexes = after.objects.filter { !isKept($0) && !isMade($0) && !wasBefore($0) }
+    newIndexes = after.objects.filter {
+      remade.takes($0, self.target) || (!isKept($0) && !isMade($0) && !wasBefore($0))
+    }
     newForeignKeys = PostgresForeignKey.all(of: after).filter { !has($0) && !wasBefore($0) }
   }
 
   package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
 
-  /// Whether the statements drop a key or an index; foreign keys of other tables may reference it.
-  package var changesKeys: Bool {
-    goneConstraints.contains { $0.kind == .primary || $0.kind == .unique }
-      || difference.changes.contains { change in
-        if case .dropIndex = change { true } else { false }
-      }
+  /// Whether the statements drop columns, or give them other types.
+  package var replacesColumns: Bool {
+    statements.contains { $0.contains(" DROP COLUMN ") || $0.contains(" TYPE ") }
   }
+
+  /// The former names of the columns that the table no longer has after the schema change.
+  package var goneColumns: Set<NameKey> {
+    let all = before.columns.indices.filter { !difference.origins.contains($0) }.map { before.columns[$0].name }
+    return Set((all + old.columns.filter(\.isGenerated).map(\.name)).map(\.nameKey)).subtracting(remade.names)
+  }
+
+  /// The name by which the target has the table before the schema change, in SQL.
+  package var place: String { "\(target.namespace.quotedName).\(target.name.quotedName)" }
 
   var name: String { after.postgresIdentifier }
   func alter(_ action: String) -> String { "ALTER TABLE \(name) \(action)" }

@@ -91,7 +91,7 @@ package struct SQLiteAlteration: Sendable {
   /// the change. If ``keepsText`` is true, check afterwards that the stored CREATE statement equals the source's.
   package var alters: [String]? {
     if keepsText, !isInOrder { return nil }
-    if keepsText, difference.isEmpty, !there.createText.hasSameBytes(as: after.createText) { return nil }
+    if keepsText, difference.isEmpty, !isWanted(there.createText) { return nil }
     guard !difference.changes.contains(where: needsRebuild) else { return nil }
     guard let added = addedColumns else { return nil }
     return droppedColumns + renamedColumns + added
@@ -274,10 +274,32 @@ package struct SQLiteAlteration: Sendable {
     return there.objects.first { $0.text == statement && !after.objects.contains($0) }.map { "index \($0.name)" }
   }
 
-  private var newText: String {
-    guard !extras.isEmpty, let text = SQLiteTableText(after.createText), let theirs = SQLiteTableText(there.createText)
-    else { return after.createText }
-    return text.adding(extras.map { theirs.definition(of: $0.name)?.text ?? $0.name.quotedName })
+  private var newText: String { wantedText ?? after.createText }
+
+  /// The CREATE TABLE statement that the table gets: the source's, with the parts that only the target has. Nil if
+  /// source and target have altered the same definition.
+  package var wantedText: String? {
+    guard let text = SQLiteTableText(after.createText), let theirs = SQLiteTableText(there.createText) else {
+      return after.createText
+    }
+    guard let was = SQLiteTableText(before.createText) else {
+      return text.adding(extras.map { theirs.definition(of: $0.name)?.text ?? $0.name.quotedName })
+    }
+    let own = Set(extras.map(\.name.sqliteKey))
+    return text.keepingOwn(of: theirs, besides: was, extras: own) { name in
+      let index = after.columns.firstIndex { $0.name.sqliteKey == name }
+      // The schema does not have generated columns: those keep their names.
+      guard let index else { return name }
+      return difference.origins[index].map { before.columns[$0].name.sqliteKey }
+    }
+  }
+
+  /// Returns whether a CREATE TABLE statement of the target is the one that the table gets.
+  package func isWanted(_ text: String?) -> Bool {
+    guard let wanted = wantedText, let text else { return false }
+    if wanted.hasSameBytes(as: after.createText) { return text.hasSameBytes(as: wanted) }
+    guard let there = SQLiteTableText(text), let parts = SQLiteTableText(wanted) else { return false }
+    return there.hasSameParts(as: parts)
   }
 }
 

@@ -71,7 +71,7 @@ struct PendingForeignKey: Equatable {
       + timing.clause
   }
 
-  /// The query for the foreign keys that reference table `$1`.
+  /// The query for the foreign keys that reference table `$1`, each with the name of the index that it needs.
   static let ofReferences = """
     SELECT n.nspname, c.relname, k.conname, json_build_object(
       'columns', (SELECT json_agg(a.attname ORDER BY x.place) FROM unnest(k.conkey) WITH ORDINALITY AS x(n, place)
@@ -81,7 +81,8 @@ struct PendingForeignKey: Equatable {
       'on_update', \(action("k.confupdtype")), 'on_delete', \(action("k.confdeltype")),
       'delete_columns', (SELECT coalesce(json_agg(a.attname), '[]') FROM pg_attribute a WHERE a.attrelid = k.conrelid
         AND a.attnum = ANY (translate(to_jsonb(k) ->> 'confdelsetcols', '[]', '{}')::int2[])),
-      'timing', CASE WHEN k.condeferred THEN 2 WHEN k.condeferrable THEN 1 ELSE 0 END, 'full', k.confmatchtype = 'f')
+      'timing', CASE WHEN k.condeferred THEN 2 WHEN k.condeferrable THEN 1 ELSE 0 END, 'full', k.confmatchtype = 'f'),
+      (SELECT i.relname FROM pg_class i WHERE i.oid = k.conindid)
     FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE k.contype = 'f' AND k.confrelid = to_regclass($1) AND k.conrelid <> k.confrelid AND k.conparentid = 0
     """

@@ -141,13 +141,16 @@ extension PostgresSchemaChanges {
   /// Drops the foreign keys that reference this table, and stores them in `cairn.pending`.
   ///
   /// Only foreign keys of tables that Cairn created are dropped.
-  func setReferencesAside(_ table: PostgresApplyState.Table) throws {
+  ///
+  /// - Parameter indexes: The names of the table's indexes whose foreign keys are dropped; nil: all.
+  func setReferencesAside(_ table: PostgresApplyState.Table, over indexes: Set<NameKey>? = nil) throws {
+    if let indexes, indexes.isEmpty { return }
     let rows = try connection.query(
       PendingForeignKey.ofReferences, ["\(table.schema.quotedName).\(table.name.quotedName)"])
     for row in rows.map({ $0.map { $0 ?? "" } })
     where tables.values.contains(where: {
       $0.isCreated && $0.schema.hasSameBytes(as: row[0]) && $0.name.hasSameBytes(as: row[1])
-    }) {
+    }) && indexes?.contains(row[4].nameKey) ?? true {
       try connection.execute(
         "ALTER TABLE \(row[0].quotedName).\(row[1].quotedName) DROP CONSTRAINT \(row[2].quotedName)")
       try state.add(

@@ -216,8 +216,10 @@ extension PostgresSchemaChanges {
     _ moved: PostgresApplyState.Table, _ refusal: SchemaRefusal, _ sink: PostgresSink
   ) throws {
     func run() throws {
-      if alteration.changesKeys { try setReferencesAside(known) }
-      for statement in alteration.statements { try connection.run(statement, []) }
+      try setReferencesAside(known, over: alteration.dropped.indexes)
+      try keepingOthers(alteration, refusal, change) {
+        for statement in alteration.statements { try connection.run(statement, []) }
+      }
     }
     do { try sink.attempt(run) } catch let error as PostgresError where error.isOfShape {
       guard change.isRefreshed, error.isConstraint || error.isBadValue else { throw refused(error, refusal, change) }
@@ -314,12 +316,22 @@ extension PostgresAlteration.Target {
       WHERE i.indrelid = to_regclass($1) AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid
         AND k.conrelid = i.indrelid) ORDER BY c.relname
       """, [name])
+    let collations = try connection.query(
+      """
+      SELECT a.attname, quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_attribute a
+        JOIN pg_type t ON t.oid = a.atttypid JOIN pg_collation l ON l.oid = a.attcollation
+        JOIN pg_namespace n ON n.oid = l.collnamespace
+      WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND a.attcollation <> t.typcollation
+      """, [name])
     return Self(
       namespace: table.schema, name: table.name,
-      columns: there.columns.map {
-        .init(
-          name: $0.name, type: $0.type.name, isNotNull: $0.isNotNull, isGenerated: $0.isGenerated,
-          identity: $0.identity)
+      columns: there.columns.map { column in
+        var known = Column(
+          name: column.name, type: column.type.name, isNotNull: column.isNotNull, isGenerated: column.isGenerated,
+          identity: column.identity)
+        known.collation = collations.first { $0[0].hasSameBytes(as: column.name) }?[1] ?? ""
+        known.defaultText = column.defaultText
+        return known
       },
       constraints: constraints.compactMap { row in
         guard let kind = kinds[row[1] ?? ""], let text = row[2] else { return nil }
@@ -329,7 +341,7 @@ extension PostgresAlteration.Target {
       }, indexes: indexes.map { .init(name: $0[0] ?? "", text: $0[1] ?? "") })
   }
 
-  private static func names(_ json: String?) -> [String] {
+  static func names(_ json: String?) -> [String] {
     guard let json, case .list(let list)? = try? JSONReader.read(Array(json.utf8)) else { return [] }
     return list.compactMap { if case .text(let name) = $0 { name } else { nil } }
   }

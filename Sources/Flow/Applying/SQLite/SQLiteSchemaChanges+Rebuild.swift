@@ -35,6 +35,33 @@ extension SQLiteSchemaChanges {
     }
   }
 
+  /// Gives a table that `body` creates again its AUTOINCREMENT counter, and its indexes what ANALYZE has counted.
+  func keepingCounters(of table: String, _ body: () throws -> Void) throws {
+    func rows(_ counts: String, _ columns: String, _ column: String) throws -> [[Value]] {
+      guard try database.integer("SELECT 1 FROM sqlite_master WHERE name = ?", [.text(counts)]) != nil
+      else { return [] }
+      return try database.query(
+        "SELECT \(columns) FROM \(counts) WHERE \(column) = ? COLLATE NOCASE", [.text(table)])
+    }
+    let highest = try rows("sqlite_sequence", "seq", "name").first?[0]
+    let statistics = try rows("sqlite_stat1", "tbl, idx, stat", "tbl")
+    try body()
+    if let highest, try text(table).map({ text in text.asciiUppercased.contains("AUTOINCREMENT") }) ?? false {
+      let there = try rows("sqlite_sequence", "max(seq, 0)", "name").first?[0] ?? .integer(0)
+      try database.run("DELETE FROM sqlite_sequence WHERE name = ? COLLATE NOCASE", [.text(table)])
+      try database.run(
+        "INSERT INTO sqlite_sequence(name, seq) SELECT name, max(?, ?) FROM sqlite_master WHERE type = 'table' "
+          + "AND name = ? COLLATE NOCASE", [highest, there, .text(table)])
+    }
+    guard !statistics.isEmpty else { return }
+    try database.run("DELETE FROM sqlite_stat1 WHERE tbl = ? COLLATE NOCASE", [.text(table)])
+    for row in statistics {
+      try database.run(
+        "INSERT INTO sqlite_stat1(tbl, idx, stat) SELECT tbl_name, ?, ? FROM sqlite_master WHERE name = coalesce(?, ?) "
+          + "COLLATE NOCASE AND tbl_name = ? COLLATE NOCASE", [row[1], row[2], row[1], .text(table), .text(table)])
+    }
+  }
+
   private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
     let (there, after) = (alteration.there, alteration.difference.after)
     return alteration.kept.compactMap { pair in

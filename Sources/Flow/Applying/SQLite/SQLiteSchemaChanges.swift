@@ -239,14 +239,14 @@ struct SQLiteSchemaChanges {
       difference, there: found.schema, triggers: triggers.map { .init(name: $0[0].string, text: $0[1].string) },
       isOwn: isOwn, keepsText: isOwn && !change.isRename && change.after?.source.engine == .sqlite,
       isRefreshed: change.isRefreshed, takenNames: isOwn ? [] : try takenNames())
-    if alteration.keepsText, found.schema.createText.hasSameBytes(as: difference.after.createText) {
+    if alteration.keepsText, alteration.isWanted(found.schema.createText) {
       return try run(indexes: alteration, change)
     }
     if let alters = alteration.alters {
       try database.execute("SAVEPOINT cairn_alter")
       do {
         for statement in alters { try define(statement, change) }
-        if try !alteration.keepsText || text(name).hasSameBytes(as: difference.after.createText) {
+        if try !alteration.keepsText || alteration.isWanted(text(name)) {
           try database.execute("RELEASE cairn_alter")
           return try run(indexes: alteration, change)
         }
@@ -258,7 +258,11 @@ struct SQLiteSchemaChanges {
     guard isOwn else {
       throw refusal(change).error("ALTER TABLE cannot do it, and Cairn did not create the table", table: name)
     }
-    try rebuild(alteration, change)
+    guard alteration.wantedText != nil else {
+      throw refusal(change).error(
+        "it alters the definition of a column, or options of the table, that the target has altered too", table: name)
+    }
+    try keepingCounters(of: name) { try rebuild(alteration, change) }
   }
 
   // MARK: Views and triggers
