@@ -8,10 +8,13 @@ extension NodeStatus {
       ("node", .text(node)), ("version", .text(version)), ("pid", .integer(Int64(process))),
       ("now", .text(UTCTime(now).description)), ("started_at", .text(UTCTime(startedAt).description)),
       ("conf_loaded_at", .text(UTCTime(loadedAt).description)), ("ending", .bool(isEnding)),
-      ("summary", .text(summary)), ("workers", .list(workers.map { .object($0.json) })),
-      ("trails", .list(trails.map { .object($0.json) })), ("sources", .list(sources.map { .object($0.json) })),
+      ("summary", .text(summary)), ("workers", .list(workers.map { .object($0.json(of: workers.count)) })),
+      ("sources", .list(sources.map { .object($0.json) })),
     ])
-    object["paths"] = .list(paths.map { .object($0.json) })
+    let trails = Self.fitting(self.trails.map { .object($0.json) }, bytesMax: Bytes.trails)
+    (object["trails"], object["trails_left_out"]) = (.list(trails), .integer(Int64(self.trails.count - trails.count)))
+    let paths = Self.fitting(self.paths.map { .object($0.json) }, order: pathsByTurn, bytesMax: Bytes.paths)
+    (object["paths"], object["paths_left_out"]) = (.list(paths), .integer(Int64(self.paths.count - paths.count)))
     object["left_slots"] = .list(leftSlots.map { .object($0.json) })
     if let disk { object["disk"] = .object(disk.json) }
     object["conf_refused"] = refusal.map { .object($0.json) } ?? .null
@@ -20,15 +23,27 @@ extension NodeStatus {
 }
 
 extension NodeStatus.Worker {
-  var json: JSONObject {
-    JSONObject([
+  /// Returns the JSON form.
+  ///
+  /// - Parameter count: The number of all workers, which share the room of the lists of tables.
+  func json(of count: Int = 1) -> JSONObject {
+    let listed = NodeStatus.fitting(
+      waits.map { .object($0.json) }, bytesMax: NodeStatus.Bytes.waits / max(1, count)
+    ).count
+    let waits = waits.prefix(listed)
+    return JSONObject([
       ("name", .text(name.description)), ("kind", .text(name.kind.rawValue)), ("state", .text(state.rawValue)),
       ("trail", .text(trail)), ("database", .text(place)), ("detail", .text(detail)), ("position", .text(position)),
       ("rows", .integer(Int64(clamping: rows))), ("transactions", .integer(Int64(clamping: transactions))),
       ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
       ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
-      ("tables_left_out", .list(leftOut.map { .text($0) })),
+      ("waits_left_out", .integer(Int64(self.waits.count - listed))),
+      (
+        "tables_left_out",
+        .list(
+          NodeStatus.fitting(leftOut.map { .text($0) }, bytesMax: NodeStatus.Bytes.tablesLeftOut / max(1, count)))
+      ),
       (
         "rows_waiting",
         .object(JSONObject(rowsWaiting.sorted { $0.key < $1.key }.map { ($0.key.text, .integer(Int64($0.value))) }))
