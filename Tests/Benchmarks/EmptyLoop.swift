@@ -59,10 +59,9 @@ final class EmptyLoop: HTTPHandler {
   func begin(_ request: HTTPRequest) -> HTTPAction {
     do {
       if request.method == "POST" { return .receive(try Sink(sink)) }
-      let descriptor = open(source, O_RDONLY | O_CLOEXEC)
+      let file = try File(source, .read)
       return .answer(
-        HTTPResponse(
-          status: 200, body: .file(descriptor: descriptor, offset: 0, count: UInt64(Self.bodyBytes))))
+        HTTPResponse(status: 200, body: .file(file, offset: 0, count: UInt64(Self.bodyBytes))))
     } catch { return .answer(HTTPResponse(status: 500)) }
   }
 

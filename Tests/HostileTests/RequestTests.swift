@@ -38,11 +38,10 @@ extension Hostile {
       case .memory(let memory):
         defer { free(memory.baseAddress) }
         return Array(memory)
-      case .file(let descriptor, let offset, let count):
-        defer { close(descriptor) }
+      case .file(let file, let offset, let count):
         var bytes = [UInt8](repeating: 0, count: Int(min(count, 1 << 20)))
-        let found = pread(descriptor, &bytes, bytes.count, off_t(offset))
-        return Array(bytes.prefix(max(0, found)))
+        let found = (try? bytes.withUnsafeMutableBytes { try file.read(into: $0, at: offset) }) ?? 0
+        return Array(bytes.prefix(found))
       }
     }
 

@@ -47,11 +47,11 @@ final class EchoHandler: HTTPHandler {
       return .answer(
         HTTPResponse(status: 200, body: .memory(UnsafeMutableRawBufferPointer(start: memory, count: count))))
     case ("GET", "/file"):
-      let descriptor = open(file ?? "", O_RDONLY | O_CLOEXEC)
+      guard let file, let opened = try? File(file, .read) else { return .answer(HTTPResponse(status: 500)) }
       let (offset, count) = (UInt64(request.query["from"] ?? "") ?? 0, UInt64(request.query["count"] ?? "") ?? 0)
       return .answer(
         HTTPResponse(
-          status: 200, headers: [("ETag", "\"x\"")], body: .file(descriptor: descriptor, offset: offset, count: count)))
+          status: 200, headers: [("ETag", "\"x\"")], body: .file(opened, offset: offset, count: count)))
     case ("GET", "/who"):
       let text = request.peer?.commonName ?? request.peerProblem.map { "? \($0)" } ?? "nobody"
       return .answer(

@@ -325,7 +325,6 @@ struct CopyPair {
     #expect(try source.standing().oldest == 3)
     let file = try #require(try source.file(3))
     #expect(file.isSealed)
-    close(file.descriptor)
     #expect(try source.file(1) == nil)
   }
 

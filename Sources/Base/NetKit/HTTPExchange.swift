@@ -117,8 +117,8 @@ final class HTTPExchange {
 }
 
 extension HTTPResponse {
-  // The response object of libmicrohttpd then owns the answer's memory or descriptor. Returns nil, and frees them, if
-  // it cannot be created.
+  // The response object of libmicrohttpd then owns the answer's memory or descriptor. Returns nil, and frees the
+  // memory, if it cannot be created.
   fileprivate func make() -> OpaquePointer? {
     let made: OpaquePointer?
     switch body {
@@ -132,8 +132,10 @@ extension HTTPResponse {
     case .memory(let memory):
       made = MHD_create_response_from_buffer(
         memory.count, memory.baseAddress, MHD_ResponseMemoryMode.RESPMEM_MUST_FREE)
-    case .file(let descriptor, let offset, let count):
+    case .file(let file, let offset, let count):
+      let descriptor = file.release()
       made = MHD_create_response_from_fd_at_offset64(count, descriptor, offset)
+      if made == nil { close(descriptor) }
     }
     if made == nil { discard() }
     return made

@@ -1,4 +1,5 @@
 import Glibc
+import SystemKit
 
 /// The head of a request. An ``HTTPBodySink`` receives the body, if any.
 package struct HTTPRequest: Sendable {
@@ -42,8 +43,8 @@ package struct HTTPResponse {
     case bytes([UInt8])
     /// Memory of malloc(3). The response owns it.
     case memory(UnsafeMutableRawBufferPointer)
-    /// A part of a file. The response owns the descriptor.
-    case file(descriptor: Int32, offset: UInt64, count: UInt64)
+    /// A part of a file, which closes with the last reference to it.
+    case file(File, offset: UInt64, count: UInt64)
   }
 
   package var status: UInt32
@@ -64,9 +65,8 @@ package struct HTTPResponse {
 
   func discard() {
     switch body {
-    case .none, .bytes: break
+    case .none, .bytes, .file: break
     case .memory(let memory): free(memory.baseAddress)
-    case .file(let descriptor, _, _): close(descriptor)
     }
   }
 }

@@ -172,6 +172,12 @@ package final class File {
     if result < 0, code != EINTR { throw FileError(code: code, operation: "close", path: path) }
   }
 
+  /// Returns the descriptor, which the caller owns from now on and closes. Later calls on this object fail.
+  package func release() -> Int32 {
+    defer { descriptor = -1 }
+    return descriptor
+  }
+
   // Closing alone does not release the lock while a child process has the descriptor, between fork and exec.
   private func unlock() {
     if isLocked { _ = flock(descriptor, LOCK_UN) }

@@ -59,15 +59,17 @@ package final class LocalSocket {
   /// - Throws: EMSGSIZE for a line of more than `bytesMax`, EAGAIN if the peer takes too long.
   package func readLine(bytesMax: Int, seconds: Int? = nil) throws(FileError) -> [UInt8]? {
     let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }
+    var searched = 0
     while true {
       if let deadline, Clock.monotonicMilliseconds >= deadline {
         throw FileError(code: EAGAIN, operation: "read", path: path)
       }
-      if let end = buffer.firstIndex(of: 0x0a) {
+      if let end = buffer[searched...].firstIndex(of: 0x0a) {
         let line = Array(buffer[..<end])
         buffer.removeSubrange(...end)
         return line
       }
+      searched = buffer.count
       guard buffer.count <= bytesMax else { throw FileError(code: EMSGSIZE, operation: "read", path: path) }
       if let deadline { try wait(Int16(POLLIN), until: deadline) }
       var chunk = [UInt8](repeating: 0, count: 8192)

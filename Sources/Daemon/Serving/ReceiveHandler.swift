@@ -78,19 +78,18 @@ final class ReceiveHandler: HTTPHandler {
   private func end(_ visit: Visit, _ response: HTTPResponse, bytes: UInt64) {
     // If this node has no copy of the trail yet, a problem with the bytes (4xx) is reported to their sender only. A
     // lack of disk space is also shown in this node's status.
-    let isNothing = (400..<500).contains(response.status) && isNothing(visit)
+    let isHere = context.copies.exists(visit.trail)
+    let problem = !isHere && (400..<500).contains(response.status) ? nil : response.problem
     visits.end(
-      visit.peer, visit.trail, visit.way, bytes: bytes, problem: isNothing ? nil : response.problem,
+      visit.peer, visit.trail, visit.way, bytes: bytes, problem: problem, isHere: isHere,
       now: Clock.system.microseconds())
-    if isNothing { visits.forget(visit.peer, visit.trail, visit.way) }
   }
 
   private func abandon(_ visit: Visit, bytes: UInt64) {
-    visits.abandon(visit.peer, visit.trail, visit.way, bytes: bytes)
-    if isNothing(visit) { visits.forget(visit.peer, visit.trail, visit.way) }
+    visits.abandon(
+      visit.peer, visit.trail, visit.way, bytes: bytes, isHere: context.copies.exists(visit.trail),
+      now: Clock.system.microseconds())
   }
-
-  private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
   private final class CountingSink: HTTPBodySink {
     private let sink: any HTTPBodySink

@@ -25,7 +25,7 @@ final class ReceiveWorker: Worker {
   private let isTLS = Mutex<Bool?>(nil)
   private let revoked: RevokedPeers
   private let revokedTold = Mutex<RevokedPeers.Unknown?>(nil)
-  private let notes = Mutex(TransferNotes())
+  private let notes = Mutex(PeerNotes())
 
   init(
     _ receive: Configuration.Receive, _ context: ServiceContext, plan: @escaping @Sendable () -> RetentionPlan
@@ -132,13 +132,14 @@ final class ReceiveWorker: Worker {
     status.isCaughtUp = true
     status.place = receive.address
     guard let isTLS = isTLS.withLock({ $0 }) else { return }
-    let count = visits.peersNow(now: Clock.system.microseconds())
+    let now = Clock.system.microseconds()
+    let count = visits.peersNow(now: now)
     status.detail =
       "listens on \(receive.address), \(isTLS ? "TLS 1.3" : "plain HTTP"), \(count.counted("peer"))"
     if !receive.isInsecure, let problem = revoked.problem {
       status.detail += "; no certificate is accepted: \(problem.reason)"
     }
-    let problems = visits.problems.sorted { $0.key < $1.key }
+    let problems = visits.problems(now: now).flatMap(\.value).sorted { $0.key < $1.key }
     guard let (trail, error) = problems.first else { return }
     let others = problems.count > 1 ? ", and \((problems.count - 1).counted("more trail"))" : ""
     status.detail += "; [\(error.code.rawValue)] trail \(trail): \(error.message)\(others)"
@@ -161,7 +162,8 @@ final class ReceiveWorker: Worker {
   }
 
   private func trouble() -> [LogEntry] {
-    notes.withLock { $0.note(visits.problems) }.map { note in
+    let now = Clock.system.microseconds()
+    return notes.withLock { $0.note(visits.problems(now: now), now: now) }.map { note in
       LogEntry(
         note.error == nil ? .notice : .warning, note.text, worker: name.description, code: note.error?.code,
         hint: note.error?.hint)

@@ -44,6 +44,7 @@ struct TransferStatus {
         FilePlace(segment: standing.end.segment, offset: standing.end.offset), at: now)
       clocks[name, default: Clocks()].positions.note(standing.position, at: now)
     }
+    clocks = clocks.filter { standings[$0.key] != nil }
     var paths = transfers.filter { !$0.way.isOutward }
     let outward = Dictionary(transfers.filter(\.way.isOutward).map { (PathKey($0), $0) }) { first, _ in first }
     for key in keys {
@@ -59,11 +60,15 @@ struct TransferStatus {
       if givenUp.contains(.init(key.reader, trail)) { path.state = .givenUp }
       paths.append(path)
     }
+    let before = rates
+    rates = [:]
     return paths.map { path in
       var path = path
       let key = "\(path.way.rawValue) \(path.worker) \(path.peer) \(path.trail)"
-      rates[key, default: Rate()].note(path.bytes, now: monotonic)
-      path.bytesPerSecond = rates[key]?.perSecond ?? 0
+      var rate = before[key] ?? Rate()
+      rate.note(path.bytes, now: monotonic)
+      rates[key] = rate
+      path.bytesPerSecond = rate.perSecond
       return path
     }.sorted { ($0.trail, $0.way.rawValue, $0.peer, $0.worker) < ($1.trail, $1.way.rawValue, $1.peer, $1.worker) }
   }

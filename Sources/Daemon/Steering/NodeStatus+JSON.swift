@@ -8,10 +8,13 @@ extension NodeStatus {
       ("node", .text(node)), ("version", .text(version)), ("pid", .integer(Int64(process))),
       ("now", .text(UTCTime(now).description)), ("started_at", .text(UTCTime(startedAt).description)),
       ("conf_loaded_at", .text(UTCTime(loadedAt).description)), ("ending", .bool(isEnding)),
-      ("summary", .text(summary)), ("workers", .list(workers.map { .object($0.json) })),
-      ("trails", .list(trails.map { .object($0.json) })), ("sources", .list(sources.map { .object($0.json) })),
+      ("summary", .text(summary)), ("workers", .list(workers.map { .object($0.json(of: workers.count)) })),
+      ("sources", .list(sources.map { .object($0.json) })),
     ])
-    object["paths"] = .list(paths.map { .object($0.json) })
+    let trails = Self.fitting(self.trails.map { .object($0.json) }, bytesMax: Bytes.trails)
+    (object["trails"], object["trails_more"]) = (.list(trails), .integer(Int64(self.trails.count - trails.count)))
+    let paths = Self.fitting(self.paths.map { .object($0.json) }, order: pathsByTurn, bytesMax: Bytes.paths)
+    (object["paths"], object["paths_more"]) = (.list(paths), .integer(Int64(self.paths.count - paths.count)))
     object["left_slots"] = .list(leftSlots.map { .object($0.json) })
     if let disk { object["disk"] = .object(disk.json) }
     object["conf_refused"] = refusal.map { .object($0.json) } ?? .null
@@ -20,11 +23,15 @@ extension NodeStatus {
 }
 
 extension NodeStatus.Worker {
-  var json: JSONObject {
-    let shownWaits = StatusList(waits) { .object($0.json) }
-    let shownLeftOut = StatusList(leftOut) { .text($0) }
+  /// Returns the JSON form.
+  ///
+  /// - Parameter count: The number of all workers, which share the room of the lists of tables.
+  func json(of count: Int = 1) -> JSONObject {
+    let room = NodeStatus.Bytes.tables / max(1, count)
+    let shownWaits = StatusList(waits, bytesMax: room) { .object($0.json) }
+    let shownLeftOut = StatusList(leftOut, bytesMax: room) { .text($0) }
     let tables = rowsWaiting.sorted { $0.key < $1.key }
-    let shownTables = StatusList(tables) { .text($0.key.text) }
+    let shownTables = StatusList(tables, bytesMax: room) { .text($0.key.text) }
     return JSONObject([
       ("name", .text(name.description)), ("kind", .text(name.kind.rawValue)), ("state", .text(state.rawValue)),
       ("trail", .text(trail)), ("database", .text(place)), ("detail", .text(detail)), ("position", .text(position)),

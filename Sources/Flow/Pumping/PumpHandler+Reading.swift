@@ -1,6 +1,5 @@
 import Changes
 import CodecKit
-import Glibc
 import NetKit
 import SystemKit
 import Trails
@@ -110,20 +109,17 @@ extension PumpHandler {
       ("Content-Type", "application/octet-stream"),
     ]
     if let known = visit.request.header("If-None-Match"), known == "*" || known.contains(tag) {
-      close(file.descriptor)
       return HTTPResponse(status: 304, headers: headers)
     }
     switch ByteRange(visit.request.header("Range"), count: file.count) {
     case .all:
-      return HTTPResponse(
-        status: 200, headers: headers, body: .file(descriptor: file.descriptor, offset: 0, count: file.count))
+      return HTTPResponse(status: 200, headers: headers, body: .file(file.file, offset: 0, count: file.count))
     case .part(let range):
       let told = ("Content-Range", "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(file.count)")
       return HTTPResponse(
         status: 206, headers: headers + [told],
-        body: .file(descriptor: file.descriptor, offset: range.lowerBound, count: UInt64(range.count)))
+        body: .file(file.file, offset: range.lowerBound, count: UInt64(range.count)))
     case .none:
-      close(file.descriptor)
       return HTTPResponse(status: 416, headers: headers + [("Content-Range", "bytes */\(file.count)")])
     }
   }
@@ -151,14 +147,14 @@ extension PumpHandler {
         guard
           let place = try chain.map({ TrailPlace(segment: segment, offset: offset, chain: $0) })
             ?? source.start(of: segment), let piece = try source.piece(at: place, max: options.bodyBytes),
-          let file = try source.file(segment)
-        else { continue }
+          let file = try source.file(piece.place.segment)
+        else { throw Self.purgedMeanwhile(visit.trail) }
         return HTTPResponse(
           status: 200,
           headers: [
             ("Cairn-End", source.end.description), ("Cache-Control", "no-store"),
             ("Content-Type", "application/octet-stream"),
-          ], body: .file(descriptor: file.descriptor, offset: piece.place.offset, count: UInt64(piece.count)))
+          ], body: .file(file.file, offset: piece.place.offset, count: UInt64(piece.count)))
       case .atEnd:
         let left = deadline - Clock.monotonicMilliseconds
         if left > 0, ear.wait(milliseconds: Int(left), stop: stop) { continue }
@@ -174,6 +170,12 @@ extension PumpHandler {
       case .forked: throw refusal(.trailForked, visit, source, "the trail has another history there", segment, offset)
       }
     }
+  }
+
+  /// The error that the next bytes of a trail were deleted between two steps of a request.
+  static func purgedMeanwhile(_ trail: TrailName) -> CairnError {
+    CairnError(
+      .trailMissing, "trail \(trail) was purged while it was read", hint: "Cairn tries again", remedy: .retry)
   }
 
   private func acknowledge(_ visit: Visit, _ place: TrailPlace, applied: Position?) {

@@ -7,6 +7,9 @@ import Trails
 final class TrailPull: TrailTransfer {
   private static let askAgainMilliseconds: Int64 = 60_000
   private static let tellMilliseconds: Int64 = 5_000
+  // The shortest time, in milliseconds, from a request that brings no bytes to the next one. A peer lets such a request
+  // wait for a second or longer.
+  private static let emptyMilliseconds: Int64 = 100
 
   let gauge: TransferGauge
   let stop: StopSignal
@@ -43,6 +46,7 @@ final class TrailPull: TrailTransfer {
     while !stop.isSet {
       if let full = shared.hooks.full() { throw full }
       try ask(link)
+      let (before, begun) = (standing?.end, Clock.monotonicMilliseconds)
       do { standing = try step(link, report, standing, &end, achieved) } catch let fault as PumpFault
         where fault.error.code == .trailPurged
       {
@@ -58,6 +62,8 @@ final class TrailPull: TrailTransfer {
             "the pump waits until the trail there has reached this position: see with 'cairn status' there which worker brings it",
           remedy: .retry, context: ["trail": trail.description, "peer": report.node])
       }
+      let left = begun + Self.emptyMilliseconds - Clock.monotonicMilliseconds
+      if standing?.end == before, left > 0 { _ = stop.wait(milliseconds: Int32(clamping: left)) }
     }
   }
 

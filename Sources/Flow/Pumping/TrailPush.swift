@@ -59,7 +59,9 @@ final class TrailPush: TrailTransfer {
     let place = report.standing.end
     switch try source.judge(place) {
     case .follows:
-      guard let piece = try source.piece(at: place, max: Self.bodyBytes) else { return report }
+      guard let piece = try source.piece(at: place, max: Self.bodyBytes) else {
+        throw PumpHandler.purgedMeanwhile(trail)
+      }
       return try send(piece, source, link, restart: nil, achieved)
     case .atEnd:
       achieved()
@@ -89,10 +91,7 @@ final class TrailPush: TrailTransfer {
   ) throws -> TrailReport {
     guard let start = try source.start(of: standing.oldest),
       let piece = try source.piece(at: start, max: Self.bodyBytes)
-    else {
-      throw CairnError(
-        .trailMissing, "trail \(trail) was purged while it was read", hint: "Cairn tries again", remedy: .retry)
-    }
+    else { throw PumpHandler.purgedMeanwhile(trail) }
     return try send(piece, source, link, restart: restart, achieved)
   }
 
@@ -109,6 +108,14 @@ final class TrailPush: TrailTransfer {
     } else {
       report = try link.push(
         source: PieceSource(source, piece), at: piece.place, trail, source.id, restart: restart)
+    }
+    // Without this check, a peer that always reports the same end would get the same bytes without a pause.
+    guard report.standing.end.isBehind(piece.place) else {
+      throw CairnError(
+        .peerUnreachable,
+        "node '\(report.node)' reports that its copy of trail \(trail) ends at \(report.standing.end), after it took the bytes from \(piece.place) on",
+        hint: "look at the trail there with 'cairn trail show'; Cairn tries again by itself", remedy: .retry,
+        context: ["trail": trail.description, "peer": report.node])
     }
     gauge.moved(piece.count)
     idle.begin()

@@ -1,6 +1,5 @@
 import Changes
 import CodecKit
-import Glibc
 import SystemKit
 
 /// Reads the segment files of a trail as whole blocks, up to the durable end, for a copy on another node. A writer may
@@ -104,14 +103,17 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns the next blocks after a place: at most `max` bytes, but at least one block. Nil at the durable end, and if
-  /// the segment does not exist.
+  /// Returns the next blocks after a place: at most `max` bytes, but at least one block. After the end of a finished
+  /// segment these are the blocks of the next segment. Nil at the durable end, and if the segment does not exist.
   ///
   /// - Parameter place: A place between two blocks of the trail, as ``judge(_:)`` has found.
   package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
     try guarded {
       guard let segment = try segment(place.segment) else { return nil }
       let limit = try limit(segment)
+      if place.offset == limit, place.segment < mark.segment {
+        return try piece(at: TrailPlace(segment: place.segment + 1, offset: 0, chain: place.chain), max: max)
+      }
       var offset = place.offset
       if offset == 0 { offset = segment.header.length }
       var next = TrailPlace(segment: place.segment, offset: offset, chain: place.chain)
@@ -148,25 +150,17 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns a read-only descriptor of a segment's file, the number of its durable bytes, and whether it is finished.
-  /// Nil if the segment does not exist. The caller closes the descriptor.
-  package func file(_ number: UInt64) throws -> (descriptor: Int32, count: UInt64, isSealed: Bool)? {
-    try guarded {
+  /// Returns a segment's file, opened for reading, the number of its durable bytes, and whether it is finished. Nil if
+  /// the segment does not exist.
+  package func file(_ number: UInt64) throws -> (file: File, count: UInt64, isSealed: Bool)? {
+    try guarded { () throws -> (file: File, count: UInt64, isSealed: Bool)? in
       guard number <= mark.segment else { return nil }
-      let descriptor = Glibc.open(folder.segmentPath(number), O_RDONLY | O_CLOEXEC)
-      if descriptor < 0 {
-        let error = FileError(code: errno, operation: "open", path: folder.segmentPath(number))
-        if error.isMissing { return nil }
-        throw error
+      let file: File
+      do { file = try File(folder.segmentPath(number), .read) } catch let error as FileError where error.isMissing {
+        return nil
       }
-      if number == mark.segment { return (descriptor, mark.fileOffset, false) }
-      var status = stat()
-      guard fstat(descriptor, &status) == 0 else {
-        let error = FileError(code: errno, operation: "fstat", path: folder.segmentPath(number))
-        close(descriptor)
-        throw error
-      }
-      return (descriptor, UInt64(clamping: status.st_size), true)
+      if number == mark.segment { return (file, mark.fileOffset, false) }
+      return (file, try file.size, true)
     }
   }
 }

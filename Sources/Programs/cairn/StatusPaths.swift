@@ -5,8 +5,10 @@ import Steering
 /// Formats the transfers of trails in a daemon's status.
 struct StatusPaths {
   private let paths: [(path: NodeStatus.Path, seen: String)]
+  private let leftOut: Int64
 
   init(_ answer: JSONObject) {
+    leftOut = answer.integer("paths_more") ?? 0
     paths = answer.objects("paths").compactMap { object in
       NodeStatus.Path(object).map { ($0, object.text("seen_at") ?? "") }
     }
@@ -20,6 +22,8 @@ struct StatusPaths {
       guard let problem = path.problem else { continue }
       lines += ["", "\(path.trail) \(Self.way(path)): [\(problem.code)] \(problem.message)", "  hint: \(problem.hint)"]
     }
+    let rest = Int(clamping: leftOut).counted("more path")
+    if leftOut > 0 { lines += ["", "\(rest) left out, as the list is too long"] }
     return lines
   }
 
