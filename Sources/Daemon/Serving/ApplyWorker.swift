@@ -124,7 +124,7 @@ final class ApplyWorker: Worker {
       guard let all else { return }
       self?.show(all)
       let title = LeftOutNote.title(table)
-      context.tell(name, "table \(title) is left out: 'tables' of [apply.\(name.name)] does not include it")
+      context.tell(name, "table \(title) is left out: \(table.reason("[apply.\(name.name)]"))")
     }
   }
 

@@ -149,7 +149,7 @@ struct StatusTable {
     if !worker.leftOut.isEmpty {
       let shown = worker.leftOut.prefix(20).joined(separator: ", ")
       let more = worker.leftOut.count > 20 ? " and \(worker.leftOut.count - 20) more" : ""
-      lines += ["", "\(worker.name): tables that 'tables' leaves out: \(shown)\(more)"]
+      lines += ["", "\(worker.name): tables that it leaves out: \(shown)\(more)"]
     }
     for wait in worker.waits {
       let text = "[\(wait.code)] table \(wait.table) is suspended: \(wait.message)"
