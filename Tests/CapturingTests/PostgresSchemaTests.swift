@@ -167,6 +167,17 @@ extension PostgresCapturing {
       #expect(wider.contains("row t id=1 m=ok s={sad} p=(1,2,)"))
     }
 
+    @Test func `a type that is dropped from a composite type changes the tables that use it, at its place`() throws {
+      let lines = try told(
+        """
+        CREATE TYPE inside AS ENUM ('q'); CREATE TYPE co AS (a inside, b text, c text); CREATE DOMAIN cos AS co[];
+        CREATE TABLE k(id int PRIMARY KEY, c co, s cos); INSERT INTO k VALUES (1, ('q', 'b', 'c'), '{}')
+        """, "DROP TYPE inside CASCADE", "INSERT INTO k VALUES (2, ('b', 'c'), '{}')")
+      let reshape = try #require(lines.firstIndex(of: "reshape k k"), "\(lines)")
+      #expect(lines.firstIndex { $0.hasPrefix("insert k id=2") } ?? .max > reshape, "\(lines)")
+      #expect(lines.contains("row k id=1 c=(b,c) s={}"), "\(lines)")
+    }
+
     @Test func `a script makes the labels of an enum complete, in their order`() throws {
       let origin = try PostgresOrigin(
         "CREATE TYPE mood AS ENUM ('a', 'b', 'c', 'd', 'e'); CREATE TABLE t(id int PRIMARY KEY, m mood)")

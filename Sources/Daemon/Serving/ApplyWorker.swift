@@ -124,7 +124,7 @@ final class ApplyWorker: Worker {
       guard try note.add(table) else { return }
       let title = LeftOutNote.title(table)
       self?.leftOut.withLock { $0.insert(title, at: $0.place(of: title)) }
-      context.tell(name, "table \(title) is left out: 'tables' of [apply.\(name.name)] does not include it")
+      context.tell(name, "table \(title) is left out: \(table.reason("[apply.\(name.name)]"))")
     }
   }
 

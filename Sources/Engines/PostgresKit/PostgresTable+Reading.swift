@@ -68,8 +68,21 @@ extension PostgresTable {
         reason: "row level security hides rows from this role", mend: "ALTER ROLE \(text(10).quotedName) BYPASSRLS",
         isHarmless: false)
     }
+    if let reserved = PostgresTable.reservedName(schema) { refusal = reserved }
     readForms(document)
     schema.createText = TableScript(table: self, document: document, constraints: indexes.map(\.constraint)).text
+  }
+
+  /// Returns the refusal of a table whose name no target takes; nil for any other name.
+  private static func reservedName(_ schema: TableSchema) -> Refusal? {
+    guard ReservedName.isReserved(schema.namespace, schema.name) else { return nil }
+    let isOfSchema = ReservedName.isReserved(schema.namespace, "t")
+    return Refusal(
+      reason:
+        "its \(isOfSchema ? "schema has a name" : "name is one") of those that are reserved for Cairn and database engines",
+      mend: isOfSchema
+        ? "ALTER SCHEMA \(schema.namespace.quotedName) RENAME TO ..."
+        : "ALTER TABLE \(schema.qualifiedName) RENAME TO ...", isHarmless: true)
   }
 
   private mutating func readColumns(_ rows: [[String?]]) {

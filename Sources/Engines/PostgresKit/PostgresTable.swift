@@ -197,7 +197,8 @@ extension PostgresConnection {
         schema: TableSchema(epoch: 0, engine: .postgres, namespace: row[1] ?? "", name: row[2] ?? "", columns: []),
         isPartitioned: row[3] == "t", estimatedRows: 0, isOwned: row[4] == "t", owner: row[5] ?? "", sequences: [])
       let reason = DefinitionSizes.reason(large[oid] ?? 0, owner: table.owner)
-      table.refusal = .init(reason: reason, mend: "", isHarmless: false)
+      let isReserved = ReservedName.isReserved(table.schema.namespace, table.schema.name)
+      table.refusal = .init(reason: reason, mend: "", isHarmless: isReserved)
       return table
     }
     return (readable, refused)

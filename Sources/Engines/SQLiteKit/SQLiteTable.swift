@@ -69,9 +69,8 @@ extension Database {
           schema: TableSchema(epoch: 0, engine: .sqlite, name: row.name, columns: [], createText: row.text),
           generated: [], uniqueKeys: [], refusal: why)
       }
-      if row.name.asciiLowercased.utf8.starts(with: "cairn_".utf8) {
-        return refused("names that begin with cairn_ are reserved")
-      }
+      if row.name.isEmpty { return refused("its name is empty, which is no name at a target") }
+      if ReservedName.isReserved("", row.name) { return refused("names that begin with cairn_ are reserved") }
       if row.module != nil { return refused("it is a virtual table, which cannot have triggers") }
       var found = try table(row.name, withoutRowid: row.isWithoutRowid, strict: row.isStrict, text: row.text)
       found.schema.original = originals[row.name.sqliteKey]

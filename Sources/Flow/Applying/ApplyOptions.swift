@@ -131,7 +131,8 @@ extension ApplyOptions {
   }
 }
 
-/// A table of a trail that the setting `tables` of the trail's apply does not include.
+/// A table of a trail that apply skips: the setting `tables` does not include it, or its name is reserved. Also a
+/// sequence with a reserved name.
 ///
 ///     LeftOutTable(source: "items", namespace: "public", name: "items")
 package struct LeftOutTable: Hashable, Sendable {
@@ -143,6 +144,13 @@ package struct LeftOutTable: Hashable, Sendable {
 
   package init(source: String, namespace: String, name: String) {
     (self.source, self.namespace, self.name) = (source, namespace, name)
+  }
+
+  /// Why apply skips the table, for a notice. A schema (`namespace`) exists only in PostgreSQL.
+  package func reason(_ apply: String) -> String {
+    TargetScope.isReserved(namespace, name, in: namespace.isEmpty ? .sqlite : .postgres)
+      ? "its name at the target is reserved for Cairn or the database engine; rename it at the source"
+      : "'tables' of \(apply) does not include it"
   }
 
   package static func == (a: Self, b: Self) -> Bool { a.parts == b.parts }

@@ -64,7 +64,7 @@ package final class ApplyProgress: Sendable {
   package func forgetConnection() {
     update { ($0.isReconnecting, $0.isWaitingForLock, $0.isCaughtUp) = (false, false, false) }
   }
-  func note(_ notice: String) {
+  package func note(_ notice: String) {
     update { if $0.notices.count < 100, !$0.notices.contains(notice) { $0.notices.append(notice) } }
   }
   /// Stores the lag of a committed group.

@@ -15,8 +15,6 @@ final class ApplyReader {
   private var hasWholeKeys = false
   /// The check that decides which records apply processes; nil if the caller needs only schemas.
   private var gate: TargetGate?
-  /// The reason why the record that was returned last must not be applied; nil if it may be applied.
-  private var barred: CairnError?
 
   /// Opens the trail after a checkpoint; without one, at the trail's start.
   ///
@@ -85,10 +83,6 @@ final class ApplyReader {
     return gate?.verdict(id, in: trail.position.segment, shaped) == .allowed
   }
 
-  func checkBarred() throws(CairnError) {
-    if let barred { throw barred }
-  }
-
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
   /// Returns whether a schema change renames or drops a table, or one of the table's columns.
@@ -102,20 +96,15 @@ final class ApplyReader {
   /// Returns the next record that is meant for the target; nil at the durable end. The record's bytes are valid until
   /// the next call.
   ///
-  /// Skips records for tables that the conf leaves out. A record for a table with a reserved name is returned, but must
-  /// not be applied: ``checkBarred()`` then throws.
+  /// Skips records for tables that the conf leaves out, and for tables with a reserved name.
   func next() throws -> Record? {
     guard gate != nil else { return try ruled() }
     while let record = try ruled() {
-      barred = nil
       let admission =
         try gate?.admit(record, in: trail.position.segment, shaped, given: trail.schema) ?? .taken(record)
       switch admission {
       case .taken(let record): return record
       case .leftOut: continue
-      case .refused(let table):
-        barred = TargetScope.refusal(table, by: trail.name.description, at: trail.position.description)
-        return record
       }
     }
     return nil

@@ -7,10 +7,9 @@ import Mapping
 struct TargetGate {
   enum Admission {
     case taken(Record)
-    /// The setting `tables` of the apply does not include the table, so its records are skipped.
+    /// The setting `tables` of the apply does not include the table, or its name at the target is reserved. Its records
+    /// are skipped.
     case leftOut
-    /// The table has a reserved name at the target. The value is that name.
-    case refused(String)
   }
 
   private let tables: AdmittedTables
@@ -22,7 +21,7 @@ struct TargetGate {
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
   /// The schema id of the last record whose table apply may write.
   private var allowed: UInt64?
-  /// The tables, by schema id, that the setting `tables` includes only under their new name, after a rename. The target
+  /// The tables, by schema id, that apply may write only under their new name, after a rename. The target
   /// lacks the rows that such a table got before the rename.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   /// The excluded tables that were reported. If there are too many of them, they are reported again.
@@ -36,7 +35,7 @@ struct TargetGate {
     (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Returns whether apply takes a record, skips it, or refuses it.
+  /// Returns whether apply takes a record or skips it.
   ///
   /// - Parameter shaped: Returns, by schema id, a table's schema as its rule changes it.
   /// - Parameter given: Returns, by schema id, a table's schema as the source has it.
@@ -55,8 +54,11 @@ struct TargetGate {
     case .refresh(let refresh): return try admit(refresh.schemaID, record, shaped, given)
     case .ddl(let ddl): return try admit(ddl, shaped, given)
     case .sequence(let sequence):
-      let isReserved = TargetScope.isReserved(sequence.namespace, sequence.name, in: target)
-      return isReserved && target == .postgres ? .refused("\(sequence.namespace).\(sequence.name)") : .taken(record)
+      guard target == .postgres, TargetScope.isReserved(sequence.namespace, sequence.name, in: target) else {
+        return .taken(record)
+      }
+      try tell(sequence)
+      return .leftOut
     case .schema(let id, _):
       (verdicts[id], entered[id], allowed) = (nil, nil, nil)
       return .taken(record)
@@ -100,10 +102,9 @@ struct TargetGate {
     case .allowed:
       allowed = id
       return .taken(record)
-    case .leftOut:
+    case .leftOut, .reserved:
       try tell(id, shaped, given)
       return .leftOut
-    case .reserved: return .refused(targetName(id, shaped))
     }
   }
 
@@ -117,16 +118,15 @@ struct TargetGate {
     if found.count == 2, let aside = found.firstIndex(where: { $0.1 == .reserved && isAside($0.0, shaped) }) {
       found[aside].1 = found[1 - aside].1
     }
-    if let (id, _) = found.first(where: { $0.1 == .reserved }) { return .refused(targetName(id, shaped)) }
-    for (id, verdict) in found where verdict == .leftOut { try tell(id, shaped, given) }
+    for (id, verdict) in found where verdict != .allowed { try tell(id, shaped, given) }
     let isAllowed = { (id: UInt64) in found.contains { $0.0 == id && $0.1 == .allowed } }
-    let isLeftOut = { (id: UInt64) in found.contains { $0.0 == id && $0.1 == .leftOut } }
+    let isLeftOut = { (id: UInt64) in found.contains { $0.0 == id && $0.1 != .allowed } }
     if isLeftOut(ddl.after) || (ddl.after == 0 && isLeftOut(ddl.before)) { return .leftOut }
     guard isLeftOut(ddl.before), isAllowed(ddl.after) else { return .taken(.ddl(ddl)) }
     if !ddl.isRefreshed, let was = shaped(ddl.before), let now = shaped(ddl.after) {
       entered[ddl.after] = .init(
         message:
-          "table \(was.fullName) is called \(now.fullName) now, which 'tables' of the apply includes, but its earlier rows were left out",
+          "table \(was.fullName) is called \(now.fullName) now, which apply may write, but its earlier rows were left out",
         hint: "check that the source captures the table, \(TableTreatment.thenCopy)")
     }
     return .taken(.ddl(DDL(action: .create, before: 0, after: ddl.after, isRefreshed: ddl.isRefreshed)))
@@ -138,10 +138,6 @@ struct TargetGate {
     let (name, head) = (schema.name.utf8, "cairn_moving_".utf8)
     return name.starts(with: head) && name.count > head.count
       && name.dropFirst(head.count).allSatisfy { (0x30...0x39).contains($0) }
-  }
-
-  private func targetName(_ id: UInt64, _ shaped: (UInt64) -> TableSchema?) -> String {
-    shaped(id).map { TableMapping.targetName(of: $0, in: target, names: names) } ?? ""
   }
 
   private mutating func tell(
@@ -156,5 +152,11 @@ struct TargetGate {
     told.insert(source.plainName)
     let place = TableMapping.targetPlace(of: schema, in: target, names: names)
     try noteLeftOut(LeftOutTable(source: source.plainName, namespace: place.namespace, name: place.name))
+  }
+
+  private mutating func tell(_ sequence: SequenceState) throws {
+    let source = sequence.namespace == "public" ? sequence.name : "\(sequence.namespace).\(sequence.name)"
+    guard told.insert(source.nameKey).inserted else { return }
+    try noteLeftOut(LeftOutTable(source: source, namespace: sequence.namespace, name: sequence.name))
   }
 }

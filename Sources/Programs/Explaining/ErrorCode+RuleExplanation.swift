@@ -19,16 +19,17 @@ extension ErrorCode {
 
   static var forbiddenExplanation: Explanation {
     Explanation(
-      "a trail would write a table that its apply does not allow",
+      "a table would be written that the apply does not allow",
       why: """
-        A record of the trail names a table of Cairn (schema `cairn`, `cairn_*`) or of the engine (`pg_*`, \
-        `information_schema`, `sqlite_*`). No capture writes such a record, so the node that sent the trail is broken \
-        or hostile. Nothing of the transaction was applied; other trails continue.
+        An entry of the conflict log or the target's own list of tables names a table that `tables` of the apply does \
+        not include. Or the table belongs to Cairn or the database engine. Cairn writes no such entry: `tables` has \
+        changed since, or a program wrote to Cairn's tables. Records of a trail for such tables are left out without \
+        this error, and `cairn status` names the tables.
         """,
       what: [
-        "Run `cairn trail show TRAIL` to see the transaction.",
-        "Ask the operator of the node that wrote the trail; `cairn peer revoke NAME` locks the node out.",
-        "`on_error = \"quarantine\"` puts a transaction that changes only rows into quarantine, and applies the others.",
+        "Read the message: it names the table.",
+        "Add the table to `tables` if the apply may write it, and run `cairn reload`.",
+        "Otherwise find out which program writes to the tables of Cairn.",
       ])
   }
 

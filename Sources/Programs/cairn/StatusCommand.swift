@@ -153,7 +153,7 @@ struct StatusTable {
     if !worker.leftOut.isEmpty {
       let shown = worker.leftOut.prefix(20)
       let list = shown.joined(separator: ", ") + Self.more(worker.leftOut.count - shown.count + worker.moreLeftOut)
-      lines += ["", "\(worker.name): tables that 'tables' leaves out: \(list)"]
+      lines += ["", "\(worker.name): tables that it leaves out: \(list)"]
     }
     for wait in worker.waits {
       let text = "[\(wait.code)] table \(wait.table) is suspended: \(wait.message)"

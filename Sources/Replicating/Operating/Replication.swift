@@ -377,7 +377,7 @@ package final class Replication: Sendable {
     if stopSignal.isSet { return }
     // Only now is it certain that the copies will be made.
     if copiesAgain.load(ordering: .acquiring) { try TargetDatabase(target).expectRefresh(of: trail) }
-    var options = applyOptions()
+    var options = applyOptions(applyProgress)
     options.existing = existing.withLock { $0 }
     if options.relays, Trail.exists(folder: folder) {
       // Trail names come from file names here, so two of them may be equal.
@@ -398,8 +398,9 @@ package final class Replication: Sendable {
     try run.run(stop: stopSignal, drain: drainSignal, progress: applyProgress)
   }
 
-  private func applyOptions() -> ApplyOptions {
+  private func applyOptions(_ progress: ApplyProgress) -> ApplyOptions {
     var options = ApplyOptions()
+    options.noteLeftOut = { progress.note("table \($0.name) is left out: \($0.reason("--tables"))") }
     options.purgesTrail = true
     options.names = self.options.names
     options.misfits = self.options.misfits
@@ -441,7 +442,7 @@ package final class Replication: Sendable {
     defer { applyEnded() }
     while !back.ready.isSet, !drainSignal.isSet { _ = back.ready.wait(milliseconds: 100) }
     if stopSignal.isSet || !back.ready.isSet { return }
-    var options = applyOptions()
+    var options = applyOptions(back.applyProgress)
     if let twoWay {
       options.twoWay = twoWay.source
       options.alsoNeeded = { try twoWay.target.window.needs()[back.trail] }

@@ -15,7 +15,7 @@ package struct TargetScope: Equatable, Sendable {
     case allowed
     /// The apply's setting `tables` does not include the table, so that apply skips the table's records.
     case leftOut
-    /// The table belongs to Cairn or to the engine, so that apply refuses the transaction.
+    /// The table has a name of Cairn or of the engine. Apply skips its records, whatever the setting `tables` says.
     case reserved
   }
 
@@ -51,21 +51,7 @@ package struct TargetScope: Equatable, Sendable {
 
   /// Returns whether a name is reserved for Cairn or an engine, or is no valid name. Case does not matter.
   package static func isReserved(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
-    let (space, table) = (namespace.asciiLowercased, name.asciiLowercased)
-    if table.isEmpty || table.utf8.contains(0) || space.utf8.contains(0) { return true }
-    if engine == .postgres, max(table.utf8.count, space.utf8.count) > NamePolicy.postgresNameBytesMax { return true }
-    return ["cairn", "information_schema"].contains { space.utf8.elementsEqual($0.utf8) }
-      || ["cairn_", "pg_"].contains { space.utf8.starts(with: $0.utf8) }
-      || ["cairn_", "sqlite_"].contains { table.utf8.starts(with: $0.utf8) }
-  }
-
-  /// Returns the error for a change of a reserved table in a trail.
-  package static func refusal(_ table: String, by trail: String, at position: String) -> CairnError {
-    CairnError(
-      .tableForbidden,
-      "trail \(trail) would write table \(table) at \(position), which belongs to Cairn or to the database engine",
-      hint:
-        "no capture writes such a record: run 'cairn trail show \(trail)' and ask the operator of its node; on_error = \"quarantine\" puts a transaction of rows into quarantine",
-      remedy: .badInput, context: ["table": table])
+    if engine == .postgres, max(name.utf8.count, namespace.utf8.count) > NamePolicy.postgresNameBytesMax { return true }
+    return ReservedName.isReserved(namespace, name)
   }
 }

@@ -150,7 +150,6 @@ extension GroupApplier {
   }
 
   private func apply(_ record: Record, _ stop: StopSignal) throws {
-    try reader.checkBarred()
     // A statement may have millions of changes, so this comes first.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     try reach(record)

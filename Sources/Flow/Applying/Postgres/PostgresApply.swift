@@ -309,10 +309,11 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// Runs and commits statements before the group that needs them, each in its own transaction.
+  /// Runs and commits statements before the group that needs them, each in its own transaction. The group runs again
+  /// what the server refuses here, such as a statement about a type that the group creates.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
-      do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}
+      do { try connection.execute(statement) } catch let error as PostgresError where error.isOfShape {}
       madeAhead.insert(statement)
     }
   }

@@ -134,11 +134,15 @@ extension PostgresReplay {
   }
 
   func create(_ after: TableSchema, _ key: String, isAwaited: Bool) throws {
+    try shape.refusing(["create table \(after.fullName)"], after) { try make(after, key, isAwaited: isAwaited) }
+  }
+
+  private func make(_ after: TableSchema, _ key: String, isAwaited: Bool) throws {
     let target = try mapped(after)
     var known = PostgresApplyState.Table(schema: target.namespace, name: target.name)
     _ = try register(key, after, target, known, isSaved: false)
     let claim = try claimRows(of: after, as: target, key)
-    if options.ddl ?? .follow == .follow, try shape.read(known) == nil { try ensureLabels(target) }
+    if options.ddl ?? .follow == .follow, try shape.read(known) == nil { try ensureLabels(target, after) }
     known.isCreated = try shape.create(after, target, options.ddl ?? .follow)
     // A table that Cairn created at its first copy is still Cairn's at a later one.
     if !known.isCreated, let was = tables[key] { known = was }
@@ -177,6 +181,14 @@ extension PostgresReplay {
   func change(_ made: ShapeChange, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String)
     throws
   {
+    try shape.refusing(TableDifference(before, after, origins: made.origins).phrases, after) {
+      try alter(made, before, after, old, new)
+    }
+  }
+
+  private func alter(_ made: ShapeChange, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String)
+    throws
+  {
     var before = before
     // A table that was renamed on the way has no script. The script of the table before still has the names of its
     // keys.
@@ -200,7 +212,7 @@ extension PostgresReplay {
     var known = own
     known.isCreated = right.isCreated
     let policy = right.policy(options.ddl)
-    if policy == .follow { try makeLabels(change) }
+    if policy == .follow { try makeLabels(change, after) }
     let isOpen = try policy == .follow && shape.isOpen(change, own)
     var moved = try shape.make(change, known, policy, right, sink)
     // The trail that created the table decides what a copy does to its rows.
@@ -215,29 +227,43 @@ extension PostgresReplay {
 
   // MARK: Labels of enums
 
-  private func makeLabels(_ change: PostgresSchemaChanges.Change) throws {
+  private func makeLabels(_ change: PostgresSchemaChanges.Change, _ source: TableSchema) throws {
     for statement in PostgresAlteration(change.before, change.after, origins: change.source.origins).labels
     where try !PostgresAlteration.isLabel(statement) && shape.reaches(labelOf: statement, in: change.after) {
       // Another table with this type may have renamed the label before.
-      do { _ = try sink.attempt { try connection.run(statement, []) } } catch let error as PostgresError
-        where error.isOfShape
-      {}
+      do {
+        _ = try sink.attempt { try connection.run(statement, []) }
+        group.areLabelsRenamed = true
+      } catch let error as PostgresError where error.isOfShape {}
     }
-    try ensureLabels(change.after)
+    try ensureLabels(change.after, source)
   }
 
   /// Adds the missing enum labels of a table.
   ///
   /// - Throws: ``Ahead`` if the labels must be committed first: PostgreSQL cannot use a label in the transaction that
-  ///   adds it.
-  private func ensureLabels(_ mapped: TableSchema) throws {
+  ///   adds it. `schema-stopped` if apply may not add them, or if the name of a type is taken.
+  private func ensureLabels(_ mapped: TableSchema, _ source: TableSchema) throws {
+    let refusal = SchemaRefusal(place: connection.place, phrases: ["use the types of table \(mapped.fullName)"])
+    if let taken = try shape.takenTypeName(in: mapped) {
+      throw refusal.error(
+        "\(taken) there is another kind of type, or a table", table: source.fullName,
+        hint: "drop or rename \(taken) at the target")
+    }
     let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
-      guard try connection.first("SELECT to_regtype($1)", [type]) != nil, try shape.reaches(type) else { return nil }
+      guard try connection.first("SELECT to_regtype($1)", [type]) != nil else { return nil }
       return try connection.query(
         "SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype($1) ORDER BY enumsortorder", [type]
       ).compactMap { $0[0].map(NameKey.init) }
     }
-    let fresh = missing.filter { !madeAhead.contains($0) }
+    if let statement = try missing.first(where: { try !shape.reaches(labelOf: $0, in: mapped) }) {
+      throw refusal.error(
+        "a label is missing, and apply may not add it, because tables that 'tables' does not include, or none, use the type",
+        table: source.fullName, hint: "run at the target: \(statement)")
+    }
+    // The committed types lack the new names of labels, and an addition before them would come to a wrong place. Added in
+    // the group, a label can be used only after it: apply then sends the transactions one by one.
+    let fresh = group.areLabelsRenamed ? [] : missing.filter { !madeAhead.contains($0) }
     guard fresh.isEmpty else { throw Ahead(statements: fresh) }
     for statement in missing { try connection.run(statement, []) }
   }

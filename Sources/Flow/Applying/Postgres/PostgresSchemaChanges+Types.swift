@@ -158,6 +158,19 @@ extension PostgresSchemaChanges {
     return nil
   }
 
+  /// Returns the name of a type of a table that is a type of another kind at the target, or a table. Nil if there is
+  /// none.
+  func takenTypeName(in mapped: TableSchema) throws -> String? {
+    try PostgresUserType.all(of: mapped).first { wanted in
+      let kind = try connection.first(
+        """
+        SELECT CASE WHEN coalesce(c.relkind, 'c') = 'c' THEN t.typtype::text ELSE 'table' END
+        FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid WHERE t.oid = to_regtype($1)
+        """, [wanted.name])
+      return kind != nil && kind != wanted.kind.letter
+    }?.name
+  }
+
   /// Returns whether apply may alter an existing type.
   ///
   /// If the setting `tables` limits the apply, some table must use the type, and the setting must include every such
@@ -170,7 +183,9 @@ extension PostgresSchemaChanges {
 
   func reaches(labelOf statement: String, in mapped: TableSchema) throws -> Bool {
     if scope.isOpen { return true }
-    let type = PostgresUserType.all(of: mapped).first { statement.hasPrefix("ALTER TYPE \($0.name) RENAME VALUE ") }
+    let type = PostgresUserType.all(of: mapped).first { type in
+      ["RENAME", "ADD"].contains { statement.hasPrefix("ALTER TYPE \(type.name) \($0) VALUE ") }
+    }
     return try type.map { try reaches($0.name) } ?? false
   }
 
@@ -195,6 +210,17 @@ extension PostgresSchemaChanges {
       ORDER BY 1, 2
       """, [type]
     ).map { ($0[0] ?? "", $0[1] ?? "") }
+  }
+}
+
+extension PostgresUserType.Kind {
+  /// The kind of the type in `pg_type.typtype`.
+  fileprivate var letter: String {
+    switch self {
+    case .enumeration: "e"
+    case .composite: "c"
+    case .domain: "d"
+    }
   }
 }
 

@@ -20,6 +20,21 @@ struct PostgresSchemaChanges {
     try PostgresTargetTable.read(table.schema, table.name, connection)
   }
 
+  /// Runs a body that changes the shape of one table. Throws `schema-stopped` for the table if the server refuses a
+  /// statement for good.
+  ///
+  /// - Parameter phrases: The parts of the schema change; empty for a change of types alone.
+  func refusing(
+    _ phrases: @autoclosure () -> [String], _ source: TableSchema, _ body: () throws -> Void
+  ) throws {
+    do { try body() } catch let error as PostgresError where error.isOfShape {
+      let phrases = phrases()
+      let refusal = SchemaRefusal(
+        place: connection.place, phrases: phrases.isEmpty ? ["the change of table \(source.fullName)"] : phrases)
+      throw refusal.error(error.message, table: source.fullName)
+    }
+  }
+
   // MARK: Create and drop
 
   /// Creates a table without its indexes and foreign keys. If the table already exists, checks that it fits the source.

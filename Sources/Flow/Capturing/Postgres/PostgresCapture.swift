@@ -282,7 +282,15 @@ package final class PostgresCapture {
       // locked it.
       return session.sequences.noteChanges()
     }
-    let moved = session.sequences.news(found, of: wanted)
+    let moved = session.sequences.news(found, of: wanted).filter { sequence in
+      guard ReservedName.isReserved(sequence.namespace, sequence.name) else { return true }
+      let name = sequence.namespace == "public" ? sequence.name : "\(sequence.namespace).\(sequence.name)"
+      if session.catalog.isNews("sequence \(name)") {
+        session.progress.tell(
+          "sequence \(name) is not captured: names that begin with cairn_ or sqlite_ are reserved; rename it")
+      }
+      return false
+    }
     guard !moved.isEmpty else { return }
     try session.openTransaction()
     try session.append(moved)

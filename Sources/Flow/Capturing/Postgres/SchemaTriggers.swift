@@ -10,7 +10,7 @@ struct SchemaTriggers {
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
-  private static let version = 5
+  private static let version = 6
 
   let connection: PostgresConnection
 
@@ -333,6 +333,10 @@ struct SchemaTriggers {
           SELECT o.objid FROM gone AS o WHERE o.classid = 'pg_class'::regclass AND o.objsubid <> 0
           UNION SELECT to_regclass(format('%I.%I', o.address_names[1], o.address_names[2]))::oid FROM gone AS o
             WHERE o.object_type IN ('table constraint', 'default value')
+          -- An attribute of a composite type.
+          UNION SELECT u.u FROM gone AS o JOIN pg_class AS t ON t.oid = o.objid AND t.relkind = 'c'
+            CROSS JOIN LATERAL \(users(of: "t.reltype")) AS u(u)
+            WHERE o.classid = 'pg_class'::regclass AND o.objsubid <> 0
           -- Nothing tells whose index, or partition, it was; but its table is locked.
           UNION SELECT l.relation FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
             WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.granted

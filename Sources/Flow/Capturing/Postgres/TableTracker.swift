@@ -54,6 +54,7 @@ final class TableTracker {
   private func introduce(
     _ table: PostgresTable, _ refresh: Refresh.Reason?, _ text: String = "", isPublished: Bool = true
   ) throws {
+    guard !isReserved(table.schema) else { return }
     guard !isTaken(table.schema, by: table.oid) else { return session.catalog.want() }
     guard try hasRoom(for: [table.schema]) else { return room.passOver(table.oid) }
     try session.append(session.tables.introduce(.init(table), refresh, text, isPublished: isPublished))
@@ -71,7 +72,7 @@ final class TableTracker {
       session.catalog.want()
       return suspend(known.relation)
     }
-    if isTaken(given.schema, by: known.relation) { return try drop(known, word.text) }
+    if isReserved(given.schema) || isTaken(given.schema, by: known.relation) { return try drop(known, word.text) }
     if alteration.restartsRefresh { session.refreshes.restart(known.relation) }
     guard alteration.hasOtherShape else { return session.tables.set(alteration.fresh) }
     guard try hasRoom(for: [known.schema, given.schema]) else { return suspend(known.relation) }
@@ -79,6 +80,9 @@ final class TableTracker {
     if let epoch = session.tables[known.relation]?.epoch { session.refreshes.follow(known.relation, epoch: epoch) }
     try session.append(change)
   }
+
+  /// Returns whether no target takes a table of this name.
+  private func isReserved(_ schema: TableSchema) -> Bool { ReservedName.isReserved(schema.namespace, schema.name) }
 
   /// Returns whether another captured table has the same full name. For two-way replication, ignores the case of ASCII
   /// letters.
@@ -144,7 +148,7 @@ final class TableTracker {
       // The next reading of the catalog adds to the shape what the stream lacks, and a copy brings the rows.
       session.catalog.want()
       let shape = try session.source.catalog.shape(of: relation)
-      guard !isTaken(shape.schema, by: relation.id) else { return nil }
+      guard !isReserved(shape.schema), !isTaken(shape.schema, by: relation.id) else { return nil }
       guard try hasRoom(for: [shape.schema]) else {
         room.passOver(relation.id)
         return nil
