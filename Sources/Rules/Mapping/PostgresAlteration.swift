@@ -27,9 +27,9 @@ package struct PostgresAlteration {
       package var isGenerated: Bool
       package var identity: TableSchema.Identity
       /// The collation, in SQL, if it is not the one of the type; otherwise empty.
-      package var collation = ""
+      @ByBytes package var collation: String = ""
       /// The default, in SQL, except that of a generated column.
-      package var defaultText: String?
+      @ByBytes package var defaultText: String? = nil
       package init(
         name: String, type: String, isNotNull: Bool, isGenerated: Bool = false, identity: TableSchema.Identity = .none
       ) {

@@ -134,8 +134,8 @@ struct PostgresColumnSettings {
         lines.append("COMMENT ON COLUMN \(table).\(name) IS \(comment.postgresLiteral)")
       }
       for privilege in was.privileges where !new.privileges.contains(privilege) {
-        let parts = privilege.split(separator: " ", maxSplits: 1)
-        lines.append("GRANT \(parts[0]) (\(name)) ON \(table) \(parts[1])")
+        guard let (right, grantee) = privilege.cut(at: " ") else { continue }
+        lines.append("GRANT \(right) (\(name)) ON \(table) \(grantee)")
       }
       return lines
     }

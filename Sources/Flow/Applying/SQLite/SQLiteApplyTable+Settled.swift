@@ -44,6 +44,12 @@ extension SQLiteApplyTable {
     return areOfKey.contains(true) && areOfKey.contains(false)
   }
 
+  /// The clause that makes a statement fail if its row violates a constraint. A constraint's own ON CONFLICT clause
+  /// could skip the row.
+  ///
+  /// Source: https://sqlite.org/lang_conflict.html
+  static let orAbort = " OR ABORT"
+
   /// The WHERE clause that selects this trail's rows, with its parameter values; empty if all rows belong to it.
   var all: (condition: String, values: [Value]) {
     let terms = shares.map { "\($0.name.quotedName) = ?" }.joined(separator: " AND ")

@@ -301,12 +301,6 @@ final class SQLiteApplyTable {
     return statement
   }
 
-  /// The clause that makes a statement fail if its row violates a constraint. A constraint's own ON CONFLICT clause
-  /// could skip the row.
-  ///
-  /// Source: https://sqlite.org/lang_conflict.html
-  static let orAbort = " OR ABORT"
-
   private func sql(_ shape: Shape, _ isWholeRow: Bool) -> String {
     let after = names.indices.map { "?\(names.count + $0 + 1)" }
     switch shape {
