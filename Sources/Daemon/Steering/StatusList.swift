@@ -12,7 +12,7 @@ struct StatusList {
   private(set) var values: [JSONObject.Value] = []
   let more: Int64
 
-  /// Creates the list.
+  /// Creates the list. It shows the first entry, whatever its size.
   ///
   /// - Parameter most: The room that the list has, in bytes, if it is less than 32 KiB.
   init<Entries: Collection>(
@@ -23,7 +23,7 @@ struct StatusList {
     for entry in entries.prefix(Self.countMax) {
       let shown = value(entry)
       bytes += JSONObject.text(shown).utf8.count
-      guard bytes <= bytesMax else { break }
+      guard bytes <= bytesMax || values.isEmpty else { break }
       values.append(shown)
     }
     more = Int64(entries.count - values.count)

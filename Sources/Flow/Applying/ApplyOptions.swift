@@ -146,9 +146,15 @@ package struct LeftOutTable: Hashable, Sendable {
     (self.source, self.namespace, self.name) = (source, namespace, name)
   }
 
-  /// Why apply skips the table, for a notice. A schema (`namespace`) exists only in PostgreSQL.
-  package func reason(_ apply: String) -> String {
+  /// Whether apply skips the table because of its name, whatever `tables` says. A schema (`namespace`) exists only in
+  /// PostgreSQL.
+  package var isReserved: Bool {
     TargetScope.isReserved(namespace, name, in: namespace.isEmpty ? .sqlite : .postgres)
+  }
+
+  /// Why apply skips the table, for a notice.
+  package func reason(_ apply: String) -> String {
+    isReserved
       ? "its name at the target is reserved for Cairn or the database engine; rename it at the source"
       : "'tables' of \(apply) does not include it"
   }

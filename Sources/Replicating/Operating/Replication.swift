@@ -400,7 +400,8 @@ package final class Replication: Sendable {
 
   private func applyOptions(_ progress: ApplyProgress) -> ApplyOptions {
     var options = ApplyOptions()
-    options.noteLeftOut = { progress.note("table \($0.name) is left out: \($0.reason("--tables"))") }
+    // The operator knows which tables the option leaves out.
+    options.noteLeftOut = { if $0.isReserved { progress.note("table \($0.name) is left out: \($0.reason(""))") } }
     options.purgesTrail = true
     options.names = self.options.names
     options.misfits = self.options.misfits
