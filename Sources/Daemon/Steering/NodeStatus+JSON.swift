@@ -11,10 +11,10 @@ extension NodeStatus {
       ("summary", .text(summary)), ("workers", .list(workers.map { .object($0.json(of: workers.count)) })),
       ("sources", .list(sources.map { .object($0.json) })),
     ])
-    let trails = Self.fitting(self.trails.map { .object($0.json) }, bytesMax: Bytes.trails)
-    (object["trails"], object["trails_more"]) = (.list(trails), .integer(Int64(self.trails.count - trails.count)))
-    let paths = Self.fitting(self.paths.map { .object($0.json) }, order: pathsByTurn, bytesMax: Bytes.paths)
-    (object["paths"], object["paths_more"]) = (.list(paths), .integer(Int64(self.paths.count - paths.count)))
+    let shownTrails = StatusList(trails, countMax: .max, bytesMax: Bytes.trails) { .object($0.json) }
+    (object["trails"], object["trails_more"]) = (.list(shownTrails.values), .integer(shownTrails.more))
+    let shownPaths = StatusList(paths, countMax: .max, bytesMax: Bytes.paths, order: pathsByTurn) { .object($0.json) }
+    (object["paths"], object["paths_more"]) = (.list(shownPaths.values), .integer(shownPaths.more))
     object["left_slots"] = .list(leftSlots.map { .object($0.json) })
     if let disk { object["disk"] = .object(disk.json) }
     object["conf_refused"] = refusal.map { .object($0.json) } ?? .null
@@ -27,7 +27,7 @@ extension NodeStatus.Worker {
   ///
   /// - Parameter count: The number of all workers, which share the room of the lists of tables.
   func json(of count: Int = 1) -> JSONObject {
-    let room = NodeStatus.Bytes.tables / max(1, count)
+    let room = min(StatusList.bytesMax, NodeStatus.Bytes.tables / max(1, count))
     let shownWaits = StatusList(waits, bytesMax: room) { .object($0.json) }
     let shownLeftOut = StatusList(leftOut, bytesMax: room) { .text($0) }
     let tables = rowsWaiting.sorted { $0.key < $1.key }

@@ -1,31 +1,36 @@
 import Changes
 
-/// The entries of a list that a status shows: the first 100, and at most 32 KiB of them. A peer or a file decides how long the
-/// list is, and clients read a whole status into memory.
+/// The entries of a list that a status shows. A peer or a file decides how long the list is, and clients read a whole
+/// status into memory.
 ///
 ///     let waits = StatusList(worker.waits) { .object($0.json) }
 ///     waits.more   // the number of entries that are left out
 struct StatusList {
-  private static let countMax = 100
+  /// The most bytes of the JSON texts of a list.
   static let bytesMax = 32 << 10
+  /// The most entries of a list, for a person who reads them.
+  static let countMax = 100
 
-  private(set) var values: [JSONObject.Value] = []
+  let values: [JSONObject.Value]
   let more: Int64
 
-  /// Creates the list. It shows the first entry, whatever its size.
+  /// Creates the list. It shows the first chosen entry, whatever its size.
   ///
-  /// - Parameter most: The room that the list has, in bytes, if it is less than 32 KiB.
-  init<Entries: Collection>(
-    _ entries: Entries, bytesMax most: Int = StatusList.bytesMax, _ value: (Entries.Element) -> JSONObject.Value
+  /// - Parameter order: The indices in the order in which entries are chosen; nil: in their own order. The list keeps
+  ///   their own order.
+  init<Entry>(
+    _ entries: [Entry], countMax: Int = StatusList.countMax, bytesMax: Int = StatusList.bytesMax, order: [Int]? = nil,
+    _ value: (Entry) -> JSONObject.Value
   ) {
-    let bytesMax = min(most, Self.bytesMax)
     var bytes = 0
-    for entry in entries.prefix(Self.countMax) {
-      let shown = value(entry)
+    var chosen: [(index: Int, value: JSONObject.Value)] = []
+    for index in (order ?? Array(entries.indices)).prefix(countMax) {
+      let shown = value(entries[index])
       bytes += JSONObject.text(shown).utf8.count
-      guard bytes <= bytesMax || values.isEmpty else { break }
-      values.append(shown)
+      guard bytes <= bytesMax || chosen.isEmpty else { break }
+      chosen.append((index, shown))
     }
+    values = chosen.sorted { $0.index < $1.index }.map(\.value)
     more = Int64(entries.count - values.count)
   }
 }
