@@ -12,6 +12,11 @@ package struct SequenceState: Equatable, Sendable {
     self.last = last
     self.increment = increment
   }
+
+  /// The name for messages: without the schema if that is `public`.
+  package var shownName: String {
+    namespace.hasSameBytes(as: "public") ? name : "\(namespace).\(name)"
+  }
 }
 
 extension ByteWriter {

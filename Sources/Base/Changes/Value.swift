@@ -145,6 +145,24 @@ extension Value {
 }
 
 extension Value {
+  /// The length of a text or a blob, in bytes; 0 for any other value.
+  package var byteCount: Int {
+    switch self {
+    case .text(let bytes), .exact(let bytes), .blob(let bytes): bytes.count
+    case .null, .integer, .real: 0
+    }
+  }
+
+  /// The memory that the value takes in a list of values, in bytes.
+  package var memoryBytes: Int {
+    switch self {
+    case .text, .exact, .blob: 64 + byteCount
+    case .null, .integer, .real: 16
+    }
+  }
+}
+
+extension Value {
   /// Calls `body` with the value as a ``ColumnView``, which is valid only during the call.
   package func withView<T>(_ body: (ColumnView) -> T) -> T {
     switch self {

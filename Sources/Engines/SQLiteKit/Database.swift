@@ -257,7 +257,7 @@ package final class Database {
     var (count, bytes, largest) = (0, 0, 0)
     while try statement.step() {
       let row = (0..<statement.columnCount).map { statement.value($0) }
-      let size = row.reduce(0) { $0 + 32 + $1.contentBytes }
+      let size = row.reduce(0) { $0 + 32 + $1.byteCount }
       (count, bytes, largest) = (count + 1, bytes + size, max(largest, size))
       // The pages of a file can point to each other in a circle, so that a small file has rows without end.
       guard count <= rowsMax, bytes - largest <= answerBytesMax else {
@@ -305,16 +305,6 @@ package final class Database {
     } catch {
       if isInTransaction { try? execute("ROLLBACK") }
       throw error
-    }
-  }
-}
-
-extension Value {
-  /// The length of a text or blob, in bytes; 0 for other values.
-  var contentBytes: Int {
-    switch self {
-    case .text(let bytes), .blob(let bytes): bytes.count
-    default: 0
     }
   }
 }

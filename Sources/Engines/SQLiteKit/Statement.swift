@@ -92,7 +92,7 @@ package final class Statement {
     var bytes = 0
     while bytes < bytesMax, try step() {
       let row = (0..<columnCount).map { value($0) }
-      bytes += row.reduce(0) { $0 + 32 + $1.contentBytes }
+      bytes += row.reduce(0) { $0 + 32 + $1.byteCount }
       rows.append(row)
     }
     return rows

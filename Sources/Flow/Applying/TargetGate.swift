@@ -155,7 +155,7 @@ struct TargetGate {
   }
 
   private mutating func tell(_ sequence: SequenceState) throws {
-    let source = sequence.namespace == "public" ? sequence.name : "\(sequence.namespace).\(sequence.name)"
+    let source = sequence.shownName
     guard told.insert(source.nameKey).inserted else { return }
     try noteLeftOut(LeftOutTable(source: source, namespace: sequence.namespace, name: sequence.name))
   }

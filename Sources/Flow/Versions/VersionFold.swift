@@ -109,7 +109,7 @@ extension VersionFold.Step {
 
 extension VersionFold {
   package var byteCount: Int {
-    func count(_ row: [Value?]?) -> Int { row?.reduce(32) { $0 + ($1?.byteCount ?? 16) } ?? 0 }
+    func count(_ row: [Value?]?) -> Int { row?.reduce(32) { $0 + ($1?.memoryBytes ?? 16) } ?? 0 }
     return 100 + count(before) + count(after) + (early.map { count($0.row) } ?? 0)
   }
 
@@ -130,14 +130,5 @@ extension VersionFold {
     if flags & 1 != 0 { before = try reader.readImage().values() }
     if flags & 2 != 0 { after = try reader.readImage().values() }
     if flags & 4 != 0 { early = (try reader.readImage().values(), flags & 8 != 0) }
-  }
-}
-
-extension Value {
-  package var byteCount: Int {
-    switch self {
-    case .text(let bytes), .exact(let bytes), .blob(let bytes): 64 + bytes.count
-    default: 16
-    }
   }
 }

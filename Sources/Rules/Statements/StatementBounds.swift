@@ -131,13 +131,3 @@ enum StatementBounds {
     }
   }
 }
-
-extension Value {
-  /// The number of bytes of a text or a blob; 0 for any other value.
-  fileprivate var byteCount: Int {
-    switch self {
-    case .text(let bytes), .exact(let bytes), .blob(let bytes): bytes.count
-    case .null, .integer, .real: 0
-    }
-  }
-}

@@ -60,7 +60,7 @@ extension PostgresReplay {
       let form = PostgresForm(table: table, names: options.names)
       for row in [try change.before?.values(), try change.after?.values()] {
         guard let row, let key = try form.key(row, of: schema) else { continue }
-        let bytes = key.reduce(64) { $0 + $1.parkedBytes }
+        let bytes = key.reduce(64) { $0 + $1.memoryBytes }
         if !budget.hasRoom(for: bytes) { try send() }
         if batches[table.stateKey, default: (table, [])].keys.insert(key).inserted { _ = budget.take(bytes) }
       }

@@ -12,7 +12,7 @@ protocol ParkingTable {
 /// A value of a parked row, in the form in which the engine writes it.
 protocol ParkedValue: Equatable {
   /// The memory that the value takes, in bytes.
-  var parkedBytes: Int { get }
+  var memoryBytes: Int { get }
 }
 
 /// Rows of a transaction that the target refuses for now, because another row has the same unique value.
@@ -32,7 +32,7 @@ struct ParkedRows<Table: ParkingTable, Field: ParkedValue> {
     let error: CairnError
 
     fileprivate func isOf(_ name: String) -> Bool { table.stateName.hasSameBytes(as: name) }
-    fileprivate var bytes: Int { values.reduce(0) { $0 + $1.parkedBytes } }
+    fileprivate var bytes: Int { values.reduce(0) { $0 + $1.memoryBytes } }
   }
   private var rows: [Row] = []
   private var budget: RowBudget
@@ -126,16 +126,9 @@ struct ParkedRows<Table: ParkingTable, Field: ParkedValue> {
   }
 }
 
-extension Value: ParkedValue {
-  var parkedBytes: Int {
-    switch self {
-    case .text(let bytes), .blob(let bytes), .exact(let bytes): bytes.count + 32
-    default: 16
-    }
-  }
-}
+extension Value: ParkedValue {}
 
 /// A value as PostgreSQL's text; nil: NULL.
 extension Optional: ParkedValue where Wrapped == String {
-  var parkedBytes: Int { 16 + (self?.utf8.count ?? 0) }
+  var memoryBytes: Int { 16 + (self?.utf8.count ?? 0) }
 }

@@ -15,7 +15,7 @@ struct ReturnsFromWaiting {
 
     /// The memory that the entry takes, in bytes.
     var bytes: Int {
-      numbers.keys.reduce(row.key.reduce(128) { $0 + $1.parkedBytes }) { $0 + 32 + $1.utf8.count }
+      numbers.keys.reduce(row.key.reduce(128) { $0 + $1.memoryBytes }) { $0 + 32 + $1.utf8.count }
     }
   }
 

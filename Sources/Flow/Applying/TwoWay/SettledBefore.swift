@@ -103,5 +103,5 @@ struct SettledBefore<Table: AnyObject> {
 extension RowVersion {
   fileprivate var byteCount: Int { Self.byteCount(before) + Self.byteCount(after) + 200 }
 
-  private static func byteCount(_ row: Row?) -> Int { row?.reduce(0) { $0 + ($1?.byteCount ?? 16) } ?? 0 }
+  private static func byteCount(_ row: Row?) -> Int { row?.reduce(0) { $0 + ($1?.memoryBytes ?? 16) } ?? 0 }
 }

@@ -121,9 +121,9 @@ struct GoneRow: Spillable {
 }
 
 extension [Value] {
-  fileprivate var byteCount: Int { reduce(32) { $0 + $1.byteCount } }
+  fileprivate var byteCount: Int { reduce(32) { $0 + $1.memoryBytes } }
 }
 
 extension [Value?] {
-  fileprivate var byteCount: Int { reduce(32) { $0 + ($1?.byteCount ?? 16) } }
+  fileprivate var byteCount: Int { reduce(32) { $0 + ($1?.memoryBytes ?? 16) } }
 }

@@ -284,7 +284,7 @@ package final class PostgresCapture {
     }
     let moved = session.sequences.news(found, of: wanted).filter { sequence in
       guard ReservedName.isReserved(sequence.namespace, sequence.name) else { return true }
-      let name = sequence.namespace == "public" ? sequence.name : "\(sequence.namespace).\(sequence.name)"
+      let name = sequence.shownName
       if session.catalog.isNews("sequence \(name)") {
         session.progress.tell(
           "sequence \(name) is not captured: names that begin with cairn_ or sqlite_ are reserved; rename it")
