@@ -244,7 +244,7 @@ extension PostgresReplay {
     let place = "(trail \(name) at \(reader.position))"
     let text = error.message + (error.detail.isEmpty ? "" : ": \(error.detail)")
     if error.isUniqueness {
-      let hint = DifferenceHint.text(source: table.source.engine)
+      let hint = table.isShared ? DifferenceHint.shared : DifferenceHint.text(source: table.source.engine)
       return CairnError(
         .rowExists, "\(subject): the target \(connection.place) has such a row already: \(text) \(place)",
         hint: table.mayFold ? "\(Self.foldedHint); or \(hint)" : hint,

@@ -60,11 +60,11 @@ extension SQLiteApplyTable {
   /// runs the body again. Rows of other trails stay.
   ///
   /// - Parameter key: A row that has the key of the written row.
-  func clearingShare(for row: [ColumnView], key: [ColumnView], if isNeeded: Bool, _ body: () throws -> Int64) throws
-    -> Int64
-  {
+  func clearingShare(
+    for row: @autoclosure () -> [ColumnView], key: [ColumnView], if isNeeded: Bool, _ body: () throws -> Int64
+  ) throws -> Int64 {
     do { return try body() } catch let error as SQLiteError where isNeeded && error.isUniqueness {
-      try clearShare(for: row.map(\.value), key: schema.key.map { key[$0].value ?? .null })
+      try clearShare(for: row().map(\.value), key: schema.key.map { key[$0].value ?? .null })
       return try body()
     }
   }

@@ -173,17 +173,17 @@ final class SQLiteApplyTable {
     let twin = whole ? try twin(of: before) : nil
     if whole, twin == nil { return 0 }
     let replaces = !isChecked && !checks && !mayCollide
-    let row = zip(before, after).map { $1.isUnchanged ? $0 : $1 }
-    return try clearingShare(for: row, key: before, if: replaces && !shares.isEmpty) {
+    let clears = replaces && !shares.isEmpty
+    return try clearingShare(for: zip(before, after).map { $1.isUnchanged ? $0 : $1 }, key: before, if: clears) {
       let statement = try prepared(
-        .update(columns: mask, isChecked: checks, replaces: replaces && shares.isEmpty), isWholeRow: whole)
+        .update(columns: mask, isChecked: checks, replaces: replaces && !clears), isWholeRow: whole)
       if let twin {
         try statement.bind(twin, at: 1)
       } else {
         try bind(before, to: statement, all: checks)
       }
-      for (index, column) in row.enumerated() where mask.contains(index) {
-        try statement.bind(column, at: names.count + index + 1)
+      for (index, column) in after.enumerated() where mask.contains(index) {
+        try statement.bind(column.isUnchanged ? before[index] : column, at: names.count + index + 1)
       }
       return try run(statement)
     }

@@ -32,7 +32,7 @@ extension SQLiteReplay {
       return CairnError(
         .rowExists,
         "table \(table.schema.name), row \(key): the target \(database.path) has a row with the same \(error.message.hasPrefix("UNIQUE constraint failed: ") ? String(error.message.dropFirst(26)) : "key") already \(place)",
-        hint: DifferenceHint.text(source: table.source.engine),
+        hint: table.isShared ? DifferenceHint.shared : DifferenceHint.text(source: table.source.engine),
         context: context)
     }
     return CairnError(
