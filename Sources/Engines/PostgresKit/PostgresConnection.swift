@@ -34,10 +34,12 @@ package final class PostgresConnection {
 
   // `row_security=off` makes a read fail if a policy would filter rows, because the policy's functions would run with
   // Cairn's rights.
+  // Timeouts of the database or role would end copies and changes of large tables again and again.
   private static let settings =
     printSettings + [
       "role=none", "row_security=off", "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
       "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off", "array_nulls=on",
+      "transform_null_equals=off", "statement_timeout=0", "lock_timeout=0", "idle_in_transaction_session_timeout=0",
     ]
 
   /// Connects to a server. `uri` is anything that libpq accepts. Throws ``PostgresError``, with an empty SQLSTATE if no
