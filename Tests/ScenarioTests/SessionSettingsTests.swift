@@ -23,7 +23,7 @@ import Testing
     CREATE TABLE item(id int PRIMARY KEY, name text UNIQUE, d date, at timestamptz, i interval, f float8, g real,
       b bytea, m money, x xml, a text[], n numeric, u uuid, j json, e "char", z text);
     CREATE TABLE line(item int REFERENCES item, part bytea, at timestamptz, PRIMARY KEY (item, at, part));
-    CREATE TABLE plain(name text, v float8)
+    CREATE TABLE plain(name text, v float8); ALTER TABLE plain REPLICA IDENTITY FULL
     """
 
   private static func rows(_ from: Int, _ through: Int) -> String {
@@ -128,7 +128,8 @@ import Testing
     #expect(try pair.sql(pair.to, "SELECT count(*) FROM item") == "1")
     let compared = try pair.bench.run(
       Bench.cairn, ["compare", "--from", pair.from.url, "--to", pair.to.url, "--state", "state"], seconds: 120)
-    #expect(compared.status == 1, "\(compared.errors)")
+    // The second row is still on its way.
+    #expect(compared.status == 75, "\(compared)")
     try pair.server.psql("ALTER DATABASE \(pair.to.name) RESET ALL")
     #expect(try pair.once().status == 0)
     #expect(try pair.sql(pair.to, "SELECT count(*) FROM item") == "2")
