@@ -8,7 +8,7 @@ import Testing
 
 /// Scripts of tables whose statements are all known: they make no object for other users of the server, few objects, and
 /// expressions that end soon.
-@Suite(.timeLimit(.minutes(3))) struct CraftedScriptTests {
+@Suite(.timeLimit(.minutes(20))) struct CraftedScriptTests {
   private static let table = "CREATE TABLE IF NOT EXISTS public.t (id integer NOT NULL, a text, PRIMARY KEY (id));"
 
   /// Applies a trail with a table of that script and one row.

@@ -348,7 +348,7 @@ import Trails
     #expect(try made.rows("SELECT * FROM t") == [[1, 1, 9], [2, 2, .null], [3, 3, 3]])
   }
 
-  @Test(.timeLimit(.minutes(5))) func `many tables that wait in one transaction are found in one pass`() throws {
+  @Test(.timeLimit(.minutes(20))) func `many tables that wait in one transaction are found in one pass`() throws {
     let made = try Handmade(TempFolder())
     for n in 1...300 { try made.shape("CREATE TABLE gone_\(n)(id INTEGER PRIMARY KEY, v TEXT)") }
     try made.shape("CREATE TABLE here(id INTEGER PRIMARY KEY, v TEXT)")
@@ -377,7 +377,7 @@ import Trails
     #expect(try made.rows("SELECT count(*) FROM gone_300") == [[2]])
   }
 
-  @Test(.timeLimit(.minutes(3))) func `no more tables of a trail wait than may`() throws {
+  @Test(.timeLimit(.minutes(20))) func `no more tables of a trail wait than may`() throws {
     let made = try Handmade(TempFolder())
     let count = WaitingTable.countMax + 1
     for n in 1...count { try made.shape("CREATE TABLE gone_\(n)(id INTEGER PRIMARY KEY)") }

@@ -9,7 +9,7 @@ import Trails
 @testable import Capturing
 
 /// Rows that the writer of a captured file has prepared: rows without end, of any size, and Cairn's own rows exchanged.
-@Suite(.timeLimit(.minutes(5))) struct HostileRowsTests {
+@Suite(.timeLimit(.minutes(20))) struct HostileRowsTests {
   private func started(_ folder: TempFolder, _ more: String = "") throws -> Replica {
     let replica = Replica(folder)
     try execute(

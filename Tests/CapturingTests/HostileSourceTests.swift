@@ -9,7 +9,7 @@ import Trails
 @testable import Capturing
 
 /// A captured file that its own program, or a user who may write to its folder, has prepared against the daemon.
-@Suite(.timeLimit(.minutes(5))) struct HostileSourceTests {
+@Suite(.timeLimit(.minutes(20))) struct HostileSourceTests {
   private func started(_ folder: TempFolder, mode: String = "WAL") throws -> Replica {
     let replica = Replica(folder)
     try execute(
@@ -98,7 +98,7 @@ import Trails
       ]
     }
 
-  @Test(.timeLimit(.minutes(5)), arguments: loads, [true, false])
+  @Test(.timeLimit(.minutes(20)), arguments: loads, [true, false])
   func `an expression from a program on the tables of capture is not computed`(load: String, isRunning: Bool) throws {
     let replica = try started(TempFolder())
     if !isRunning { replica.close() }
@@ -150,7 +150,7 @@ import Trails
     #expect(try replica.differences() == [])
   }
 
-  @Test(.timeLimit(.minutes(5))) func `an index that comes between capture's look and its write is not computed`()
+  @Test(.timeLimit(.minutes(20))) func `an index that comes between capture's look and its write is not computed`()
     throws
   {
     let replica = try started(TempFolder())

@@ -25,7 +25,7 @@ import Testing
     try body()
   }
 
-  @Test(.timeLimit(.minutes(2))) func `a locked table that is not captured holds up no capture`() throws {
+  @Test(.timeLimit(.minutes(20))) func `a locked table that is not captured holds up no capture`() throws {
     let origin = try origin(
       """
       CREATE TABLE app.item(id integer PRIMARY KEY); INSERT INTO app.item VALUES (1);
@@ -46,7 +46,7 @@ import Testing
     #expect(try origin.lines().suffix(4) == wanted)
   }
 
-  @Test(.timeLimit(.minutes(2))) func `a sequence that its owner is altering is left for later`() throws {
+  @Test(.timeLimit(.minutes(20))) func `a sequence that its owner is altering is left for later`() throws {
     let origin = try origin(
       """
       CREATE TABLE app.item(id serial PRIMARY KEY); CREATE TABLE app.low(id integer PRIMARY KEY);

@@ -73,7 +73,7 @@ import Testing
   /// An expression that takes some 28 MB in the catalog.
   private static let large = "v <> repeat('x', 8) || '\(String(repeating: "y", count: 7_000_000))'"
 
-  @Test(.timeLimit(.minutes(3)), arguments: [true, false])
+  @Test(.timeLimit(.minutes(20)), arguments: [true, false])
   func `definitions of a role's tables that are too large end the capture of these tables only`(_ hasTriggers: Bool)
     throws
   {
@@ -123,7 +123,7 @@ import Testing
       + "ALTER TABLE app.low ADD CHECK (v <> \(numbers)) NOT VALID",
   ]
 
-  @Test(.timeLimit(.minutes(3)), arguments: printed, [true, false])
+  @Test(.timeLimit(.minutes(20)), arguments: printed, [true, false])
   func `definitions that print much longer than they are stored end the capture of these tables only`(
     _ statements: String, _ hasTriggers: Bool
   ) throws {
@@ -165,7 +165,7 @@ import Testing
     ),
   ]
 
-  @Test(.timeLimit(.minutes(2)), arguments: losses, [true, false])
+  @Test(.timeLimit(.minutes(20)), arguments: losses, [true, false])
   func `a table that loses its identity waits, all others go on, and a copy brings it back`(
     _ statements: (String, String), _ hasTriggers: Bool
   ) throws {
@@ -210,7 +210,7 @@ import Testing
     try restarted.end()
   }
 
-  @Test(.timeLimit(.minutes(2))) func `a new table without identity ends no restart`() throws {
+  @Test(.timeLimit(.minutes(20))) func `a new table without identity ends no restart`() throws {
     let origin = try PostgresOrigin(Self.schema)
     try origin.take()
     try origin.run("SET ROLE low; CREATE TABLE app.loose(a integer); INSERT INTO app.loose VALUES (1)")
@@ -224,7 +224,7 @@ import Testing
     try following.end()
   }
 
-  @Test(.timeLimit(.minutes(2))) func `a run that ends reports a table that waits, after all others`() throws {
+  @Test(.timeLimit(.minutes(20))) func `a run that ends reports a table that waits, after all others`() throws {
     let origin = try PostgresOrigin(Self.schema)
     try origin.take()
     try origin.run("ALTER TABLE app.low DROP CONSTRAINT low_pkey; INSERT INTO app.item VALUES (2, 'b')")
@@ -239,7 +239,7 @@ import Testing
 
   // MARK: Tables that are locked
 
-  @Test(.timeLimit(.minutes(2)), arguments: ["LOCK TABLE app.low", "REINDEX INDEX app.low_pkey"])
+  @Test(.timeLimit(.minutes(20)), arguments: ["LOCK TABLE app.low", "REINDEX INDEX app.low_pkey"])
   func `a table that its owner keeps locked holds up no other`(_ lock: String) throws {
     let origin = try PostgresOrigin(Self.schema)
     try origin.take()
@@ -274,7 +274,7 @@ import Testing
     try following.end()
   }
 
-  @Test(.timeLimit(.minutes(2))) func `a capture begins once a table that is vacuumed or altered is free`() throws {
+  @Test(.timeLimit(.minutes(20))) func `a capture begins once a table that is vacuumed or altered is free`() throws {
     let origin = try PostgresOrigin(Self.schema)
     // As VACUUM, ANALYZE and CREATE INDEX CONCURRENTLY lock it: programs may write to it.
     nonisolated(unsafe) let program = try PostgresConnection(origin.server.url(origin.database))
@@ -289,7 +289,7 @@ import Testing
     #expect(try origin.lines().contains("end low"))
   }
 
-  @Test(.timeLimit(.minutes(2))) func `a new table that is locked at once is published later`() throws {
+  @Test(.timeLimit(.minutes(20))) func `a new table that is locked at once is published later`() throws {
     let origin = try PostgresOrigin(Self.schema)
     try origin.take()
     let following = try Following(origin)
@@ -322,7 +322,7 @@ import Testing
     }
   }
 
-  @Test(.timeLimit(.minutes(2)))
+  @Test(.timeLimit(.minutes(20)))
   func `a table with an unlogged partition waits, and is copied after that`() throws {
     let origin = try PostgresOrigin(
       """
@@ -351,7 +351,7 @@ import Testing
     try following.end()
   }
 
-  @Test(.timeLimit(.minutes(2))) func `a table that this role may no longer read holds up no other`() throws {
+  @Test(.timeLimit(.minutes(20))) func `a table that this role may no longer read holds up no other`() throws {
     let origin = try PostgresOrigin(Self.schema)
     try origin.run(
       """

@@ -150,6 +150,18 @@ import Testing
     }
   }
 
+  /// A limit also counts the time in which a test waits for a free thread, and thousands of tests share two of them.
+  @Test func `a time limit leaves room for tests that run first`() throws {
+    let tests = Self.root.appending(path: "Tests")
+    let files = try #require(FileManager.default.enumerator(at: tests, includingPropertiesForKeys: nil))
+    for case let file as URL in files where file.pathExtension == "swift" {
+      let text = try String(contentsOf: file, encoding: .utf8)
+      for limit in text.matches(of: #/timeLimit\(\.minutes\((\d+)\)/#) where Int(limit.1) ?? 0 < 20 {
+        Issue.record("\(file.lastPathComponent) has a limit of \(limit.1) minutes: 20 is the least")
+      }
+    }
+  }
+
   /// Types that are spread over more than five `+Topic` files, with their number.
   static let spread = ["SQLiteReplay": 12, "PostgresReplay": 11, "ConfCheck": 6]
 

@@ -66,7 +66,7 @@ import Testing
       }
   }
 
-  @Test(.timeLimit(.minutes(5)))
+  @Test(.timeLimit(.minutes(20)))
   func `a forged index of the log takes a bounded part of the process's mappings`() throws {
     try prepared(mode: "WAL") {
       let (database, frames) = (try Database(path: path), 4096)
@@ -90,7 +90,7 @@ import Testing
     }
   }
 
-  @Test(.timeLimit(.minutes(5)), arguments: ["", "-wal", "-journal", "-shm"], [F_WRLCK, F_RDLCK])
+  @Test(.timeLimit(.minutes(20)), arguments: ["", "-wal", "-journal", "-shm"], [F_WRLCK, F_RDLCK])
   func `a file with a lease is refused at once`(suffix: String, kind: Int32) throws {
     try prepared(mode: suffix == "-journal" ? "DELETE" : "WAL") {
       let place = path + suffix

@@ -112,7 +112,7 @@ import Testing
     }
   }
 
-  @Test(.timeLimit(.minutes(5)), arguments: ["", "-wal", "-journal", "-shm"], ["fifo", "link", "hard", "folder"])
+  @Test(.timeLimit(.minutes(20)), arguments: ["", "-wal", "-journal", "-shm"], ["fifo", "link", "hard", "folder"])
   func `something else in the place of the file or a companion is refused at once`(suffix: String, what: String) throws
   {
     // A folder and a hard link in the place of the database are what they were: SQLite's business.
@@ -267,7 +267,7 @@ import Testing
     }
   }
 
-  @Test(.timeLimit(.minutes(5))) func `views that call for hours to be prepared cost nothing`() throws {
+  @Test(.timeLimit(.minutes(20))) func `views that call for hours to be prepared cost nothing`() throws {
     try prepared {
       let program = try Database(ofProgram: path)
       try program.execute("CREATE VIEW v0 AS SELECT id FROM item")

@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 /// `cairn compare` of files whose writers have prepared their pages.
-@Suite(.timeLimit(.minutes(10))) struct HostileCompareTests {
+@Suite(.timeLimit(.minutes(20))) struct HostileCompareTests {
   @Test(arguments: ["source.db", "target.db"], ["id INTEGER PRIMARY KEY, v", "id, v"])
   func `a circle of pages in a compared file ends its comparison`(file: String, columns: String) throws {
     for (levels, value) in [(6, "'tea'"), (2, "zeroblob(500000)")] {

@@ -3,7 +3,7 @@ import TestServers
 import Testing
 
 /// Settings that the owner of a database gives to all its sessions, which change what statements do or how values print.
-@Suite(.enabled(if: PostgresServer.problem == nil), .timeLimit(.minutes(10))) struct SessionSettingsTests {
+@Suite(.enabled(if: PostgresServer.problem == nil), .timeLimit(.minutes(20))) struct SessionSettingsTests {
   /// The settings; `search_path` names a schema with other tables, operators and casts of the same names.
   private static let settings = [
     "search_path = 'evil', 'public'", "check_function_bodies = off", "statement_timeout = 1",

@@ -23,7 +23,7 @@ import Testing
   }
 
   /// Each mention of a parameter is copied or planned by itself.
-  @Test(.timeLimit(.minutes(1)), arguments: [Engine.sqlite, .postgres])
+  @Test(.timeLimit(.minutes(20)), arguments: [Engine.sqlite, .postgres])
   func `a statement that mentions a long parameter often goes as rows`(engine: Engine) {
     #expect(!Fixture.told(Self.rows(40), [.text(Self.long)], for: engine).hasPrefix("no: "))
     #expect(Fixture.told(Self.rows(8000), [.text(Self.long)], for: engine) == Self.tooManyBytes)
@@ -33,7 +33,7 @@ import Testing
   }
 
   /// The translation of CASE repeats a value that the statement mentions once.
-  @Test(.timeLimit(.minutes(1))) func `a translation that repeats a long value goes as rows`() {
+  @Test(.timeLimit(.minutes(20))) func `a translation that repeats a long value goes as rows`() {
     let branches = (1...400).map { "WHEN '\($0)' THEN 1" }.joined(separator: " ")
     let cases = "DELETE FROM item WHERE stock = CASE ?1 \(branches) END"
     #expect(Fixture.told(cases, [.text(Self.long)], for: .postgres) == Self.tooManyBytes)
@@ -42,7 +42,7 @@ import Testing
     #expect(!Fixture.told(cases, [.text("x")], for: .postgres).hasPrefix("no: "))
   }
 
-  @Test(.timeLimit(.minutes(1)), arguments: [Engine.sqlite, .postgres])
+  @Test(.timeLimit(.minutes(20)), arguments: [Engine.sqlite, .postgres])
   func `a call has at most 127 arguments`(engine: Engine) {
     func told(_ count: Int) -> String {
       let arguments = Array(repeating: "?1", count: count).joined(separator: ",")
@@ -88,7 +88,7 @@ import Testing
     "INSERT INTO plain(id) VALUES " + (1...count).map { "('\($0)')" }.joined(separator: ",")
   }
 
-  @Test(.timeLimit(.minutes(1))) func `a default that is long, or has no end, is not repeated`() {
+  @Test(.timeLimit(.minutes(20))) func `a default that is long, or has no end, is not repeated`() {
     let long = Self.table(defaults: ["'\(String(decoding: Self.long, as: UTF8.self))'"])
     #expect(Self.judge(long, Self.insert(10), for: .postgres) == "yes")
     #expect("no: " + Self.judge(long, Self.insert(10_000), for: .postgres) == Self.tooManyBytes)
@@ -102,7 +102,7 @@ import Testing
     }
   }
 
-  @Test(.timeLimit(.minutes(1)), arguments: [Engine.sqlite, .postgres])
+  @Test(.timeLimit(.minutes(20)), arguments: [Engine.sqlite, .postgres])
   func `defaults that are long together are not read for each statement`(engine: Engine) {
     let text = "'\(String(decoding: Self.long, as: UTF8.self))'"
     let table = Self.table(defaults: Array(repeating: text, count: 300))
@@ -111,7 +111,7 @@ import Testing
     }
   }
 
-  @Test(.timeLimit(.minutes(1)), arguments: [Engine.sqlite, .postgres])
+  @Test(.timeLimit(.minutes(20)), arguments: [Engine.sqlite, .postgres])
   func `indexes that are long together are not read for each statement`(engine: Engine) {
     let short = "CREATE INDEX i ON plain(c0)"
     let long = short + " WHERE c0 IN (" + Array(repeating: "1", count: 100_000).joined(separator: ",") + ")"
@@ -123,7 +123,7 @@ import Testing
 
   // MARK: Schema changes
 
-  @Test(.timeLimit(.minutes(1))) func `only the begin of a text is read to find a schema change`() {
+  @Test(.timeLimit(.minutes(20))) func `only the begin of a text is read to find a schema change`() {
     let spaces = String(repeating: " ", count: 1 << 20)
     for _ in 1...1000 {
       #expect(Unreplayable.isSchemaChange("CREATE TABLE t(a)" + spaces))

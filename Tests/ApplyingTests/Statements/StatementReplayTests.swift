@@ -146,7 +146,7 @@ struct StatementReplayTests {
   private static let sum = Array(repeating: "abs(stock)", count: 45).joined(separator: " + ")
 
   /// A peer may send statements that take long.
-  @Test(.timeLimit(.minutes(2)), arguments: [ReplayPolicy.auto, .statements])
+  @Test(.timeLimit(.minutes(20)), arguments: [ReplayPolicy.auto, .statements])
   func `a statement that takes too long is undone, and its rows are applied`(_ policy: ReplayPolicy) throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
@@ -243,7 +243,7 @@ struct StatementReplayTests {
   }
 
   /// SQLite reports a full database, and rolls back the transaction, if AUTOINCREMENT is at its end.
-  @Test(.timeLimit(.minutes(1))) func `a statement whose error ends the transaction goes as rows`() throws {
+  @Test(.timeLimit(.minutes(20))) func `a statement whose error ends the transaction goes as rows`() throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
     let history = try SourceHistory(trail)
@@ -280,7 +280,7 @@ struct StatementReplayTests {
     }
   }
 
-  @Test(.timeLimit(.minutes(2)))
+  @Test(.timeLimit(.minutes(20)))
   func `a server that ends during a statement gets the rows, also after another start`() throws {
     guard PostgresServer.isAvailable else { return }
     let folder = try TempFolder()

@@ -52,7 +52,7 @@ struct StatementSessionTests {
     #expect(try reasons(many, session, progress) == ["it has too many parameters"])
   }
 
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(20)))
   func `the time to judge statements counts, also if the target can execute them`() throws {
     let progress = ApplyProgress()
     let session = try session(progress)

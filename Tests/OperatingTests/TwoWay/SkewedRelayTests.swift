@@ -4,7 +4,7 @@ import Testing
 import Trails
 
 /// Chains in one direction whose nodes have clocks that differ, by as much as `max_clock_skew` lets in and more.
-@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), .timeLimit(.minutes(5)))
+@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), .timeLimit(.minutes(20)))
 struct SkewedRelayTests {
   /// The clocks of the transactions in a trail, in its order.
   private static func clocks(_ node: Mesh.Node) throws -> [UInt64] {
