@@ -113,6 +113,26 @@ import Testing
     #expect(try target.psql("SELECT * FROM t") == "|1")
   }
 
+  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+  func `two rows that are parked stay two if their keys look alike`() throws {
+    let target = try PostgresTarget()
+    let made = target.trail
+    let (a, b) = ("caf\u{e9}", "cafe\u{301}")
+    let rows: [[Value]] = [[.text(a), 1, 0], [.text(b), 2, 0], ["x", 3, 0], ["y", 4, 0]]
+    try target.begin("CREATE TABLE t(id TEXT PRIMARY KEY, v INTEGER UNIQUE, w INTEGER)", "t", rows)
+    // Two pairs of rows swap their values, and a row that is parked changes again.
+    try made.transaction {
+      try made.update("t", [.text(a), 1, 0], [.text(a), 3, 0])
+      try made.update("t", [.text(b), 2, 0], [.text(b), 4, 0])
+      try made.update("t", [.text(a), 3, 0], [.text(a), 3, 7])
+      try made.update("t", ["x", 3, 0], ["x", 1, 0])
+      try made.update("t", ["y", 4, 0], ["y", 2, 0])
+    }
+    try target.replay()
+    let query = "SELECT id || ' ' || v || ' ' || w FROM t ORDER BY v"
+    #expect(try target.psql(query).utf8.elementsEqual("x 1 0\ny 2 0\n\(a) 3 7\n\(b) 4 0".utf8))
+  }
+
   @Test func `a name that holds Cairn's separator is no name that Cairn composed`() {
     #expect(SQLiteReplay.wanted("item\u{1e}public.^Item") == "item\u{1e}public.^Item")
     #expect(SQLiteReplay.wanted("Item\u{1e}public.^Item") == "Item")

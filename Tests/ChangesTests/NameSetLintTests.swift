@@ -174,6 +174,29 @@ import Testing
   }
 
   /// Pairs have a comparison by bytes.
+  /// Generic code that compares by the rules of Swift, with what it compares.
+  static let generic: [String: [String: [String]]] = [
+    "bytes": ["Mapping/IndexText.swift": ["<V: Equatable>"]],
+    "numbers, and keys of bytes": ["Capturing/SQLite/RecentImages.swift": ["<Key: Hashable>"]],
+    "rows, whose names are ByBytes": [
+      "Conflicts/UniqueContest.swift": ["<Row: Hashable>", "associatedtype Row: Hashable"]
+    ],
+    "the wrapper itself": ["Changes/ByteEquality.swift": ["protocol ByteComparable: Hashable"]],
+  ]
+
+  /// In generic code, `==` is that of the standard library, whatever the type is.
+  @Test func `no generic code compares texts by the rules of Swift`() throws {
+    let generic = #/(?:<|, )\w+: (?:Equatable|Hashable)\b|(?:associatedtype|protocol) \w+: (?:Equatable|Hashable)\b/#
+    var allowance = Allowance(Self.generic)
+    for (name, lines) in try Self.files() {
+      for line in lines where Self.may(line, ": Equatable", ": Hashable") && line.contains(generic) {
+        guard !allowance.has(name, line) else { continue }
+        Issue.record("\(name): take ByteComparable, and compare by areSame: \(line)")
+      }
+    }
+    #expect(allowance.unused.isEmpty, "no line has these, and they need not be allowed")
+  }
+
   @Test func `no names are compared as tuples of three`() throws {
     for (name, lines) in try Self.files() {
       for (number, line) in lines.enumerated()

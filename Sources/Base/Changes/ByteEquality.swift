@@ -44,6 +44,11 @@ extension Optional<[String]> {
   package static func != (a: [String]?, b: [String]) -> Bool { !areSame(a, b) }
 }
 
+extension [String?] {
+  package static func == (a: [String?], b: [String?]) -> Bool { areSame(a, b) }
+  package static func != (a: [String?], b: [String?]) -> Bool { !areSame(a, b) }
+}
+
 extension [[String]] {
   package static func == (a: [[String]], b: [[String]]) -> Bool { areSame(a, b) }
   package static func != (a: [[String]], b: [[String]]) -> Bool { !areSame(a, b) }
@@ -89,6 +94,11 @@ extension ByBytes: Sendable where Value: Sendable {}
 extension String: ByteComparable {
   package static func areSame(_ a: String, _ b: String) -> Bool { a.hasSameBytes(as: b) }
   package func hashBytes(into hasher: inout Hasher) { nameKey.hash(into: &hasher) }
+}
+
+extension Value: ByteComparable {
+  package static func areSame(_ a: Value, _ b: Value) -> Bool { a == b }
+  package func hashBytes(into hasher: inout Hasher) { hash(into: &hasher) }
 }
 
 extension Optional: ByteComparable where Wrapped: ByteComparable {

@@ -50,7 +50,7 @@ struct OutOfOrderChanges {
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
   /// Returns whether the list has an update of the row `image`, and the listed updates leave a row with the key `key`.
-  func areOf<Key: Equatable>(
+  func areOf<Key: ByteComparable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
     guard let updates = updates[table], updates.contains(where: { $0.before.elementsEqual(image) }) else {
@@ -58,8 +58,8 @@ struct OutOfOrderChanges {
     }
     for update in updates.reversed() {
       let (before, after) = try keys(update)
-      if after == key { return true }
-      if before == key { return false }
+      if let after, Key.areSame(after, key) { return true }
+      if Key.areSame(before, key) { return false }
     }
     return false
   }
@@ -67,14 +67,15 @@ struct OutOfOrderChanges {
   /// Removes and returns, in the order of the trail, the successive updates that lead to a row with the key `key`.
   ///
   /// - Parameter keys: Returns the row's key before and after an update.
-  mutating func takeLine<Key: Equatable>(
+  mutating func takeLine<Key: ByteComparable>(
     of table: String, to key: Key, keys: Keys<Key>
   ) rethrows -> [Update] {
     var reached = [key]
     var (taken, left): ([Update], [Update]) = ([], [])
     for update in (updates[table] ?? []).reversed() {
       let (before, after) = try keys(update)
-      if reached.contains(before) || after.map(reached.contains) ?? false {
+      let keys = [before] + (after.map { [$0] } ?? [])
+      if keys.contains(where: { key in reached.contains { Key.areSame($0, key) } }) {
         reached.append(before)
         taken.append(update)
       } else {

@@ -10,7 +10,7 @@ protocol ParkingTable {
 }
 
 /// A value of a parked row, in the form in which the engine writes it.
-protocol ParkedValue: Equatable {
+protocol ParkedValue: ByteComparable {
   /// The memory that the value takes, in bytes.
   var memoryBytes: Int { get }
 }
@@ -55,7 +55,7 @@ struct ParkedRows<Table: ParkingTable, Field: ParkedValue> {
   private func index(_ key: [Field], of table: Table) -> Int? {
     guard !key.isEmpty else { return nil }
     return rows.lastIndex { row in
-      row.isOf(table.stateName) && row.table.rowKey.map { row.values[$0] } == key
+      row.isOf(table.stateName) && [Field].areSame(row.table.rowKey.map { row.values[$0] }, key)
     }
   }
 
