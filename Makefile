@@ -11,7 +11,7 @@ SHELL      := /bin/bash
 BUILT   ?= .build/release
 RELEASE = .build/release/cairn
 SOURCES = Sources Tests docs/examples Package.swift
-VERSION = $(shell sed -n 's/.*version = "\(.*\)"/\1/p' Sources/Replicating/Operating/Product.swift)
+VERSION = $(shell sed -n 's/.*version = "\(.*\)"/\1/p' Sources/Replicating/Endpoints/Product.swift)
 # The number goes up when a program that was linked before would no longer run.
 SONAME = libcairn.so.0
 # What is installed needs no Swift on the machine, which SwiftPM's own library does.
@@ -113,7 +113,7 @@ demo: setup
 # of whole replications, those of captures, and all others. The output of the first three follows when the others have ended.
 # What failed is printed at the end once more.
 TEST = $(SWIFT) test --skip-build --disable-xctest --ignore-lock
-APART = Scenario Operating Capturing
+APART = Scenario Replicating Capturing
 test: setup
 	$(SWIFT) build --build-tests
 	@set -o pipefail; declare -A process; failed=0; \

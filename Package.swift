@@ -16,10 +16,10 @@ func system(_ name: String, _ pkgConfig: String, _ apt: String) -> Target {
 let floors = [
   "Base": ["Changes", "SystemKit", "CodecKit", "NetKit"],
   "Engines": ["SQLiteKit", "PostgresKit"],
-  "Rules": ["Mapping", "Statements", "Conflicts", "Reshaping"],
+  "Rules": ["Mapping", "Statements", "Conflicts", "Transforming"],
   "Flow": ["Trails", "Versions", "Pumping", "Capturing", "Applying", "Comparing"],
-  "Replicating": ["Operating"],
-  "Daemon": ["Peering", "ServiceKit", "Configuring", "Steering", "Deploying", "Checking", "Serving"],
+  "Replicating": ["Endpoints", "Replicating", "TrailText"],
+  "Daemon": ["Trust", "ServiceKit", "Configuring", "ControlAPI", "Deploying", "Checking", "Daemon"],
   "Programs": ["Explaining", "cairn", "cairnd", "CairnCapture", "CairnC"],
 ]
 
@@ -61,14 +61,14 @@ let package = Package(
     module("SystemKit", ["CShims", "Changes"]),
     module("CodecKit", ["CShims", "CZstd", "CCrypto", "Changes"]),
     module("NetKit", ["CHTTP", "CCurl", "CTLS", "CShims", "Changes", "SystemKit"]),
-    module("Peering", ["Changes", "SystemKit", "CodecKit", "NetKit"]),
+    module("Trust", ["Changes", "SystemKit", "CodecKit", "NetKit"]),
     module("ServiceKit", ["CSystemd", "Changes", "CodecKit", "NetKit"]),
     module("SQLiteKit", ["CSQLite", "CShims", "Changes", "SystemKit"]),
     module("PostgresKit", ["CPostgres", "Changes", "SystemKit", "CodecKit"]),
     module("Mapping", ["Changes"]),
     module("Statements", ["Changes", "Mapping"]),
     module("Configuring", ["Changes", "SystemKit", "Mapping", "Conflicts", "CToml"]),
-    module("Reshaping", ["Changes", "Mapping", "SQLiteKit"]),
+    module("Transforming", ["Changes", "Mapping", "SQLiteKit"]),
     module("Conflicts", ["Changes"]),
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
     module("Versions", ["Changes", "SystemKit", "SQLiteKit", "Trails", "Conflicts"]),
@@ -77,57 +77,74 @@ let package = Package(
     module(
       "Applying",
       [
-        "Changes", "Mapping", "Statements", "Reshaping", "Conflicts", "Versions", "SystemKit", "SQLiteKit",
+        "Changes", "Mapping", "Statements", "Transforming", "Conflicts", "Versions", "SystemKit", "SQLiteKit",
         "PostgresKit", "Trails",
       ]),
     module(
       "Comparing",
       [
-        "Changes", "Mapping", "Reshaping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing",
+        "Changes", "Mapping", "Transforming", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails",
+        "Capturing",
         "Applying",
       ]),
     module(
-      "Operating",
+      "Endpoints",
       [
-        "Changes", "Mapping", "Reshaping", "Conflicts", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails",
-        "Capturing", "Applying", "Comparing",
+        "Changes", "Mapping", "Transforming", "Conflicts", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit",
+        "Trails",
+        "Capturing", "Applying",
       ]),
     module(
+      "Replicating",
+      [
+        "Changes", "Mapping", "Transforming", "Conflicts", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
+        "Capturing", "Applying", "Comparing", "Endpoints",
+      ]),
+    module("TrailText", ["Changes", "Mapping", "SQLiteKit", "Comparing"]),
+    module(
       "CairnCapture",
-      ["Changes", "Conflicts", "Mapping", "SystemKit", "SQLiteKit", "Trails", "Capturing", "Applying", "Operating"]),
+      [
+        "Changes", "Conflicts", "Mapping", "SystemKit", "SQLiteKit", "Trails", "Capturing", "Applying", "Endpoints",
+        "Replicating",
+      ]),
     module("CairnC", ["CCairn", "CairnCapture"]),
-    module("Steering", ["Changes", "SystemKit"]),
+    module("ControlAPI", ["Changes", "SystemKit"]),
     module(
       "Deploying",
       [
-        "Changes", "Mapping", "Reshaping", "SystemKit", "PostgresKit", "SQLiteKit", "Trails", "Capturing", "Applying",
-        "Operating", "Configuring", "Steering", "NetKit", "Peering",
+        "Changes", "Mapping", "Transforming", "SystemKit", "PostgresKit", "SQLiteKit", "Trails", "Capturing",
+        "Applying",
+        "Endpoints", "Configuring", "ControlAPI", "NetKit", "Trust",
       ]),
     module(
       "Checking",
       [
-        "Changes", "Mapping", "Reshaping", "Conflicts", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing",
-        "Applying", "Configuring", "Operating", "Deploying", "Steering", "NetKit", "Peering",
+        "Changes", "Mapping", "Transforming", "Conflicts", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
+        "Capturing",
+        "Applying", "Configuring", "Endpoints", "Replicating", "Deploying", "ControlAPI", "NetKit", "Trust",
       ]),
     module(
-      "Serving",
+      "Daemon",
       [
-        "Changes", "Mapping", "Reshaping", "Conflicts", "Versions", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
-        "Capturing", "Applying", "Comparing", "Configuring", "Operating", "Deploying", "Steering", "ServiceKit",
-        "NetKit", "Peering", "Pumping",
+        "Changes", "Mapping", "Transforming", "Conflicts", "Versions", "SystemKit", "SQLiteKit", "PostgresKit",
+        "Trails",
+        "Capturing", "Applying", "Comparing", "Configuring", "Endpoints", "Replicating", "Deploying", "ControlAPI",
+        "ServiceKit",
+        "NetKit", "Trust", "Pumping",
       ]),
     .executableTarget(
       name: "cairn",
       dependencies: [
-        "Changes", "Explaining", "Conflicts", "Mapping", "Statements", "Reshaping", "SystemKit", "SQLiteKit",
-        "PostgresKit", "Trails", "Capturing", "Applying", "Comparing", "Configuring", "Operating", "Deploying",
-        "Checking", "Steering", "NetKit", "Peering",
+        "Changes", "Explaining", "Conflicts", "Mapping", "Statements", "Transforming", "SystemKit", "SQLiteKit",
+        "PostgresKit", "Trails", "Capturing", "Applying", "Comparing", "Configuring", "Endpoints", "Replicating",
+        "TrailText", "Deploying",
+        "Checking", "ControlAPI", "NetKit", "Trust",
       ], path: path("cairn"),
       swiftSettings: strict),
     .executableTarget(
       name: "cairnd",
       dependencies: [
-        "Changes", "SystemKit", "SQLiteKit", "Configuring", "Operating", "Deploying", "ServiceKit", "Serving",
+        "Changes", "SystemKit", "SQLiteKit", "Configuring", "Endpoints", "Deploying", "ServiceKit", "Daemon",
       ], path: path("cairnd"),
       swiftSettings: strict),
     // `make bench`; not installed. A target of this package, as what it measures is not public.
@@ -135,7 +152,7 @@ let package = Package(
       name: "cairn-bench",
       dependencies: [
         "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
-        "Capturing", "Conflicts", "Mapping", "Applying", "Operating", "CairnCapture",
+        "Capturing", "Conflicts", "Mapping", "Applying", "Endpoints", "Replicating", "CairnCapture",
       ], path: "Tests/Benchmarks",
       swiftSettings: strict),
 
@@ -148,7 +165,8 @@ let package = Package(
     .target(
       name: "HostilePeer",
       dependencies: [
-        "TestServers", "Applying", "Capturing", "Changes", "CodecKit", "Conflicts", "Mapping", "Operating",
+        "TestServers", "Applying", "Capturing", "Changes", "CodecKit", "Conflicts", "Mapping", "Replicating",
+        "TrailText",
         "PostgresKit", "SQLiteKit", "SystemKit", "Trails",
       ], path: "Tests/HostilePeer", swiftSettings: strict),
     // `make hostile`; not installed.
@@ -171,12 +189,12 @@ let package = Package(
     tests("MappingTests", ["TestServers", "Mapping", "Changes", "SQLiteKit"]),
     tests("StatementsTests", ["Statements", "Changes", "Mapping", "SQLiteKit"]),
     tests("SystemKitTests", ["SystemKit"]),
-    tests("PeeringTests", ["Peering", "NetKit", "Changes", "SystemKit"]),
+    tests("TrustTests", ["Trust", "NetKit", "Changes", "SystemKit"]),
     tests("NetKitTests", ["TestServers", "NetKit", "Changes", "SystemKit"]),
     tests("ConfiguringTests", ["Configuring", "Changes", "Mapping", "Conflicts"]),
     tests("ConflictsTests", ["TestServers", "Conflicts", "Changes"]),
     tests("VersionsTests", ["TestServers", "Versions", "Conflicts", "Changes", "SystemKit", "Trails"]),
-    tests("ReshapingTests", ["Reshaping", "Changes", "Mapping", "SQLiteKit"]),
+    tests("TransformingTests", ["Transforming", "Changes", "Mapping", "SQLiteKit"]),
     tests(
       "CapturingTests",
       ["TestServers", "Capturing", "Applying", "Changes", "CSQLite", "SQLiteKit", "SystemKit", "Trails"]),
@@ -191,7 +209,7 @@ let package = Package(
     tests(
       "ApplyingTests",
       [
-        "TestServers", "Applying", "Changes", "Mapping", "Reshaping", "Conflicts", "SQLiteKit", "PostgresKit",
+        "TestServers", "Applying", "Changes", "Mapping", "Transforming", "Conflicts", "SQLiteKit", "PostgresKit",
         "Statements", "SystemKit", "Trails",
       ]),
     tests(
@@ -200,15 +218,17 @@ let package = Package(
         "TestServers", "Comparing", "Changes", "CodecKit", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),
     tests(
-      "OperatingTests",
+      "ReplicatingTests",
       [
-        "TestServers", "Operating", "Applying", "Capturing", "Conflicts", "Changes", "Mapping", "NetKit", "Pumping",
+        "TestServers", "Endpoints", "Replicating", "TrailText", "Applying", "Capturing", "Conflicts", "Changes",
+        "Mapping", "NetKit", "Pumping",
         "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),
     tests(
-      "ServingTests",
+      "DaemonTests",
       [
-        "TestServers", "Serving", "Deploying", "Steering", "ServiceKit", "Operating", "Comparing", "Configuring",
+        "TestServers", "Daemon", "Deploying", "ControlAPI", "ServiceKit", "Endpoints", "Replicating", "Comparing",
+        "Configuring",
         "Changes", "Applying",
         "Mapping", "NetKit", "Pumping", "SQLiteKit", "SystemKit", "Trails",
       ]),

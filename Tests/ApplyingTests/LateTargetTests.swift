@@ -2,7 +2,7 @@ import Applying
 import Changes
 import Mapping
 import PostgresKit
-import Reshaping
+import Transforming
 import SQLiteKit
 import SystemKit
 import TestServers

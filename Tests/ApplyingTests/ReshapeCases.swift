@@ -1,6 +1,6 @@
 import Changes
 import Mapping
-import Reshaping
+import Transforming
 
 /// A row of the source, as the cases see it.
 struct SourceItem: Equatable, Sendable {

@@ -1,7 +1,7 @@
 import Applying
 import Changes
 import Mapping
-import Reshaping
+import Transforming
 import SQLiteKit
 import TestServers
 import Testing

@@ -2,7 +2,7 @@ import Applying
 import Changes
 import Foundation
 import Mapping
-import Reshaping
+import Transforming
 import SQLiteKit
 import TestServers
 import Testing

@@ -1,5 +1,4 @@
 import Changes
-import Operating
 
 /// A figure of each round.
 struct Figures {

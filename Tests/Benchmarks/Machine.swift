@@ -1,6 +1,5 @@
 import Changes
 import Glibc
-import Operating
 import SQLiteKit
 
 /// The machine and the program versions of a measurement.

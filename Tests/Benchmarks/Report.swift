@@ -1,5 +1,4 @@
 import Changes
-import Operating
 
 /// The results of all rounds of a workload for one pair, as one line of JSON.
 struct Report {

@@ -1,6 +1,7 @@
+import Endpoints
+import Replicating
 import Capturing
 import Changes
-import Operating
 import PostgresKit
 import SQLiteKit
 import SystemKit

@@ -11,7 +11,7 @@ import Testing
     "Changes/URLPassword.swift", "Conflicts/Rule.swift", "PostgresKit/PostgresConnection.swift",
     "cairn/ExplainCommand.swift",
   ]
-  static let allowedFolders = ["Configuring/", "NetKit/", "Peering/"]
+  static let allowedFolders = ["Configuring/", "NetKit/", "Trust/"]
 
   @Test func `no name is folded beyond ASCII`() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()

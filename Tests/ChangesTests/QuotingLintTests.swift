@@ -50,7 +50,7 @@ import Testing
     Rule(
       pattern: #""-- ([^"]*\\\(|" \+)"#, reason: "makes a comment of SQL by hand: use sqlComment",
       // A number and a moment.
-      allowed: ["Operating/TrailSQL.swift", "cairn/TrailExecuted.swift"]),
+      allowed: ["TrailText/TrailSQL.swift", "cairn/TrailExecuted.swift"]),
     Rule(
       pattern: #"PQescape|sqlite3_v?s?n?m?printf|%Q|%w"#, reason: "quotes with another library's function"),
     Rule(
@@ -59,7 +59,7 @@ import Testing
       reason: "puts quotes around an interpolation in SQL: use quotedName, quotedText or postgresLiteral",
       // Digits of a blob; numbers and patterns that are constant.
       allowed: [
-        "Applying/Postgres/OwnersCode.swift", "Operating/TrailSQL+Literals.swift",
+        "Applying/Postgres/OwnersCode.swift", "TrailText/TrailSQL+Literals.swift",
         "Capturing/Postgres/SchemaTriggers.swift", "Mapping/SQLiteAlteration.swift",
       ]),
     Rule(

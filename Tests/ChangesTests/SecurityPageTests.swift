@@ -3,7 +3,7 @@ import Testing
 
 /// docs/security.md names suites that prove its promises: each is there, and is the only one of its name. So are the
 /// tests that it names of a suite: `SuiteTests`: `one test`, `another test`.
-/// If several suites have one name, the page names the folder and the file: `ServingTests/QuestionTests`.
+/// If several suites have one name, the page names the folder and the file: `DaemonTests/QuestionTests`.
 @Suite struct SecurityPageTests {
   private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()

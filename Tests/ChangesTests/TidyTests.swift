@@ -137,7 +137,7 @@ import Testing
     "Changes/Record.swift": 448,
     "Explaining/ErrorCode+Explanation.swift": 632,
     "Mapping/Parsed/PostgresDDL.swift": 586,
-    "Operating/Replication.swift": 471,
+    "Replicating/Replication.swift": 471,
   ]
 
   @Test func `files are short enough to be read at one sitting`() throws {

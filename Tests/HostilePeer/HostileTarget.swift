@@ -1,10 +1,10 @@
+import Replicating
 import Applying
 import Capturing
 import Changes
 import Conflicts
 import Foundation
 import Mapping
-import Operating
 import PostgresKit
 import SQLiteKit
 import SystemKit

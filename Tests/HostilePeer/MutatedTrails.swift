@@ -1,6 +1,6 @@
+import TrailText
 import Changes
 import Foundation
-import Operating
 import SystemKit
 import TestServers
 import Trails

@@ -2,9 +2,8 @@ import Changes
 import Configuring
 import Deploying
 import NetKit
-import Operating
-import Peering
-import Steering
+import Trust
+import ControlAPI
 import SystemKit
 
 /// Checks of the connections to other nodes: certificates, the port, and the grants of trails.

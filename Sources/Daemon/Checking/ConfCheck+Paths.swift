@@ -1,13 +1,14 @@
+import Endpoints
+import Replicating
 import Applying
 import Capturing
 import Changes
 import Configuring
 import Deploying
 import Mapping
-import Operating
 import PostgresKit
-import Reshaping
-import Steering
+import Transforming
+import ControlAPI
 import SystemKit
 import Trails
 

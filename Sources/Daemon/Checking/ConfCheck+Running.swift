@@ -1,6 +1,6 @@
 import Changes
 import Configuring
-import Steering
+import ControlAPI
 
 /// Checks that use the status of the running daemon of this configuration.
 extension ConfCheck {

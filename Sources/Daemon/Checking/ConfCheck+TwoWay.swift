@@ -1,11 +1,12 @@
+import Endpoints
+import Replicating
 import Applying
 import Changes
 import Configuring
 import Conflicts
 import Mapping
-import Operating
 import PostgresKit
-import Reshaping
+import Transforming
 import Trails
 
 // Checks of tables that both ends write.

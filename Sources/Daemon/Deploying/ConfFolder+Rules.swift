@@ -1,7 +1,7 @@
 import Applying
 import Configuring
 import Glibc
-import Reshaping
+import Transforming
 
 extension ConfFolder {
   /// Loads a configuration as the daemon does, with the environment variables of this process. SQLite checks the

@@ -1,8 +1,8 @@
+import Endpoints
 import Applying
 import Changes
 import Configuring
 import Mapping
-import Operating
 import PostgresKit
 import SQLiteKit
 import SystemKit

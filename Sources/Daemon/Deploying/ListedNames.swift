@@ -1,7 +1,7 @@
+import Endpoints
 import Changes
 import Configuring
 import Mapping
-import Operating
 
 extension Configuration.Apply {
   /// The words for the option `tables` in messages.

@@ -1,7 +1,7 @@
 import Changes
 import Configuring
 import NetKit
-import Peering
+import Trust
 
 /// Finds the certificates of the listener and of pumps, in the conf and the state folder.
 package enum NetworkTLS {

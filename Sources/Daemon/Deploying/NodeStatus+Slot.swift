@@ -1,4 +1,4 @@
-import Steering
+import ControlAPI
 
 extension NodeStatus.LeftSlot {
   /// Creates the status entry of a slot whose capture was removed from the conf. Nil if the slot is gone or in use.

@@ -1,8 +1,8 @@
+import Endpoints
 import Changes
 import Configuring
 import Mapping
-import Operating
-import Steering
+import ControlAPI
 
 /// The tables that applies of this node may create in a database.
 ///

@@ -1,7 +1,7 @@
 import Changes
 import Conflicts
 import Mapping
-import Reshaping
+import Transforming
 import SQLiteKit
 
 /// The settings of one apply, for either target engine.

@@ -1,6 +1,6 @@
 import Changes
 import Mapping
-import Reshaping
+import Transforming
 import Trails
 
 /// Reads the records of a trail for apply, and changes them as the rules for their tables say.

@@ -1,6 +1,6 @@
 import Changes
 import Mapping
-import Reshaping
+import Transforming
 
 /// A table whose rule in the conf has changed since apply wrote its rows.
 ///

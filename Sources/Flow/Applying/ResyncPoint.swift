@@ -1,6 +1,6 @@
 import Changes
 import Mapping
-import Reshaping
+import Transforming
 import Trails
 
 /// A refresh, later in the trail, with which a suspended table continues.

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 import PostgresKit
-import Reshaping
+import Transforming
 import SQLiteKit
 import SystemKit
 import Trails

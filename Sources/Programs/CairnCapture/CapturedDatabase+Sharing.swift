@@ -1,4 +1,4 @@
-import Operating
+import Endpoints
 import SystemKit
 
 // The parts of a database that the synchroniser and the C library use.

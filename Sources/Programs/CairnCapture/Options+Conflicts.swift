@@ -1,7 +1,7 @@
+import Endpoints
 import Changes
 import Conflicts
 import Mapping
-import Operating
 import SystemKit
 
 extension Synchronizer.Options {

@@ -1,7 +1,7 @@
+import Endpoints
 import Applying
 import Capturing
 import Changes
-import Operating
 import SystemKit
 import Trails
 

@@ -1,6 +1,6 @@
+import Endpoints
 import Capturing
 import Changes
-import Operating
 import Synchronization
 import SystemKit
 import Trails

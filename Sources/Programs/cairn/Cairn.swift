@@ -1,7 +1,7 @@
+import Endpoints
 import Changes
 import Glibc
-import Operating
-import Peering
+import Trust
 import PostgresKit
 import SQLiteKit
 import SystemKit

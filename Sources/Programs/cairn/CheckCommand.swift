@@ -1,10 +1,11 @@
+import Endpoints
+import Replicating
 import Capturing
 import Changes
 import Checking
 import Configuring
 import Deploying
 import Mapping
-import Operating
 import PostgresKit
 import SQLiteKit
 

@@ -1,11 +1,12 @@
+import Endpoints
+import Replicating
 import Changes
 import Comparing
 import Configuring
 import Glibc
 import Mapping
-import Operating
-import Reshaping
-import Steering
+import Transforming
+import ControlAPI
 import SystemKit
 import Trails
 

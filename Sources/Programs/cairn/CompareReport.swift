@@ -1,7 +1,8 @@
+import Endpoints
+import TrailText
 import Changes
 import Comparing
 import Glibc
-import Operating
 import SystemKit
 
 /// The output of a comparison: as text with a progress bar, or as JSON with one object on each line.

@@ -1,9 +1,9 @@
+import Endpoints
 import Applying
 import Changes
 import Configuring
 import Deploying
 import Mapping
-import Operating
 import SystemKit
 
 /// `cairn conflicts`: lists the conflicts that two-way replication has resolved, and changes their results.

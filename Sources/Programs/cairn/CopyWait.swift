@@ -1,6 +1,5 @@
 import Changes
-import Operating
-import Steering
+import ControlAPI
 import SystemKit
 
 /// Waits until requested refreshes of tables have arrived at the target of an apply, and shows their progress.

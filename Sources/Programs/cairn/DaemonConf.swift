@@ -1,8 +1,8 @@
+import Endpoints
 import Changes
 import Configuring
 import Deploying
-import Operating
-import Steering
+import ControlAPI
 import SystemKit
 import Trails
 

@@ -1,6 +1,5 @@
 import Changes
-import Operating
-import Steering
+import ControlAPI
 
 /// The functions that commands share to send requests to a daemon.
 enum DaemonPeer {

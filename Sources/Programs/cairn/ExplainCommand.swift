@@ -1,6 +1,5 @@
 import Changes
 import Explaining
-import Operating
 
 /// `cairn explain`: the meaning, the cause and the remedy of an error code, as in `docs/reference/errors.md`.
 struct ExplainCommand: Command {

@@ -2,8 +2,7 @@ import Changes
 import Configuring
 import Glibc
 import NetKit
-import Operating
-import Peering
+import Trust
 import SystemKit
 
 /// `cairn peer`: manages the nodes that may connect to this node, and the nodes that this node connects to. Works

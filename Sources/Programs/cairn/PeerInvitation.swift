@@ -2,8 +2,7 @@ import Changes
 import Configuring
 import Glibc
 import NetKit
-import Operating
-import Peering
+import Trust
 import SystemKit
 
 /// `cairn peer invite`: prints an invitation, and the section of the conf that grants the invited node access to

@@ -1,8 +1,7 @@
 import Changes
 import Configuring
 import NetKit
-import Operating
-import Peering
+import Trust
 import SystemKit
 
 /// `cairn peer list`: the nodes that may connect to this node, and the nodes that it has joined.

@@ -1,3 +1,5 @@
+import Endpoints
+import Replicating
 import Applying
 import Capturing
 import Changes
@@ -5,7 +7,6 @@ import Configuring
 import Conflicts
 import Glibc
 import Mapping
-import Operating
 import SystemKit
 
 struct ReplicateCommand: Command {

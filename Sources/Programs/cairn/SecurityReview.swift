@@ -4,10 +4,9 @@ import Configuring
 import Deploying
 import Glibc
 import NetKit
-import Operating
-import Peering
+import Trust
 import PostgresKit
-import Steering
+import ControlAPI
 import SystemKit
 
 /// `cairn check --config DIR --security`: prints the facts about a node for a security review. Weak settings are marked

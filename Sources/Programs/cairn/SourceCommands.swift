@@ -1,8 +1,8 @@
+import Endpoints
 import Capturing
 import Changes
-import Operating
 import SQLiteKit
-import Steering
+import ControlAPI
 
 /// `cairn unhook`: pauses the capture of a table for a schema change that Cairn's triggers would prevent.
 struct UnhookCommand: Command {

@@ -1,7 +1,6 @@
 import Changes
 import Glibc
-import Operating
-import Steering
+import ControlAPI
 import SystemKit
 
 /// `cairn status`: the state of every worker of a daemon.

@@ -1,6 +1,6 @@
+import Endpoints
 import Changes
 import Glibc
-import Operating
 
 /// The output to standard output and standard error. Colours are used only on a terminal.
 enum Terminal {

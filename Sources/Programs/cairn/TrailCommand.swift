@@ -1,5 +1,6 @@
+import Endpoints
+import TrailText
 import Changes
-import Operating
 import SystemKit
 import Trails
 

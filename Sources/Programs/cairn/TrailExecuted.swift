@@ -1,5 +1,5 @@
+import TrailText
 import Changes
-import Operating
 import SQLiteKit
 import Statements
 import Trails

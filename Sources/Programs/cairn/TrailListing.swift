@@ -1,5 +1,5 @@
+import Endpoints
 import Changes
-import Operating
 import SystemKit
 import Trails
 

@@ -1,5 +1,4 @@
 import Changes
-import Operating
 import Trails
 
 /// `cairn trail show --json`: prints one JSON object for each record, each on its own line.

@@ -1,5 +1,4 @@
 import Changes
-import Operating
 import Trails
 
 /// `cairn trail show`: prints one line for each record.

@@ -1,11 +1,11 @@
+import Endpoints
 import Changes
 import Configuring
 import Deploying
 import Glibc
-import Operating
 import SQLiteKit
 import ServiceKit
-import Serving
+import Daemon
 import SystemKit
 
 /// The main program of `cairnd`: reads its arguments and the conf, and runs a ``Daemon``.

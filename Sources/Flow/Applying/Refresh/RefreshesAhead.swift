@@ -1,6 +1,6 @@
 import Changes
 import Mapping
-import Reshaping
+import Transforming
 import SystemKit
 import Trails
 

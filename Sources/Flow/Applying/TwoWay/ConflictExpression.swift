@@ -1,6 +1,6 @@
 import Changes
 import Conflicts
-import Reshaping
+import Transforming
 import SQLiteKit
 
 /// The SQL expression of a conflict rule `sql:`.

@@ -1,6 +1,6 @@
 import Changes
 import Conflicts
-import Reshaping
+import Transforming
 import Versions
 
 /// The resolved row: the result of all versions of a row, converted for the target.

@@ -1,0 +1,112 @@
+import Changes
+import Configuring
+import ServiceKit
+import ControlAPI
+import SystemKit
+import Trails
+
+// Deletion of segments, and pauses of workers while the trails exceed their disk budget.
+extension Supervisor {
+  /// Returns which segments of the trails may be deleted now, and marks the readers that this plan gives up.
+  func retention() -> RetentionPlan {
+    let configuration = context.configuration
+    let infos = context.trailInfos
+    let trails = infos.values.map { RetentionPlan.Trail(name: $0.name.description, segments: $0.segments) }
+    let keys = PeerReaders.keys(configuration, infos.values.map(\.name), besides: context.leftOut)
+    let plan = state.withLock { state in
+      var readers = applies(&state, infos)
+      for key in keys {
+        let info = infos[key.trail.description]
+        let id = RetentionPlan.ReaderID(key.reader, key.trail.description)
+        let reader = PeerReaders.reader(key, context.peers[key], info, givenUpIn: state.givenUp[id])
+        if !reader.isExpired { state.givenUp[id] = nil }
+        readers.append(reader)
+      }
+      let plan = RetentionPlan(
+        configuration.limits, trails: trails, readers: readers, isPaused: state.isPaused,
+        now: Clock.system.microseconds())
+      for id in plan.expired {
+        if id.name.kind == .apply {
+          state.entries[id.name]?.isExpired = true
+        } else {
+          state.givenUp[id] = readers.first { $0.id == id }?.segment ?? 0
+        }
+      }
+      return plan
+    }
+    for id in plan.expired { tellExpired(id, plan) }
+    return plan
+  }
+
+  private func applies(_ state: inout State, _ infos: [String: TrailInfo]) -> [RetentionPlan.Reader] {
+    var readers: [RetentionPlan.Reader] = []
+    for (name, entry) in state.entries {
+      guard let apply = entry.worker as? ApplyWorker, !entry.isLeaving else { continue }
+      let (needs, info) = (apply.progress.snapshot.needs, infos[apply.apply.trail])
+      let isAtEnd = needs.flatMap { needs in info.map { needs >= $0.end.position } } ?? false
+      let isBack = entry.isExpired && Self.isBack(entry, infos)
+      if isBack { state.entries[name]?.isExpired = false }
+      readers.append(
+        RetentionPlan.Reader(
+          name: name, trail: apply.apply.trail, segment: needs?.segment, isAtEnd: isAtEnd,
+          isExpired: entry.isExpired && !isBack))
+    }
+    for (trail, position) in context.twoWays.needs() {
+      // To resolve a conflict, an apply reads in these trails what each end wrote.
+      let name = WorkerName(.capture, trail.name)
+      let id = RetentionPlan.ReaderID(name, trail.description)
+      let isAtEnd = infos[trail.description].map { position >= $0.end.position } ?? false
+      readers.append(
+        RetentionPlan.Reader(
+          name: name, trail: trail.description, segment: position.segment, isAtEnd: isAtEnd,
+          isExpired: state.givenUp[id] != nil))
+    }
+    return readers
+  }
+
+  /// Returns whether the trail has all segments that the apply `entry` still needs.
+  static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
+    guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
+    return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
+  }
+
+  private func tellExpired(_ id: RetentionPlan.ReaderID, _ plan: RetentionPlan) {
+    let words = BudgetWords(plan, context.configuration.limits)
+    context.log.write(
+      LogEntry(
+        .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
+  }
+
+  /// The readers at other nodes, and the captures of two-way databases, for which no segments are kept any more.
+  package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
+
+  /// Pauses captures and pulling pumps while the trails are over their disk limit. Otherwise ends such pauses.
+  package func keepBudget() {
+    let plan = retention()
+    let configuration = context.configuration
+    let words = BudgetWords(plan, configuration.limits)
+    context.peers.keep { PeerReaders.mayRead($0, configuration) }
+    let now = Clock.monotonicMilliseconds
+    let entry: LogEntry? = state.withLock { state in
+      guard plan.pausesCaptures != state.isPaused else { return nil }
+      state.isPaused = plan.pausesCaptures
+      context.isFull = plan.pausesCaptures
+      state.pauseReason = plan.pausesCaptures ? words.pause : ""
+      for name in state.entries.keys where state.entries[name]?.spec.bringsIn == true {
+        if plan.pausesCaptures {
+          end(&state, name) { $0.stop(.paused, now: now) }
+        } else if state.entries[name]?.supervision.rest == .paused {
+          end(&state, name) { $0.start(now: now) }
+        }
+      }
+      return plan.pausesCaptures
+        ? LogEntry(
+          .error, words.pause, code: .diskBudget, hint: words.pauseHint)
+        : LogEntry(.notice, "the trails are within [limits] disk again: captures continue", code: .diskBudget)
+    }
+    if let entry {
+      context.log.write(entry)
+      wake()
+    }
+  }
+}
