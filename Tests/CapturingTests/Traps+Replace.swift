@@ -152,6 +152,34 @@ extension Trap {
         "UPDATE OR IGNORE u SET v = 3; UPDATE OR IGNORE t SET id = 3; DELETE FROM u WHERE v = 3; REPLACE INTO u VALUES (20,30)",
       ]),
     Trap(
+      "REPLACE of a row that OR IGNORE spared before, while foreign keys change other rows",
+      pragmas: "PRAGMA foreign_keys = 1",
+      """
+      CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE, p REFERENCES t ON DELETE SET NULL);
+      WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+        INSERT INTO t SELECT i, i, CASE WHEN i % 20 = 2 THEN i - 1 END FROM n
+      """,
+      // One row is spared, then a number of others. REPLACE deletes the row to which a third one refers, then that row.
+      (0..<15).map { number in
+        let row = 20 * number + 1
+        let others = (0..<number).map { "INSERT OR IGNORE INTO t VALUES (\(row + 4 + $0), 0, NULL);" }.joined()
+        return """
+          INSERT OR IGNORE INTO t VALUES (-\(row), \(row + 3), NULL); \(others)
+          REPLACE INTO t VALUES (\(row), \(row + 3), NULL)
+          """
+      }),
+    Trap(
+      "REPLACE whose deletes fire triggers that insert into the same table or ignore a row of it",
+      pragmas: "PRAGMA foreign_keys = 1",
+      """
+      CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE);
+      CREATE TABLE c(id INTEGER PRIMARY KEY, p REFERENCES t ON DELETE CASCADE);
+      WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 100) INSERT INTO t SELECT i, i FROM n;
+      WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 20) INSERT INTO c SELECT i, 1 FROM n;
+      CREATE TRIGGER more AFTER DELETE ON c BEGIN INSERT OR IGNORE INTO t VALUES (-old.id, old.id + 50); END
+      """,
+      ["REPLACE INTO t VALUES (1, 2)", "DELETE FROM t WHERE u > 90"]),
+    Trap(
       "INSERT OR IGNORE, then VACUUM renumbers a table without key",
       "CREATE TABLE f(a); INSERT INTO f VALUES ('a'),('b'),('c'),('d'),('e'); DELETE FROM f WHERE a < 'd'",
       [

@@ -39,12 +39,16 @@ extension Database {
     return !words[..<on].contains("AFTER") && !words[..<on].contains("INSTEAD")
   }
 
-  /// Sets ``SQLiteTable/hasBeforeTriggers`` of each table on which the application has BEFORE triggers.
-  func markBeforeTriggers(_ tables: inout [SQLiteTable]) throws {
-    let rows = try query("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'trigger'")
-    let names = Set(
-      rows.filter { !$0[1].string.hasPrefix("cairn_") && isBefore($0[2].string) }.map { $0[0].string.sqliteKey })
-    for index in tables.indices { tables[index].hasBeforeTriggers = names.contains(tables[index].name.sqliteKey) }
+  /// Sets ``SQLiteTable/mayNestWrites``. The triggers of the application that run while a row is written are the BEFORE
+  /// triggers of its table. If REPLACE deletes a row, they are also those of tables that refer to it.
+  func markNestedWrites(_ tables: inout [SQLiteTable]) throws {
+    let triggers = try query("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'trigger'")
+      .filter { !$0[1].string.hasPrefix("cairn_") }
+    var names = Set(triggers.filter { isBefore($0[2].string) }.map { $0[0].string.sqliteKey })
+    if !triggers.isEmpty {
+      for table in tables { names.formUnion(table.schema.foreignKeys.map(\.table.sqliteKey)) }
+    }
+    for index in tables.indices { tables[index].mayNestWrites = names.contains(tables[index].name.sqliteKey) }
   }
 
   /// Sets ``SQLiteTable/refusal`` of tables that need a collation which only the application defines. If only an index

@@ -30,8 +30,8 @@ package struct SQLiteTable: Sendable {
   package var refusal: String?
   /// Whether SQLite gives wrong values of OLD to AFTER triggers of this table.
   package var givesWrongOld = false
-  /// Whether the application has BEFORE triggers on this table.
-  package var hasBeforeTriggers = false
+  /// Whether triggers of the application may write to this table while another write to it is in progress.
+  package var mayNestWrites = false
 
   package var name: String { schema.name }
 
@@ -78,7 +78,7 @@ extension Database {
     }
     Self.refuseAmbiguousNames(&tables)
     Self.markWrongOld(&tables)
-    try markBeforeTriggers(&tables)
+    try markNestedWrites(&tables)
     refuseUnknownCollations(&tables)
     return tables
   }

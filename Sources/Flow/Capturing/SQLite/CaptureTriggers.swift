@@ -190,9 +190,9 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The highest number of the table's rows in `cairn_stage`. BEFORE triggers of the application can nest writes, for
-  /// which 64 rows suffice.
-  private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
+  /// The highest number of the table's rows in `cairn_stage`. Triggers of the application can nest writes, for which 64
+  /// rows suffice.
+  private var stagedRowsMax: Int { table.mayNestWrites ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
@@ -221,13 +221,16 @@ struct CaptureTriggers {
   private var staged: [Trigger] {
     let names = (["layout"] + stageNames).joined(separator: ",")
     let images = values("")
-    let alreadyStaged =
-      "EXISTS (SELECT 1 FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("\(target).", "cairn_stage.", rightNames: stageNames)))"
+    let isStagedAlready =
+      "EXISTS (SELECT 1 FROM \(target) WHERE %% AND \(identity("\(target).", "cairn_stage.", rightNames: stageNames)))"
     func stage(_ condition: String) -> [String] {
       [
-        // Rows left by an OR IGNORE or an upsert.
-        "DELETE FROM cairn_stage WHERE layout = \(layout) AND rowid < (SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1) - \(stagedRowsMax);",
-        "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition)) AND NOT \(alreadyStaged);",
+        // Rows left by an OR IGNORE or an upsert. Those that the write may delete are staged again, as the newest ones.
+        """
+        DELETE FROM cairn_stage WHERE layout = \(layout) AND (rowid < (SELECT rowid FROM cairn_stage ORDER BY rowid DESC \
+        LIMIT 1) - \(stagedRowsMax) OR \(isStagedAlready.replacing("%%", with: "(\(condition))")));
+        """,
+        "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition));",
       ]
     }
     // Logs staged rows that no longer exist, or whose key the new row has taken.
