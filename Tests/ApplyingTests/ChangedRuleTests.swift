@@ -2,10 +2,10 @@ import Applying
 import Changes
 import Mapping
 import PostgresKit
-import Transforming
 import SQLiteKit
 import TestServers
 import Testing
+import Transforming
 
 /// Tables whose rules are other ones than those under which their rows came.
 @Suite struct ChangedRuleTests {

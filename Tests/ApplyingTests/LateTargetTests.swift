@@ -2,12 +2,12 @@ import Applying
 import Changes
 import Mapping
 import PostgresKit
-import Transforming
 import SQLiteKit
 import SystemKit
 import TestServers
 import Testing
 import Trails
+import Transforming
 
 /// A target that comes to a trail whose beginning has been purged gets everything by copies that were asked for.
 @Suite struct LateTargetTests {

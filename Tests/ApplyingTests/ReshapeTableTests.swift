@@ -1,10 +1,10 @@
 import Applying
 import Changes
 import Mapping
-import Transforming
 import SQLiteKit
 import TestServers
 import Testing
+import Transforming
 
 /// Tables with rules in all situations: histories, shares, schema changes, rows that the trail gives too little of.
 @Suite struct ReshapeTableTests {

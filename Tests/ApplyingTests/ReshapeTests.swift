@@ -2,10 +2,10 @@ import Applying
 import Changes
 import Foundation
 import Mapping
-import Transforming
 import SQLiteKit
 import TestServers
 import Testing
+import Transforming
 
 /// Every case of filter and mapping under random changes, from both engines to both, against rows computed in Swift.
 ///

@@ -1,9 +1,9 @@
 import Applying
 import Changes
 import Mapping
-import Transforming
 import TestServers
 import Testing
+import Transforming
 
 /// Tables that wait for their rule, and go on with a copy that comes after shapes that no rule fits.
 @Suite struct ResyncPointTests {

@@ -1,10 +1,10 @@
 import Changes
 import Mapping
-import Transforming
 import SQLiteKit
 import TestServers
 import Testing
 import Trails
+import Transforming
 
 @testable import Applying
 

@@ -1,8 +1,8 @@
-import Endpoints
-import Replicating
 import Capturing
 import Changes
+import Endpoints
 import PostgresKit
+import Replicating
 import SQLiteKit
 import SystemKit
 import TestServers

@@ -8,7 +8,8 @@ import Testing
   static let folders = [
     "Applying/", "Capturing/", "Changes/", "Comparing/", "Conflicts/", "Mapping/",
     "Checking/", "Transforming/", "Statements/",
-    "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Deploying/", "NetKit/", "Operating/", "Trust/",
+    "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Deploying/", "NetKit/", "Endpoints/", "Replicating/",
+    "TrailText/", "Trust/",
     "Pumping/PumpMessages", "Daemon/", "ControlAPI/", "Trails/", "cairn/",
   ]
   /// Texts that are no names, by file: parts of the lines that may have them.

@@ -1,7 +1,7 @@
 import Changes
+import ControlAPI
 import Foundation
 import Glibc
-import ControlAPI
 import Synchronization
 import SystemKit
 import Testing

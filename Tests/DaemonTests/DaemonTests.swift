@@ -1,12 +1,12 @@
-import Endpoints
-import Replicating
 import Changes
 import Configuring
+import ControlAPI
+import Endpoints
 import Foundation
 import Mapping
+import Replicating
 import SQLiteKit
 import ServiceKit
-import ControlAPI
 import SystemKit
 import Testing
 

@@ -1,8 +1,8 @@
 import Changes
 import Configuring
+import ControlAPI
 import NetKit
 import Pumping
-import ControlAPI
 import SystemKit
 import Testing
 import Trails

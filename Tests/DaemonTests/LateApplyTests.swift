@@ -1,8 +1,8 @@
 import Changes
 import Configuring
+import ControlAPI
 import Foundation
 import SQLiteKit
-import ControlAPI
 import Testing
 
 @testable import Daemon

@@ -1,9 +1,9 @@
 import Applying
 import Changes
 import Foundation
-import Transforming
 import SystemKit
 import Testing
+import Transforming
 
 @testable import Daemon
 

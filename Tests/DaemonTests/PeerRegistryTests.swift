@@ -1,7 +1,7 @@
 import Changes
 import Configuring
-import Foundation
 import ControlAPI
+import Foundation
 import Testing
 @testable import Trails
 

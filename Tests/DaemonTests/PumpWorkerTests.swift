@@ -1,9 +1,9 @@
 import Changes
 import Configuring
+import ControlAPI
 import Foundation
 import NetKit
 import Pumping
-import ControlAPI
 import SystemKit
 import Testing
 import Trails

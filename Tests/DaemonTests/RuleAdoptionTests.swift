@@ -1,10 +1,10 @@
 import Applying
 import Changes
 import Configuring
+import ControlAPI
 import Foundation
 import Mapping
 import SQLiteKit
-import ControlAPI
 import Testing
 
 @testable import Daemon

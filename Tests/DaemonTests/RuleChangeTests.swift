@@ -2,8 +2,8 @@ import Applying
 import Changes
 import Foundation
 import Mapping
-import Transforming
 import Testing
+import Transforming
 
 @testable import Daemon
 

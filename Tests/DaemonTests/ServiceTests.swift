@@ -1,8 +1,8 @@
 import Changes
+import ControlAPI
 import Foundation
 import Glibc
 import ServiceKit
-import ControlAPI
 import TestServers
 import Testing
 

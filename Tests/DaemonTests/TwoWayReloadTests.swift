@@ -1,7 +1,7 @@
-import Endpoints
 import Changes
 import Configuring
 import Conflicts
+import Endpoints
 import Foundation
 import SQLiteKit
 import SystemKit

@@ -1,4 +1,3 @@
-import Replicating
 import Applying
 import Capturing
 import Changes
@@ -6,6 +5,7 @@ import Conflicts
 import Foundation
 import Mapping
 import PostgresKit
+import Replicating
 import SQLiteKit
 import SystemKit
 import TestServers

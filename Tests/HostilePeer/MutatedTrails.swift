@@ -1,8 +1,8 @@
-import TrailText
 import Changes
 import Foundation
 import SystemKit
 import TestServers
+import TrailText
 import Trails
 
 /// Trails of a hostile peer, each valid by checksum and chain and hostile in its records. They are taken, read, shown

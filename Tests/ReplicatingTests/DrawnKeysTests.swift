@@ -1,9 +1,9 @@
-import Endpoints
-import Replicating
 import Changes
 import Conflicts
+import Endpoints
 import Foundation
 import PostgresKit
+import Replicating
 import SQLiteKit
 import TestServers
 import Testing

@@ -1,5 +1,5 @@
-import Endpoints
 import Changes
+import Endpoints
 import Foundation
 import Mapping
 import PostgresKit

@@ -1,7 +1,7 @@
-import TrailText
 import Changes
 import Foundation
 import SQLiteKit
+import TrailText
 import Trails
 
 /// A trail of one test, written record by record, and what its SQL makes of an empty database.

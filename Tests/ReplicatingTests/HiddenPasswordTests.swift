@@ -1,5 +1,5 @@
-import Endpoints
 import Changes
+import Endpoints
 import PostgresKit
 import Testing
 

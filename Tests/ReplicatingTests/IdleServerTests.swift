@@ -1,9 +1,9 @@
-import Endpoints
-import Replicating
 import Applying
 import Capturing
 import Changes
+import Endpoints
 import Foundation
+import Replicating
 import SQLiteKit
 import SystemKit
 import TestServers

@@ -1,5 +1,5 @@
-import Replicating
 import Changes
+import Replicating
 import Testing
 
 /// How an apply starts, decided from values.

@@ -1,8 +1,8 @@
 import Changes
 import Mapping
-import Transforming
 import SQLiteKit
 import Testing
+import Transforming
 
 /// The table that a rule makes, and what a rule may not say.
 @Suite struct PlanTests {

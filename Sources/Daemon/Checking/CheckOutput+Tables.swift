@@ -1,9 +1,9 @@
-import Endpoints
-import Replicating
 import Applying
 import Capturing
 import Changes
+import Endpoints
 import Mapping
+import Replicating
 import SQLiteKit
 
 /// The functions that print the results of `cairn check` about tables, columns and files.

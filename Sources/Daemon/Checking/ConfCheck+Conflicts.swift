@@ -1,7 +1,7 @@
-import Endpoints
 import Changes
 import Configuring
 import Conflicts
+import Endpoints
 
 // Facts about databases that several nodes write.
 extension ConfCheck {

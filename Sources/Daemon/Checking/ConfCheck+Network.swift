@@ -1,10 +1,10 @@
 import Changes
 import Configuring
+import ControlAPI
 import Deploying
 import NetKit
-import Trust
-import ControlAPI
 import SystemKit
+import Trust
 
 /// Checks of the connections to other nodes: certificates, the port, and the grants of trails.
 extension ConfCheck {

@@ -1,16 +1,16 @@
-import Endpoints
-import Replicating
 import Applying
 import Capturing
 import Changes
 import Configuring
+import ControlAPI
 import Deploying
+import Endpoints
 import Mapping
 import PostgresKit
-import Transforming
-import ControlAPI
+import Replicating
 import SystemKit
 import Trails
+import Transforming
 
 extension ConfCheck {
   // MARK: Captures

@@ -1,13 +1,13 @@
-import Endpoints
-import Replicating
 import Applying
 import Changes
 import Configuring
 import Conflicts
+import Endpoints
 import Mapping
 import PostgresKit
-import Transforming
+import Replicating
 import Trails
+import Transforming
 
 // Checks of tables that both ends write.
 extension ConfCheck {

@@ -1,9 +1,9 @@
-import Endpoints
 import Capturing
 import Changes
 import Configuring
-import Deploying
 import ControlAPI
+import Deploying
+import Endpoints
 import SystemKit
 
 /// The check of `cairn check --config`: compares a configuration with the databases, files and folders that it names.

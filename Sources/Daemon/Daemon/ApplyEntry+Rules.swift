@@ -1,14 +1,14 @@
-import Endpoints
 import Applying
 import Changes
 import Configuring
-import Deploying
-import Mapping
-import Transforming
-import ServiceKit
 import ControlAPI
+import Deploying
+import Endpoints
+import Mapping
+import ServiceKit
 import SystemKit
 import Trails
+import Transforming
 
 // Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {

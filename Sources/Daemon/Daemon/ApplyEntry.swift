@@ -1,14 +1,14 @@
-import Endpoints
-import Replicating
 import Applying
 import Changes
 import Configuring
-import Deploying
-import Mapping
-import Transforming
 import ControlAPI
+import Deploying
+import Endpoints
+import Mapping
+import Replicating
 import SystemKit
 import Trails
+import Transforming
 
 /// The checks of an apply before it starts. For example, the checkpoint of the target must be in the trail of the
 /// apply. Without a checkpoint, the target's tables must not have rows yet, unless the setting `existing` allows them.

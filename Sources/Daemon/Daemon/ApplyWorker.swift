@@ -1,16 +1,16 @@
-import Endpoints
-import Replicating
 import Applying
 import Changes
 import Configuring
-import Deploying
-import Mapping
-import Transforming
-import ServiceKit
 import ControlAPI
+import Deploying
+import Endpoints
+import Mapping
+import Replicating
+import ServiceKit
 import Synchronization
 import SystemKit
 import Trails
+import Transforming
 
 /// The worker that applies a trail to a database.
 final class ApplyWorker: Worker {

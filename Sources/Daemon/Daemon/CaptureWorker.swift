@@ -1,12 +1,12 @@
-import Endpoints
-import Replicating
 import Applying
 import Capturing
 import Changes
 import Configuring
-import Deploying
-import ServiceKit
 import ControlAPI
+import Deploying
+import Endpoints
+import Replicating
+import ServiceKit
 import Synchronization
 import SystemKit
 import Trails

@@ -1,13 +1,13 @@
-import Endpoints
-import Replicating
 import Capturing
 import Changes
 import Configuring
+import ControlAPI
 import Deploying
+import Endpoints
 import Glibc
+import Replicating
 import SQLiteKit
 import ServiceKit
-import ControlAPI
 import SystemKit
 import Trails
 

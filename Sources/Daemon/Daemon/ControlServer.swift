@@ -1,8 +1,8 @@
-import Endpoints
 import Changes
+import ControlAPI
+import Endpoints
 import Glibc
 import ServiceKit
-import ControlAPI
 import Synchronization
 import SystemKit
 

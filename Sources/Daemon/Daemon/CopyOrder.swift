@@ -1,9 +1,9 @@
-import Endpoints
-import Replicating
 import Changes
 import Configuring
-import Deploying
 import ControlAPI
+import Deploying
+import Endpoints
+import Replicating
 import Trails
 
 /// An order to a capture of this node to refresh tables: to send the tables' rows through the capture's trail again.

@@ -1,9 +1,9 @@
-import Endpoints
 import Changes
 import Configuring
+import ControlAPI
+import Endpoints
 import Glibc
 import ServiceKit
-import ControlAPI
 import Synchronization
 import SystemKit
 import Trails

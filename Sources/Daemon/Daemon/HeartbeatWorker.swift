@@ -1,12 +1,12 @@
-import Endpoints
 import Capturing
 import Changes
 import Configuring
+import ControlAPI
 import Deploying
+import Endpoints
 import PostgresKit
 import SQLiteKit
 import ServiceKit
-import ControlAPI
 import SystemKit
 import Trails
 

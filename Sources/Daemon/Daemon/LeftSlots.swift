@@ -1,9 +1,9 @@
-import Endpoints
 import Changes
 import Configuring
-import Deploying
-import ServiceKit
 import ControlAPI
+import Deploying
+import Endpoints
+import ServiceKit
 import Synchronization
 import SystemKit
 

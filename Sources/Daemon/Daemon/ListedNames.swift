@@ -1,10 +1,10 @@
-import Endpoints
 import Applying
 import Changes
 import Configuring
-import Deploying
-import ServiceKit
 import ControlAPI
+import Deploying
+import Endpoints
+import ServiceKit
 import Synchronization
 import SystemKit
 import Trails

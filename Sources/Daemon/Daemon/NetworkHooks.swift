@@ -1,8 +1,8 @@
 import Changes
 import Configuring
+import ControlAPI
 import Pumping
 import ServiceKit
-import ControlAPI
 import SystemKit
 import Trails
 

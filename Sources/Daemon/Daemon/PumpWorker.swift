@@ -1,13 +1,13 @@
-import Endpoints
 import Changes
 import Configuring
+import ControlAPI
 import Deploying
-import Trust
+import Endpoints
 import Pumping
 import ServiceKit
-import ControlAPI
 import Synchronization
 import SystemKit
+import Trust
 
 /// The worker that pushes trails to another node, or pulls them from there, with one transfer for each trail.
 final class PumpWorker: Worker {

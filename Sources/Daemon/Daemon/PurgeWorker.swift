@@ -1,6 +1,6 @@
 import Changes
-import ServiceKit
 import ControlAPI
+import ServiceKit
 import Synchronization
 import SystemKit
 import Trails

@@ -1,9 +1,9 @@
 import Changes
-import NetKit
-import Trust
-import Pumping
 import ControlAPI
+import NetKit
+import Pumping
 import SystemKit
+import Trust
 
 /// The HTTP handler for peers that push and pull trails. Pushed bytes are refused while all trails, or those of the
 /// peer, exceed their disk limit.

@@ -1,15 +1,15 @@
-import Endpoints
 import Changes
 import Configuring
+import ControlAPI
 import Deploying
+import Endpoints
 import Glibc
 import NetKit
-import Trust
 import Pumping
 import ServiceKit
-import ControlAPI
 import Synchronization
 import SystemKit
+import Trust
 
 /// The worker that listens for other nodes, which push trails to this node or pull them.
 final class ReceiveWorker: Worker {

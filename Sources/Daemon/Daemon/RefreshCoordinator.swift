@@ -1,8 +1,8 @@
-import Endpoints
 import Changes
 import Configuring
-import ServiceKit
 import ControlAPI
+import Endpoints
+import ServiceKit
 import Synchronization
 import SystemKit
 import Trails

@@ -1,6 +1,6 @@
-import Replicating
 import Changes
 import Pumping
+import Replicating
 import Synchronization
 import SystemKit
 

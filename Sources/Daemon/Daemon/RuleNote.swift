@@ -1,8 +1,8 @@
 import Applying
 import Changes
 import Mapping
-import Transforming
 import SystemKit
+import Transforming
 
 /// The file with the present rules of an apply, and with the tables whose rows it wrote under earlier rules.
 struct RuleNote {

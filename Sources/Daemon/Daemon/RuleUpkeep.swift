@@ -1,11 +1,11 @@
 import Applying
 import Changes
-import Mapping
-import Transforming
-import ServiceKit
 import ControlAPI
+import Mapping
+import ServiceKit
 import Synchronization
 import SystemKit
+import Transforming
 
 /// Requests a refresh of each table whose rule changed, and repeats the request until the rows follow the new rule.
 final class RuleUpkeep: Sendable {

@@ -1,11 +1,11 @@
-import Endpoints
 import Capturing
 import Changes
 import Configuring
+import ControlAPI
 import Deploying
+import Endpoints
 import Pumping
 import ServiceKit
-import ControlAPI
 import Synchronization
 import Trails
 import Versions

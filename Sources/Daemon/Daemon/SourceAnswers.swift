@@ -1,12 +1,12 @@
-import Endpoints
-import Replicating
 import Changes
 import Comparing
 import Configuring
-import Deploying
-import Pumping
-import ServiceKit
 import ControlAPI
+import Deploying
+import Endpoints
+import Pumping
+import Replicating
+import ServiceKit
 import Synchronization
 import SystemKit
 import Trails

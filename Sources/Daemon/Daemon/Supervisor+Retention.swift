@@ -1,7 +1,7 @@
 import Changes
 import Configuring
-import ServiceKit
 import ControlAPI
+import ServiceKit
 import SystemKit
 import Trails
 

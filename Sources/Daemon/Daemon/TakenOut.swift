@@ -1,7 +1,7 @@
-import Endpoints
 import Changes
 import Configuring
 import Deploying
+import Endpoints
 
 /// Finds tables that a new conf removes from a capture, so that targets no longer follow them.
 enum TakenOut {

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
-import Transforming
 import SystemKit
+import Transforming
 
 /// The file with the settings that determined the names of tables at the target in the last run of an apply.
 struct TargetNames {

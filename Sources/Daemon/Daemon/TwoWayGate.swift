@@ -1,14 +1,14 @@
-import Endpoints
-import Replicating
 import Applying
 import Changes
 import Configuring
 import Conflicts
-import Deploying
-import Transforming
-import ServiceKit
 import ControlAPI
+import Deploying
+import Endpoints
+import Replicating
+import ServiceKit
 import SystemKit
+import Transforming
 
 /// The check of two-way tables before an apply starts: each needs a key, and keys that both databases generate must
 /// differ.

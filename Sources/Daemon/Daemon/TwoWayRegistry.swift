@@ -1,9 +1,9 @@
-import Endpoints
 import Applying
 import Capturing
 import Changes
 import Configuring
 import Conflicts
+import Endpoints
 import Synchronization
 import SystemKit
 import Trails

@@ -1,6 +1,6 @@
 import Changes
-import ServiceKit
 import ControlAPI
+import ServiceKit
 import SystemKit
 
 /// A part of a daemon with its own thread. The supervisor may run it again after it has ended.

@@ -1,7 +1,7 @@
-import Endpoints
 import Applying
 import Changes
 import Configuring
+import Endpoints
 import Mapping
 import PostgresKit
 import SQLiteKit

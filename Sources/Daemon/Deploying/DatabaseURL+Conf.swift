@@ -1,6 +1,6 @@
-import Endpoints
 import Changes
 import Configuring
+import Endpoints
 
 extension Configuration.Database {
   /// Returns the URL with the password from the conf, if there is one. Pass it to libpq only.

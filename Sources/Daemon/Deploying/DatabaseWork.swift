@@ -1,6 +1,6 @@
-import Endpoints
 import Changes
 import ControlAPI
+import Endpoints
 
 /// A task that only one worker may have: to capture a database, or to apply one trail to a database.
 package enum DatabaseWork: Hashable, Sendable {

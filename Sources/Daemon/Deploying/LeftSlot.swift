@@ -1,7 +1,7 @@
-import Endpoints
 import Capturing
 import Changes
 import Configuring
+import Endpoints
 import PostgresKit
 import SystemKit
 import Trails

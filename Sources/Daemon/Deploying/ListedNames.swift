@@ -1,6 +1,6 @@
-import Endpoints
 import Changes
 import Configuring
+import Endpoints
 import Mapping
 
 extension Configuration.Apply {

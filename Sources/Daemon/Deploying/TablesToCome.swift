@@ -1,8 +1,8 @@
-import Endpoints
 import Changes
 import Configuring
-import Mapping
 import ControlAPI
+import Endpoints
+import Mapping
 
 /// The tables that applies of this node may create in a database.
 ///

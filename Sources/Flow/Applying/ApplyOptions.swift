@@ -1,8 +1,8 @@
 import Changes
 import Conflicts
 import Mapping
-import Transforming
 import SQLiteKit
+import Transforming
 
 /// The settings of one apply, for either target engine.
 ///

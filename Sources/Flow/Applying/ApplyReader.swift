@@ -1,7 +1,7 @@
 import Changes
 import Mapping
-import Transforming
 import Trails
+import Transforming
 
 /// Reads the records of a trail for apply, and changes them as the rules for their tables say.
 ///

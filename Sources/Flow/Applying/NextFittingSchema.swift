@@ -1,8 +1,8 @@
 import Changes
 import Mapping
-import Transforming
 import SystemKit
 import Trails
+import Transforming
 
 /// The next schema in the trail that a suspended table can have at the target; or the drop of the table.
 ///

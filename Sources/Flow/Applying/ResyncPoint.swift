@@ -1,7 +1,7 @@
 import Changes
 import Mapping
-import Transforming
 import Trails
+import Transforming
 
 /// A refresh, later in the trail, with which a suspended table continues.
 ///

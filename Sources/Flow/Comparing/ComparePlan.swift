@@ -1,9 +1,9 @@
 import Changes
 import Mapping
 import PostgresKit
-import Transforming
 import SQLiteKit
 import Trails
+import Transforming
 
 /// The pairs of tables to compare, and the differences that are found without reading rows.
 struct ComparePlan {

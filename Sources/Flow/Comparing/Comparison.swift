@@ -1,10 +1,10 @@
 import Changes
 import Mapping
 import PostgresKit
-import Transforming
 import SQLiteKit
 import SystemKit
 import Trails
+import Transforming
 
 /// Compares two databases row by row (`docs/explanation/compare.md`).
 ///

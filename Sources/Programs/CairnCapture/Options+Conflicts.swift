@@ -1,6 +1,6 @@
-import Endpoints
 import Changes
 import Conflicts
+import Endpoints
 import Mapping
 import SystemKit
 

@@ -1,5 +1,5 @@
-import Endpoints
 import Changes
+import Endpoints
 
 /// The reason why a synchronisation failed. No committed change is lost, and no change is applied twice. The next
 /// synchronisation continues where this one stopped.

@@ -1,7 +1,7 @@
-import Endpoints
 import Applying
 import Capturing
 import Changes
+import Endpoints
 import SystemKit
 import Trails
 

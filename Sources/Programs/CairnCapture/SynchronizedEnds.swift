@@ -1,7 +1,7 @@
-import Endpoints
-import Replicating
 import Capturing
 import Changes
+import Endpoints
+import Replicating
 import SQLiteKit
 import SystemKit
 import Trails

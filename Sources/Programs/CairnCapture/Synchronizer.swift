@@ -1,6 +1,6 @@
-import Endpoints
 import Capturing
 import Changes
+import Endpoints
 import Synchronization
 import SystemKit
 import Trails

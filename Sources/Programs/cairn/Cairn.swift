@@ -1,10 +1,10 @@
-import Endpoints
 import Changes
+import Endpoints
 import Glibc
-import Trust
 import PostgresKit
 import SQLiteKit
 import SystemKit
+import Trust
 
 /// The main program of `cairn`, which runs a command and exits with a status of sysexits.h.
 @main

@@ -1,12 +1,12 @@
-import Endpoints
-import Replicating
 import Capturing
 import Changes
 import Checking
 import Configuring
 import Deploying
+import Endpoints
 import Mapping
 import PostgresKit
+import Replicating
 import SQLiteKit
 
 /// `cairn check`: the tables that would be captured, and the problems that prevent capture.

@@ -1,14 +1,14 @@
-import Endpoints
-import Replicating
 import Changes
 import Comparing
 import Configuring
+import ControlAPI
+import Endpoints
 import Glibc
 import Mapping
-import Transforming
-import ControlAPI
+import Replicating
 import SystemKit
 import Trails
+import Transforming
 
 /// `cairn compare`: checks row by row whether the target is equal to the source.
 struct CompareCommand: Command {

@@ -1,9 +1,9 @@
-import Endpoints
-import TrailText
 import Changes
 import Comparing
+import Endpoints
 import Glibc
 import SystemKit
+import TrailText
 
 /// The output of a comparison: as text with a progress bar, or as JSON with one object on each line.
 final class CompareReport {

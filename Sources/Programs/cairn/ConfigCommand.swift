@@ -1,7 +1,7 @@
-import Endpoints
 import Changes
 import Configuring
 import Deploying
+import Endpoints
 
 /// `cairn config`: prints the settings in force, or documents generated from the option table.
 struct ConfigCommand: Command {

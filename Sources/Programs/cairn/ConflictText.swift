@@ -1,7 +1,7 @@
-import Endpoints
 import Applying
 import Changes
 import Conflicts
+import Endpoints
 
 /// Formats conflicts, as text and as JSON.
 enum ConflictText {

@@ -1,8 +1,8 @@
-import Endpoints
 import Applying
 import Changes
 import Configuring
 import Deploying
+import Endpoints
 import Mapping
 import SystemKit
 

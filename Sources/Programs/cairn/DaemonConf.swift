@@ -1,8 +1,8 @@
-import Endpoints
 import Changes
 import Configuring
-import Deploying
 import ControlAPI
+import Deploying
+import Endpoints
 import SystemKit
 import Trails
 

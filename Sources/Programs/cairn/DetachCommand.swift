@@ -1,6 +1,6 @@
-import Endpoints
 import Changes
 import ControlAPI
+import Endpoints
 import SystemKit
 
 /// `cairn detach`: removes everything that Cairn added to a database.

@@ -1,8 +1,8 @@
-import Endpoints
-import Replicating
 import Applying
 import Capturing
 import Changes
+import Endpoints
+import Replicating
 import SystemKit
 
 /// The output of `cairn replicate`, for a terminal, for a log, or as JSON.

@@ -1,6 +1,6 @@
-import Endpoints
 import Changes
 import Conflicts
+import Endpoints
 
 /// `cairn identity`: changes how a database generates keys, so that two nodes do not generate the same key.
 struct IdentityCommand: Command {

@@ -2,8 +2,8 @@ import Changes
 import Configuring
 import Glibc
 import NetKit
-import Trust
 import SystemKit
+import Trust
 
 /// `cairn peer`: manages the nodes that may connect to this node, and the nodes that this node connects to. Works
 /// without the daemon.

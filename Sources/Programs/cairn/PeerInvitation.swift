@@ -2,8 +2,8 @@ import Changes
 import Configuring
 import Glibc
 import NetKit
-import Trust
 import SystemKit
+import Trust
 
 /// `cairn peer invite`: prints an invitation, and the section of the conf that grants the invited node access to
 /// trails.

@@ -1,8 +1,8 @@
 import Changes
 import Configuring
 import NetKit
-import Trust
 import SystemKit
+import Trust
 
 /// `cairn peer list`: the nodes that may connect to this node, and the nodes that it has joined.
 struct PeerListing {

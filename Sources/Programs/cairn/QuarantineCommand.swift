@@ -1,6 +1,6 @@
-import Endpoints
 import Applying
 import Changes
+import Endpoints
 import SystemKit
 
 /// `cairn quarantine`: lists the transactions in quarantine, and retries or discards them.

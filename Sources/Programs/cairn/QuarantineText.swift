@@ -1,6 +1,6 @@
-import Endpoints
 import Applying
 import Changes
+import Endpoints
 
 /// Formats transactions in quarantine, as text and as JSON.
 enum QuarantineText {

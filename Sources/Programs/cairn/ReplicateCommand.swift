@@ -1,12 +1,12 @@
-import Endpoints
-import Replicating
 import Applying
 import Capturing
 import Changes
 import Configuring
 import Conflicts
+import Endpoints
 import Glibc
 import Mapping
+import Replicating
 import SystemKit
 
 struct ReplicateCommand: Command {

@@ -1,13 +1,13 @@
 import Applying
 import Changes
 import Configuring
+import ControlAPI
 import Deploying
 import Glibc
 import NetKit
-import Trust
 import PostgresKit
-import ControlAPI
 import SystemKit
+import Trust
 
 /// `cairn check --config DIR --security`: prints the facts about a node for a security review. Weak settings are marked
 /// WEAK, with a command or setting that improves them.

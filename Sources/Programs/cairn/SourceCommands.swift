@@ -1,8 +1,8 @@
-import Endpoints
 import Capturing
 import Changes
-import SQLiteKit
 import ControlAPI
+import Endpoints
+import SQLiteKit
 
 /// `cairn unhook`: pauses the capture of a table for a schema change that Cairn's triggers would prevent.
 struct UnhookCommand: Command {

@@ -1,6 +1,6 @@
 import Changes
-import Glibc
 import ControlAPI
+import Glibc
 import SystemKit
 
 /// `cairn status`: the state of every worker of a daemon.

@@ -1,6 +1,6 @@
-import Replicating
 import Changes
 import ControlAPI
+import Replicating
 
 /// Formats the transfers of trails in a daemon's status.
 struct StatusPaths {

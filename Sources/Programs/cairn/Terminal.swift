@@ -1,5 +1,5 @@
-import Endpoints
 import Changes
+import Endpoints
 import Glibc
 
 /// The output to standard output and standard error. Colours are used only on a terminal.

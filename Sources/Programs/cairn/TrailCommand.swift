@@ -1,7 +1,7 @@
-import Endpoints
-import TrailText
 import Changes
+import Endpoints
 import SystemKit
+import TrailText
 import Trails
 
 /// `cairn trail`: lists, shows and verifies trails, without a lock.

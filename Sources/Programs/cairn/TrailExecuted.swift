@@ -1,7 +1,7 @@
-import TrailText
 import Changes
 import SQLiteKit
 import Statements
+import TrailText
 import Trails
 
 /// `cairn trail show --statements`: prints the SQL statements that applications executed. With `--sql DIALECT`, changes

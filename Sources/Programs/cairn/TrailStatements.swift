@@ -1,5 +1,5 @@
-import TrailText
 import Changes
+import TrailText
 import Trails
 
 /// `cairn trail show --sql`: prints SQL statements that repeat the changes of a trail.

@@ -1,11 +1,11 @@
-import Endpoints
 import Changes
 import Configuring
+import Daemon
 import Deploying
+import Endpoints
 import Glibc
 import SQLiteKit
 import ServiceKit
-import Daemon
 import SystemKit
 
 /// The main program of `cairnd`: reads its arguments and the conf, and runs a ``Daemon``.

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
-import Transforming
 import SQLiteKit
+import Transforming
 
 extension TargetDatabase {
   /// Checks that an initial load would overwrite no rows of the target: the target may hold only rows that the source

@@ -6,6 +6,8 @@ import Mapping
 import SystemKit
 
 /// The folder of one replication, with its trail, its lock and its settings.
+///
+///     let state = try StateFolder("/var/lib/shop", from: source.place, to: target.place)
 package final class StateFolder {
   package let path: String
   private let lock: File

@@ -12,6 +12,7 @@ import Trails
 ///     let readers = TrailReaders(CaptureHome(place: state, trail: trail), source: source.place)
 ///     for reader in try readers.all() { print(reader) }
 package struct TrailReaders: Sendable {
+  /// A replication that reads the trail. Example: `Reader(state: "/var/lib/a", target: "/srv/copy.db")`.
   package struct Reader: Equatable, Sendable {
     /// The state folder of the replication.
     @ByBytes package var state: String

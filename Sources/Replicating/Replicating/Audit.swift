@@ -1,12 +1,12 @@
-import Endpoints
 import Changes
 import Comparing
+import Endpoints
 import Glibc
 import Mapping
-import Transforming
 import Synchronization
 import SystemKit
 import Trails
+import Transforming
 
 /// Compares source and target in endless rounds during replication, at a limited rate. An audit reports differences and
 /// repairs nothing.

@@ -1,6 +1,6 @@
-import Endpoints
 import Changes
 import Comparing
+import Endpoints
 import Mapping
 import PostgresKit
 import SQLiteKit

@@ -1,8 +1,8 @@
-import Endpoints
 import Applying
 import Capturing
 import Changes
 import Conflicts
+import Endpoints
 import Mapping
 import Synchronization
 import SystemKit

@@ -1,5 +1,5 @@
-import Endpoints
 import Changes
+import Endpoints
 
 // The check of both databases before a two-way replication starts, and the hints if it cannot continue.
 extension Replication {

@@ -1,8 +1,8 @@
-import Endpoints
 import Applying
 import Capturing
 import Changes
 import Conflicts
+import Endpoints
 import Glibc
 import Mapping
 import PostgresKit
@@ -12,8 +12,7 @@ import SystemKit
 import Trails
 
 /// A replication from one database to another: a capture and an apply, each on its own thread. Two-way replication has
-/// a second pair for the opposite direction.
-/// Example: `Replication(from: source, to: target, options: .init()) { print($0) }`.
+/// a second pair for the opposite direction. Example: `Replication(from: a, to: b, options: .init()) { print($0) }`.
 package final class Replication: Sendable {
   /// The settings of one replication. Example: `options.once = true`.
   package struct Options: Sendable {

@@ -1,7 +1,7 @@
-import Endpoints
 import Applying
 import Changes
 import Conflicts
+import Endpoints
 import Mapping
 
 /// Checks for problems that prevent two-way replication between two databases, or that cause conflicts.

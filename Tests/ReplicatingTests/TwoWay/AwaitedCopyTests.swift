@@ -1,5 +1,5 @@
-import Endpoints
 import Capturing
+import Endpoints
 import PostgresKit
 import TestServers
 import Testing

@@ -1,6 +1,6 @@
-import Replicating
 import Applying
 import Changes
+import Replicating
 import SystemKit
 import TestServers
 import Testing

@@ -1,7 +1,7 @@
-import Endpoints
-import Replicating
 import Changes
 import Conflicts
+import Endpoints
+import Replicating
 import SystemKit
 import TestServers
 import Testing

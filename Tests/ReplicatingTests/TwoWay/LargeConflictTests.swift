@@ -1,6 +1,6 @@
-import Endpoints
 import Applying
 import Capturing
+import Endpoints
 import Foundation
 import Mapping
 import PostgresKit

@@ -1,12 +1,12 @@
-import Endpoints
-import Replicating
 import Applying
 import Capturing
 import Changes
-import Mapping
 import Conflicts
+import Endpoints
 import Foundation
+import Mapping
 import PostgresKit
+import Replicating
 import SQLiteKit
 import SystemKit
 import TestServers

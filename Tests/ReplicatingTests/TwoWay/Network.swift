@@ -1,12 +1,12 @@
-import Endpoints
-import Replicating
 import Applying
 import Changes
 import Conflicts
+import Endpoints
 import Foundation
 import Mapping
 import NetKit
 import Pumping
+import Replicating
 import SystemKit
 import TestServers
 import Trails

@@ -1,8 +1,8 @@
 import Changes
 import Mapping
-import Transforming
 import SystemKit
 import Trails
+import Transforming
 
 /// The refreshes that a trail has after the present record.
 ///

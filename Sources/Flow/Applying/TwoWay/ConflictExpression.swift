@@ -1,7 +1,7 @@
 import Changes
 import Conflicts
-import Transforming
 import SQLiteKit
+import Transforming
 
 /// The SQL expression of a conflict rule `sql:`.
 ///
