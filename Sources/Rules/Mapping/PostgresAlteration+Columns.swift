@@ -32,7 +32,7 @@ extension PostgresAlteration {
     for column in staleGenerated where has(column.name) {
       let becomesPlain = plain.contains(column.name) && !new.hasGenerated(column.name)
       // If the operator has made the change, the column is plain already.
-      if becomesPlain, !isRefreshed, !target.hasGenerated(column.name) { continue }
+      if becomesPlain, !isRefreshed, !isGenerated(column.name, in: target.columns) { continue }
       // A column whose generation expression was removed keeps its values.
       lines.append(
         alter(
@@ -53,7 +53,7 @@ extension PostgresAlteration {
     let name = before.columns[index].name
     guard has(name) else { return false }
     // If the operator has made the change, a generated column has the name of this one.
-    if new.hasGenerated(name), target.hasGenerated(name) { return false }
+    if new.hasGenerated(name), isGenerated(name, in: target.columns) { return false }
     guard isKnown, let fresh = after.columns.firstIndex(where: { $0.name.hasSameBytes(as: name) }) else { return true }
     // If the operator has made the change, the new column exists with its type, and no rename is left to do.
     let there = target.columns.first { $0.name.hasSameBytes(as: name) }
@@ -150,7 +150,7 @@ extension PostgresAlteration {
   /// Returns whether the target already has the new column with this index in the shape `after`.
   private func isAdded(_ index: Int) -> Bool {
     let name = after.columns[index].name
-    guard isKnown, has(name), !old.hasGenerated(name) || !target.hasGenerated(name) else { return false }
+    guard isKnown, has(name), !old.hasGenerated(name) || !isGenerated(name, in: target.columns) else { return false }
     // A dropped or renamed column has this name: then this may be the old column.
     guard let namesake = before.columns.firstIndex(where: { $0.name.hasSameBytes(as: after.columns[index].name) })
     else { return true }
@@ -190,15 +190,13 @@ extension PostgresAlteration {
   func newGenerated() -> [String] {
     let stale = staleGenerated.map(\.name)
     return new.columns.filter { column in
-      column.isGenerated && (stale.contains(column.name) || !has(column.name) || !target.hasGenerated(column.name))
+      column.isGenerated && (stale.contains(column.name) || !isGenerated(column.name, in: target.columns))
     }.map { alter("ADD COLUMN \($0.text)") }
   }
 }
 
-extension PostgresAlteration.Target {
-  fileprivate func hasGenerated(_ name: String) -> Bool {
-    columns.contains { $0.isGenerated && $0.name.hasSameBytes(as: name) }
-  }
+private func isGenerated(_ name: String, in columns: [PostgresAlteration.Target.Column]) -> Bool {
+  columns.contains { $0.isGenerated && $0.name.hasSameBytes(as: name) }
 }
 
 extension PostgresScript {
