@@ -212,6 +212,20 @@ struct PostgresRowTests {
     }
   }
 
+  @Test func `more rows than can wait go by each other as they come`() throws {
+    let target = try PostgresTarget()
+    let count = 10_500
+    let rows = (1...count).map { [Value.exact("\($0)"), .exact("\($0)")] }
+    try target.begin(postgres: "CREATE TABLE t(id int PRIMARY KEY, place int UNIQUE)", "t", rows)
+    try target.trail.transaction {
+      for id in 1...count { try target.trail.update("t", to: [.exact("\(id)"), .exact("\(id + 1)")]) }
+    }
+    try target.replay()
+    #expect(
+      try target.psql("SELECT count(*), min(place), max(place), sum(place - id) FROM t")
+        == "\(count)|2|\(count + 1)|\(count)")
+  }
+
   @Test func `a key that is deferrable is checked all the same`() throws {
     let target = try PostgresTarget()
     try target.begin(

@@ -1,5 +1,8 @@
 import Changes
+import Foundation
 import Mapping
+import SQLiteKit
+import Synchronization
 import Testing
 import Trails
 
@@ -44,6 +47,38 @@ import Trails
       #expect(try ahead.copies(schema, behind: .start) == isFound, "through \(last)")
       #expect(try ahead.copies(schema, behind: .start) == isFound, "again, through \(last)")
     }
+  }
+
+  /// PostgreSQL does not report that a partition was detached, and capture refreshes the table some seconds later.
+  @Test(arguments: [true, false])
+  func `programs write while apply waits for the refresh of a partitioned table`(comes: Bool) throws {
+    let made = try Handmade(TempFolder())
+    made.shape(
+      TableSchema(
+        epoch: 1, engine: .postgres, namespace: "public", name: "t", flags: .partitioned,
+        columns: [.init(name: "id", declaredType: "integer", isNotNull: true, keyOrdinal: 1)], createText: "CREATE …"))
+    try made.transaction {
+      try made.create("t")
+      try made.copy("t", [])
+    }
+    try made.replay()
+    try made.transaction { try made.delete("t", [.exact("1")]) }
+    let apply = Mutex<CairnError?>(nil)
+    let ended = DispatchSemaphore(value: 0)
+    nonisolated(unsafe) let trail = made
+    Thread.detachNewThread {
+      let error = failure { try trail.replay() }
+      apply.withLock { $0 = error }
+      ended.signal()
+    }
+    // Apply has found that the row is missing.
+    #expect(ended.wait(timeout: .now() + 2) == .timedOut)
+    let program = try Database(path: made.target, mode: .readWrite, busyTimeoutMilliseconds: 0)
+    try program.executeScript("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS mine(id); COMMIT")
+    if comes { try made.transaction { try made.copy("t", [[.exact("2")]], reason: .lostChanges) } }
+    ended.wait()
+    #expect(apply.withLock { $0?.code } == (comes ? nil : .rowMissing))
+    #expect(try made.rows("SELECT id FROM t") == (comes ? [[2]] : []))
   }
 
   private static func schema(_ name: String, _ made: Handmade) throws -> TableSchema? {

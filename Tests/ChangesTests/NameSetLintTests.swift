@@ -182,6 +182,7 @@ import Testing
     "rows, whose names are ByBytes": [
       "Conflicts/UniqueContest.swift": ["<Row: Hashable>", "associatedtype Row: Hashable"]
     ],
+    "values, and texts as NameKey": ["Applying/Rows/ParkedRows.swift": ["associatedtype Identity: Hashable"]],
     "the wrapper itself": ["Changes/ByteEquality.swift": ["protocol ByteComparable: Hashable"]],
   ]
 

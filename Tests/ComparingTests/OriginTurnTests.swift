@@ -26,6 +26,26 @@ import Trails
       """)
   }
 
+  /// Each table of the file is as Cairn makes it, but with more rows than Cairn writes.
+  @Test func `a file whose table of Cairn was filled is neither compared nor asked about rows`() throws {
+    try Database(path: path, mode: .readWrite).executeScript(
+      """
+      CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID;
+      WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= 100000)
+        INSERT INTO cairn_unhooked SELECT i FROM n
+      """)
+    let place = CompareEnds.Place.sqlite(path: path)
+    let ways: [() throws -> Void] = [
+      { _ = try CompareEnds(source: place, target: place).reader(.source) },
+      { _ = try OpenSource(place, statementMilliseconds: 1000) },
+    ]
+    for (index, open) in ways.enumerated() {
+      var code: ErrorCode?
+      do { try open() } catch let error as CairnError { code = error.code }
+      #expect(code == .databaseUnsafe, "way \(index)")
+    }
+  }
+
   private func asked(_ database: CompareDatabase) throws -> QuestionedTable {
     QuestionedTable(try #require(try ComparePlan(database, database, TablePatterns(), .fold).tables.first), seed: 7)
   }

@@ -137,4 +137,38 @@ import Testing
     #expect(made.newIndexes.map(\.name) == ["i"] && made.dropped.indexes == ["i"])
     #expect(PostgresAlteration(before, before, origins: [0], target: there).all.isEmpty)
   }
+
+  /// The columns have different numbers in the catalog of the source, and its rows are not copied again.
+  @Test func `a plain column takes the place of a generated one, and a generated one that of a plain one`() {
+    func table(isGenerated: Bool) -> TableSchema {
+      var table = TableSchema(
+        epoch: 1, engine: .postgres, namespace: "public", name: "t",
+        columns: [.init(name: "a", declaredType: "integer")])
+      if !isGenerated { table.columns.append(.init(name: "d", declaredType: "integer")) }
+      table.createText =
+        "CREATE TABLE IF NOT EXISTS public.t (a integer, d integer"
+        + "\(isGenerated ? " GENERATED ALWAYS AS ((a * 2)) STORED" : ""))"
+      return table
+    }
+    let (plain, generated) = (table(isGenerated: false), table(isGenerated: true))
+    let thereIsPlain = target(plain)
+    var thereIsGenerated = target(generated)
+    thereIsGenerated.columns.append(.init(name: "d", type: "integer", isNotNull: false, isGenerated: true))
+    func made(
+      _ before: TableSchema, _ after: TableSchema, _ origins: [Int?], _ there: PostgresAlteration.Target?,
+      isRefreshed: Bool = false
+    ) -> [String] {
+      PostgresAlteration(before, after, origins: origins, target: there, isRefreshed: isRefreshed).statements
+    }
+    let drop = "ALTER TABLE public.t DROP COLUMN d"
+    let add = "ALTER TABLE public.t ADD COLUMN d integer"
+    for there in [thereIsGenerated, nil] { #expect(made(generated, plain, [0, nil], there) == [drop, add]) }
+    #expect(made(generated, plain, [0, nil], thereIsPlain) == [])
+    let keeps = made(generated, plain, [0, nil], thereIsGenerated, isRefreshed: true)
+    #expect(keeps == ["ALTER TABLE public.t ALTER COLUMN d DROP EXPRESSION"])
+    for there in [thereIsPlain, nil] {
+      #expect(made(plain, generated, [0], there) == [drop, "\(add) GENERATED ALWAYS AS ((a * 2)) STORED"])
+    }
+    #expect(made(plain, generated, [0], thereIsGenerated) == [])
+  }
 }

@@ -448,6 +448,10 @@ simple("retype_key", "ALTER TABLE {t} ALTER COLUMN id TYPE bigint", setup=("CREA
 simple("retype_key_to_text", "ALTER TABLE {t} ALTER COLUMN id TYPE text", setup=("CREATE TABLE {t}(id int PRIMARY KEY, a text)",))
 simple("retype_generated", "ALTER TABLE {t} DROP COLUMN g, ALTER b TYPE bigint, ADD COLUMN g bigint GENERATED ALWAYS AS (b * 3) STORED",
        setup=(BASE, "ALTER TABLE {t} ADD g int GENERATED ALWAYS AS (b * 2) STORED"))
+simple("drop_generated_add_plain", "ALTER TABLE {t} DROP COLUMN g, ADD COLUMN g int",
+       setup=(BASE, "ALTER TABLE {t} ADD g int GENERATED ALWAYS AS (b * 2) STORED"))
+simple("drop_plain_add_generated", "ALTER TABLE {t} DROP COLUMN g, ADD COLUMN g int GENERATED ALWAYS AS (b * 2) STORED",
+       setup=(BASE, "ALTER TABLE {t} ADD g int"))
 simple("drop_expression", "ALTER TABLE {t} ALTER g DROP EXPRESSION",
        setup=(BASE, "ALTER TABLE {t} ADD g int GENERATED ALWAYS AS (b * 2) STORED"))
 

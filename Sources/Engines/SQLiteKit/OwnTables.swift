@@ -17,6 +17,23 @@ package enum OwnTables {
 
   package static func stage(values: Int) -> String { "CREATE TABLE cairn_stage(layout, \(columns(values)))" }
 
+  /// Opens a file that programs write, for a task beside its capture. Refuses a file whose own tables of Cairn are not as
+  /// Cairn makes them.
+  ///
+  ///     let source = try OwnTables.openChecked("shop.db", isReader: true)
+  ///
+  /// - Parameter isReader: Whether the connection only reads. The file itself is opened for writing: a read-only
+  ///   connection could not recover the log of a program that crashed.
+  /// - Throws: `database-unsafe`; ``SQLiteError``.
+  package static func openChecked(_ path: String, isReader: Bool) throws -> Database {
+    let database = try Database(path: path)
+    if isReader { try database.execute("PRAGMA query_only = 1") }
+    database.forbidForeignCode()
+    try database.checkOwnTables()
+    try database.checkOwnSizes()
+    return database
+  }
+
   private static func columns(_ values: Int) -> String { (0..<values).map { "v\($0)" }.joined(separator: ",") }
 
   /// Returns whether a CREATE TABLE text creates the table as Cairn does. For a table that ``OwnTables`` does not

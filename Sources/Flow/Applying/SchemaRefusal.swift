@@ -28,6 +28,18 @@ struct SchemaRefusal {
     return CairnError(.schemaStopped, message, hint: advice, context: ["table": table])
   }
 
+  /// The highest number of tables that all applies create in one target. A list of more than 100,000 tables in an SQLite
+  /// file would count as forged, and end every apply to that file.
+  static let createdMax: Int64 = 10_000
+
+  /// Throws `schema-stopped` if no more tables are created in the target.
+  ///
+  /// - Parameter created: The number of tables that Cairn has created there.
+  func checkRoom(created: Int64, table: String) throws {
+    guard created >= Self.createdMax else { return }
+    throw error("Cairn has created \(created) tables there, which is the limit", table: table)
+  }
+
   /// Returns the error for a renamed column whose new name is taken by a column that only the target has.
   func error(inTheWay names: (old: String, new: String), table: String) -> CairnError {
     error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)

@@ -26,11 +26,21 @@ package struct WaitingTable: Equatable, Sendable {
   /// The highest number of suspended tables of one trail.
   package static let countMax = 1000
 
-  /// Throws `schema-stopped` if the trail already has the maximum number of suspended tables.
+  /// The number of tables in the state of all applies to an SQLite file above which no further one is suspended.
+  private static let listedMax: Int64 = 50_000
+
+  /// Throws `schema-stopped` if the trail already has the maximum number of suspended tables, or the target has no room
+  /// to list one more.
   ///
   /// - Parameter count: The present number of suspended tables.
+  /// - Parameter listed: The number of tables in the state of all applies to an SQLite target.
   /// - Parameter error: The reason why one more table would be suspended.
-  package static func checkCount(_ count: Int, of trail: TrailName, _ error: CairnError) throws {
+  package static func checkCount(_ count: Int, listed: Int64 = 0, of trail: TrailName, _ error: CairnError) throws {
+    guard listed < listedMax else {
+      throw CairnError(
+        .schemaStopped, "the target lists \(listed) tables, so trail \(trail) suspends no more: \(error.message)",
+        hint: "leave tables out with 'tables' of the applies; \(error.hint)", context: error.context)
+    }
     guard count >= countMax else { return }
     throw CairnError(
       .schemaStopped, "\(count) tables of trail \(trail) are suspended, which is the limit: \(error.message)",

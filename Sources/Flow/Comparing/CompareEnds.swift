@@ -27,11 +27,7 @@ package struct CompareEnds: Sendable {
   func reader(_ side: CanonicalColumn.Side) throws -> any RowReader {
     switch side == .source ? source : target {
     case .sqlite(let path):
-      // A read-only connection could not recover the log of a program that crashed.
-      let database = try Database(path: path)
-      try database.execute("PRAGMA query_only = 1")
-      database.forbidForeignCode()
-      return SQLiteRowReader(database, side, seed: seed)
+      return SQLiteRowReader(try OwnTables.openChecked(path, isReader: true), side, seed: seed)
     case .postgres(let uri):
       return try PostgresRowReader(PostgresConnection(uri, application: "cairn compare"), side, seed: seed)
     case .origin(let origin, let engine): return OriginRowReader(origin, engine, seed: seed)

@@ -61,9 +61,7 @@ final class Repair {
   }
 
   private func journal(_ path: String) throws -> Journal {
-    let database = try Database(path: path)
-    database.forbidForeignCode()
-    return Journal(database)
+    Journal(try OwnTables.openChecked(path, isReader: false))
   }
 
   private func ask(_ request: RowRequest, of table: ComparedTable) throws {

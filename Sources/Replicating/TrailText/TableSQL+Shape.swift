@@ -93,7 +93,8 @@ extension TableSQL {
   ) throws -> (ahead: [String], statements: [String]) {
     let shapes = try TableMapping.change(source, new.source, origins: origins, to: .postgres)
     let (before, after) = (shapes.before.target.withoutReferences, shapes.after.target.withoutReferences)
-    let alteration = PostgresAlteration(before, after, origins: origins, types: types)
+    let alteration = PostgresAlteration(
+      before, after, origins: origins, types: types, isRefreshed: isRefreshed)
     let mayFail = alteration.difference.changes.contains { change in
       switch change {
       case .renameTable, .renameColumn, .dropColumn, .defaultOfColumn, .dropIndex: false

@@ -28,13 +28,15 @@ extension PostgresAlteration {
 
   mutating func drops() -> [String] {
     var lines = dropsOfKeys()
-    // A column whose generation expression was removed keeps its values.
     let plain = Set(after.columns.map(\.name.nameKey))
     for column in staleGenerated where has(column.name) {
+      let becomesPlain = plain.contains(column.name) && !new.hasGenerated(column.name)
+      // If the operator has made the change, the column is plain already.
+      if becomesPlain, !isRefreshed, !isGenerated(column.name, in: target.columns) { continue }
+      // A column whose generation expression was removed keeps its values.
       lines.append(
         alter(
-          plain.contains(column.name)
-            && !new.columns.contains { $0.name.hasSameBytes(as: column.name) && $0.isGenerated }
+          becomesPlain && isRefreshed
             ? "ALTER COLUMN \(column.name.postgresIdentifier) DROP EXPRESSION"
             : "DROP COLUMN \(column.name.postgresIdentifier)"))
     }
@@ -50,6 +52,8 @@ extension PostgresAlteration {
   private func isThere(before index: Int) -> Bool {
     let name = before.columns[index].name
     guard has(name) else { return false }
+    // If the operator has made the change, a generated column has the name of this one.
+    if new.hasGenerated(name), isGenerated(name, in: target.columns) { return false }
     guard isKnown, let fresh = after.columns.firstIndex(where: { $0.name.hasSameBytes(as: name) }) else { return true }
     // If the operator has made the change, the new column exists with its type, and no rename is left to do.
     let there = target.columns.first { $0.name.hasSameBytes(as: name) }
@@ -110,8 +114,7 @@ extension PostgresAlteration {
     for (index, column) in after.columns.enumerated() {
       let quoted = column.name.postgresIdentifier
       guard let origin = difference.origins[index] else {
-        let wasGenerated =
-          old.columns.contains { $0.name.hasSameBytes(as: column.name) && $0.isGenerated } && has(column.name)
+        let wasGenerated = isRefreshed && old.hasGenerated(column.name) && has(column.name)
         if !wasGenerated, !isAdded(index) { actions.append("ADD COLUMN \(definition(column))") }
         continue
       }
@@ -146,7 +149,8 @@ extension PostgresAlteration {
 
   /// Returns whether the target already has the new column with this index in the shape `after`.
   private func isAdded(_ index: Int) -> Bool {
-    guard isKnown, has(after.columns[index].name) else { return false }
+    let name = after.columns[index].name
+    guard isKnown, has(name), !old.hasGenerated(name) || !isGenerated(name, in: target.columns) else { return false }
     // A dropped or renamed column has this name: then this may be the old column.
     guard let namesake = before.columns.firstIndex(where: { $0.name.hasSameBytes(as: after.columns[index].name) })
     else { return true }
@@ -186,8 +190,18 @@ extension PostgresAlteration {
   func newGenerated() -> [String] {
     let stale = staleGenerated.map(\.name)
     return new.columns.filter { column in
-      column.isGenerated && (stale.contains(column.name) || !has(column.name))
+      column.isGenerated && (stale.contains(column.name) || !isGenerated(column.name, in: target.columns))
     }.map { alter("ADD COLUMN \($0.text)") }
+  }
+}
+
+private func isGenerated(_ name: String, in columns: [PostgresAlteration.Target.Column]) -> Bool {
+  columns.contains { $0.isGenerated && $0.name.hasSameBytes(as: name) }
+}
+
+extension PostgresScript {
+  fileprivate func hasGenerated(_ name: String) -> Bool {
+    columns.contains { $0.isGenerated && $0.name.hasSameBytes(as: name) }
   }
 }
 

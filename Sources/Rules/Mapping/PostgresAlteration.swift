@@ -65,6 +65,9 @@ package struct PostgresAlteration {
   let indexNames: [NameKey: String]
   /// Whether the target was examined. If not, its table is assumed to have the shape `before`.
   let isKnown: Bool
+  /// Whether a refresh brings the rows again. Capture refreshes a table whose generated column becomes a plain one. If
+  /// there is no refresh, the plain column is another column with the same name.
+  let isRefreshed: Bool
   let old: PostgresScript
   let new: PostgresScript
   private(set) var constraints = PairedConstraints()
@@ -88,11 +91,12 @@ package struct PostgresAlteration {
   /// - Parameter origins: For each column of `after`, its index in `before`, from the trail (``DDL/origins``).
   /// - Parameter target: The table at the target; nil if the target was not examined.
   /// - Parameter types: The user-defined types at the target. They are used only if `target` is nil.
+  /// - Parameter isRefreshed: Whether a refresh brings the rows again.
   package init(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil,
-    types: [PostgresUserType] = []
+    types: [PostgresUserType] = [], isRefreshed: Bool = true
   ) {
-    (self.before, self.after) = (before, after)
+    (self.before, self.after, self.isRefreshed) = (before, after, isRefreshed)
     difference = TableDifference(before, after, origins: origins)
     // The table was renamed and its new script is not known yet: compare columns and keys only.
     var known = before

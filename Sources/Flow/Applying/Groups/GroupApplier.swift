@@ -249,8 +249,14 @@ extension GroupApplier {
   }
 
   /// Returns whether a refresh after the present record corrects a missing or different row of the table.
+  ///
+  /// - Throws: ``RefreshDue`` if the trail may get such a refresh soon.
   func excuses(_ schema: TableSchema) throws -> Bool {
-    try refreshesAhead().excuses(schema, behind: reader.position)
+    guard schema.flags.contains(.partitioned) else { return false }
+    if try isCopiedLater(schema) { return true }
+    guard cursor.present > cursor.waitedThrough else { return false }
+    throw RefreshDue(
+      number: cursor.present, table: schema, position: reader.position, start: start, last: cursor.limit)
   }
 
   private func refreshesAhead() throws -> RefreshesAhead {

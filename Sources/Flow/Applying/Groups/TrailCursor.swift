@@ -16,6 +16,8 @@ struct TrailCursor {
   var limit = UInt64.max
   /// The refreshes that the trail has after the present record; nil if none was looked for in this group.
   var refreshes: RefreshesAhead?
+  /// The last transaction for whose missing rows apply does not wait, because it has waited for a refresh before.
+  var waitedThrough = UInt64.max
   /// A record that was read ahead of time and is handled next; nil if there is none.
   var ahead: Record?
 

@@ -317,4 +317,15 @@ extension PostgresApply {
     try replay?.reload()
     tellWaiting()
   }
+
+  // MARK: Statements before a group
+
+  /// Runs and commits statements before the group that needs them, each in its own transaction. The group runs again
+  /// what the server refuses here, such as a statement about a type that the group creates.
+  func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
+    for statement in ahead.statements {
+      do { try connection.execute(statement) } catch let error as PostgresError where error.isOfShape {}
+      madeAhead.insert(statement)
+    }
+  }
 }

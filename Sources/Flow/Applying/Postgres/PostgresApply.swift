@@ -50,7 +50,7 @@ package final class PostgresApply {
   private var patience = ServerPatience()
   private var share = GroupShare()
   private var hasTables = false
-  private var lookedAt: Int64 = 0
+  private var refreshWait = RefreshWait()
   private static let lookMilliseconds: Int64 = 4000
 
   /// Connects to a target and checks that apply could write to it. Changes nothing.
@@ -95,6 +95,7 @@ package final class PostgresApply {
       let isLast = drain.isSet
       isDraining = isLast
       do {
+        try refreshWait.wait(in: folder, options.rules, to: .postgres, stop)
         let replay = try ready(stop)
         if patience.isAway { progress.update { $0.isReconnecting = false } }
         patience.connected()
@@ -153,7 +154,7 @@ package final class PostgresApply {
   /// - Throws: ``PostgresError`` if the connection is lost.
   private func lookAtServer(_ connection: PostgresConnection) throws {
     let begun = Clock.monotonicMilliseconds
-    guard begun - lookedAt >= Self.lookMilliseconds else { return }
+    guard begun - patience.lookedAt >= Self.lookMilliseconds else { return }
     let (progress, onWait) = (progress, connection.onWait)
     connection.onWait = {
       if Clock.monotonicMilliseconds - begun >= Self.lookMilliseconds { progress.update { $0.isReconnecting = true } }
@@ -162,7 +163,7 @@ package final class PostgresApply {
     defer { connection.onWait = onWait }
     _ = try connection.first("SELECT 1")
     progress.update { $0.isReconnecting = false }
-    lookedAt = Clock.monotonicMilliseconds
+    patience.lookedAt = Clock.monotonicMilliseconds
   }
 
   /// Applies one group. Returns false if there is nothing to apply.
@@ -280,6 +281,10 @@ package final class PostgresApply {
     } catch let refusal as SchemaStop {
       try wait(for: refusal, replay)
       return true
+    } catch let due as RefreshDue {
+      forget()
+      refreshWait.due = due
+      return true
     } catch let differs as StatementDiffers {
       statements?.note(differs)
       forget()
@@ -307,15 +312,6 @@ package final class PostgresApply {
     PostgresError(
       sqlState: "", message: "a statement of cairn touched no row", place: replay.connection.place,
       isConnectionLost: false)
-  }
-
-  /// Runs and commits statements before the group that needs them, each in its own transaction. The group runs again
-  /// what the server refuses here, such as a statement about a type that the group creates.
-  func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
-    for statement in ahead.statements {
-      do { try connection.execute(statement) } catch let error as PostgresError where error.isOfShape {}
-      madeAhead.insert(statement)
-    }
   }
 
   /// Deletes the segments of the trail that no reader needs, if the options let this apply purge the trail.
@@ -362,6 +358,7 @@ package final class PostgresApply {
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk,
       shelf: shelf, statements: statements, pruning: pruning)
+    made.cursor.waitedThrough = refreshWait.through
     try loadQuarantine(made)
     if desk == nil, !hasTables, options.localWrites.has(\.areSettled) {
       try connection.transaction { try ConflictLog(connection).install() }

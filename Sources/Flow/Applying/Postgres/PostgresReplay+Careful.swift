@@ -8,9 +8,13 @@ extension PostgresReplay {
 
   typealias Parked = ParkedRows<PostgresApplyTable, String?>
 
-  /// Parks a row that the target refuses, until the end of the transaction.
+  /// Parks a row that the target refuses, until the end of the transaction. Afterwards, ``before`` is empty and
+  /// ``after`` has the row.
   func park(_ table: PostgresApplyTable, _ values: [String?], _ error: PostgresError) throws {
-    try parked.add(.init(table: table, values: values, position: reader.position, error: refused(table, error)))
+    let row = Parked.Row(table: table, values: values, position: reader.position, error: refused(table, error))
+    try parked.add(row, settling: putBack)
+    before.removeAll()
+    after.assign(values)
   }
 
   /// Deletes a row whose update would collide with another row's unique value, and parks the updated row.

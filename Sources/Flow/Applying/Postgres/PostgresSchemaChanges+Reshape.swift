@@ -47,7 +47,7 @@ extension PostgresSchemaChanges {
     there?.takenNames = try takenNames(among: absent, in: moved.schema)
     let columns = try (target == nil ? read(moved) : read(known))?.columns ?? []
     let alteration = PostgresAlteration(
-      change.before, change.after, origins: change.source.origins, target: there)
+      change.before, change.after, origins: change.source.origins, target: there, isRefreshed: change.isRefreshed)
     let refusal = SchemaRefusal(
       place: connection.place, phrases: change.phrases, before: change.before.createText,
       after: change.after.createText, statements: alteration.all)

@@ -59,6 +59,9 @@ struct PostgresSchemaChanges {
     case .stop: throw refusal.error("'ddl' is stop", table: source.fullName)
     case .follow: break
     }
+    let created = try connection.first(
+      "SELECT count(*) FROM (SELECT FROM cairn.table_state WHERE created LIMIT \(SchemaRefusal.createdMax)) AS t")
+    try refusal.checkRoom(created: created.flatMap { Int64($0) } ?? 0, table: source.fullName)
     try checkTypes([mapped], known, refusal, named: source.fullName)
     try prepareTypes(source, mapped, refusal)
     do {

@@ -36,6 +36,8 @@ struct ServerPatience {
   private var awaySince: Int64?
   private var conflicts = 0
   private var wait: Int64 = 100
+  /// The time at which apply last queried the idle server, ms.
+  var lookedAt: Int64 = 0
 
   /// Whether apply waits for a lost server.
   var isAway: Bool { awaySince != nil }

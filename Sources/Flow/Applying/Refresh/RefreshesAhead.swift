@@ -8,9 +8,6 @@ import Transforming
 ///
 /// Reads the trail once, however often it is asked: a transaction may have many changes that a later refresh excuses.
 final class RefreshesAhead {
-  /// The longest wait for capture to begin a refresh of a partitioned table, ms. Capture reads the catalog every two
-  /// seconds.
-  private static let waitMillisecondsMax: Int64 = 5000
   /// The number of tables whose refreshes are remembered. A refresh of any further table is not found.
   static let tablesMax = 100_000
 
@@ -18,7 +15,6 @@ final class RefreshesAhead {
   private let last: UInt64
   private var latest: [NameKey: Position] = [:]
   private var isOver = false
-  private var waited = false
   private(set) var recordsRead = 0
 
   /// Opens the trail in `folder` at a checkpoint; nil: at its beginning.
@@ -37,22 +33,6 @@ final class RefreshesAhead {
     while true {
       if let found = latest[key], found > start { return true }
       guard try readOn() else { return false }
-    }
-  }
-
-  /// Returns whether a refresh after the record at `start` corrects a missing or different row of a table. Waits up to
-  /// 5 s for such a refresh, once.
-  ///
-  /// PostgreSQL does not report attached, detached or truncated partitions, so capture then refreshes the table.
-  func excuses(_ table: TableSchema, behind start: Position) throws -> Bool {
-    guard table.flags.contains(.partitioned) else { return false }
-    let limit = Clock.monotonicMilliseconds + (waited ? 0 : Self.waitMillisecondsMax)
-    while true {
-      if try copies(table, behind: start) { return true }
-      waited = true
-      guard Clock.monotonicMilliseconds < limit else { return false }
-      Pulse.beat()
-      Clock.sleep(milliseconds: 250)
     }
   }
 

@@ -31,6 +31,7 @@ package final class SQLiteApply {
   let statements: StatementSession?
   var nextLook: Int64 = 0
   private var isDraining = false
+  private var refreshWait = RefreshWait()
   private var purgedBelow: UInt64 = 0
 
   var name: TrailName { target.trail }
@@ -96,6 +97,8 @@ package final class SQLiteApply {
         isDraining = isLast
         let isMoved = try tryCatchUps(stop) || settleQuarantine(stop)
         tellWaiting()
+        try refreshWait.wait(in: folder, options.rules, to: .sqlite, stop)
+        replay.cursor.waitedThrough = refreshWait.through
         if try step(stop) || isMoved { continue }
         try target.checkIdentity()
         progress.noteEnd(replay.reader.durableEnd.position)
@@ -214,6 +217,12 @@ package final class SQLiteApply {
       try wait(for: refusal)
       // Each table that begins to wait repeats the group. Applications get the lock for as long as apply had it.
       _ = stop.wait(milliseconds: Int32(clamping: min(Clock.monotonicMilliseconds - begun, 1000)))
+      return true
+    } catch let due as RefreshDue {
+      target.rollback()
+      desk?.shared.window.rollback(name)
+      try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
+      refreshWait.due = due
       return true
     } catch let differs as StatementDiffers {
       statements?.note(differs)

@@ -75,10 +75,7 @@ extension SQLiteReplay {
     return key.count == table.schema.key.count ? parked.take(key: key, of: table) : nil
   }
 
-  private func park(_ row: Parked.Row) throws {
-    if !parked.hasRoom(for: row) { try parked.settle(putBack) }
-    try parked.add(row)
-  }
+  private func park(_ row: Parked.Row) throws { try parked.add(row, settling: putBack) }
 
   private func write(parked row: Parked.Row) throws { if try !putBack(row) { try park(row) } }
 

@@ -168,7 +168,8 @@ extension SQLiteReplay {
     var known = target.tables[name.sqliteKey] ?? SQLiteApplyState.Table(claim: TableClaim.none)
     guard known.waiting == nil else { return }
     try leaveParked(name, error)
-    try WaitingTable.checkCount(target.waiting(in: reader.id).count, of: self.name, error)
+    let listed = try database.integer("SELECT count(*) FROM cairn_table") ?? 0
+    try WaitingTable.checkCount(target.waiting(in: reader.id).count, listed: listed, of: self.name, error)
     if isStranger(name.sqliteKey) { (known.refreshing, known.isAwaited) = (.byKey, true) }
     let table = WaitingTable(
       name: schema.fullName, checkpoint: place.checkpoint, number: cursor.whole, code: error.code,

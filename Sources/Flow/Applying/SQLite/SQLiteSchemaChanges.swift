@@ -59,6 +59,9 @@ struct SQLiteSchemaChanges {
     guard try exists(schema.name) else {
       switch change.policy {
       case .follow:
+        let created = try database.integer(
+          "SELECT count(*) FROM (SELECT 1 FROM cairn_table WHERE created = 1 LIMIT \(SchemaRefusal.createdMax))")
+        try refusal(change).checkRoom(created: created ?? 0, table: schema.name)
         for statement in SQLiteAlteration.create(schema) { try run(statement, change) }
         return true
       case .stop: throw refusal(change).error("'ddl' is stop", table: schema.name)

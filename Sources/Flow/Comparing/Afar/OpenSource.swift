@@ -19,10 +19,7 @@ final class OpenSource {
     (self.place, self.statementMilliseconds) = (place, statementMilliseconds)
     switch place {
     case .sqlite(let path):
-      let file = try Database(path: path)
-      try file.execute("PRAGMA query_only = 1")
-      file.forbidForeignCode()
-      database = try CompareDatabase(.sqlite(file))
+      database = try CompareDatabase(.sqlite(OwnTables.openChecked(path, isReader: true)))
     case .postgres(let uri):
       database = try CompareDatabase(.postgres(PostgresConnection(uri, application: "cairn compare")))
     case .origin:
@@ -107,7 +104,7 @@ final class OpenSource {
   /// Asks the capture of the source to send rows again, over a new connection that may write.
   func ask(_ request: RowRequest, for trail: TrailPlace) throws {
     switch place {
-    case .sqlite(let path): try Journal(Database(path: path)).ask(request)
+    case .sqlite(let path): try Journal(OwnTables.openChecked(path, isReader: false)).ask(request)
     case .postgres(let uri):
       try PostgresSource.ask(request, on: PostgresConnection(uri), trail: Trail.info(folder: trail.folder).id)
     case .origin: break
@@ -116,7 +113,7 @@ final class OpenSource {
 
   func askForCopy(of table: String, namespace: String, for trail: TrailPlace) throws {
     switch place {
-    case .sqlite(let path): try Journal(Database(path: path)).askForCopy(of: table)
+    case .sqlite(let path): try Journal(OwnTables.openChecked(path, isReader: false)).askForCopy(of: table)
     case .postgres(let uri):
       try PostgresSource.askForCopy(
         of: table, namespace: namespace, on: PostgresConnection(uri), trail: Trail.info(folder: trail.folder).id)
