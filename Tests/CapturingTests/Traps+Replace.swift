@@ -180,6 +180,23 @@ extension Trap {
       """,
       ["REPLACE INTO t VALUES (1, 2)", "DELETE FROM t WHERE u > 90"]),
     Trap(
+      "UPDATE OR REPLACE gives a row that refers to itself the key of another row",
+      pragmas: "PRAGMA foreign_keys = 1",
+      """
+      CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE, p REFERENCES t ON UPDATE CASCADE ON DELETE SET NULL);
+      CREATE TABLE r(id INTEGER PRIMARY KEY, u, p REFERENCES r ON UPDATE CASCADE ON DELETE SET NULL);
+      CREATE TABLE k(id TEXT PRIMARY KEY, u, p REFERENCES k ON UPDATE CASCADE ON DELETE SET NULL) WITHOUT ROWID;
+      INSERT INTO t VALUES (1, 1, 1), (2, 2, NULL), (3, 3, 2), (4, 4, 1);
+      INSERT INTO r SELECT * FROM t; INSERT INTO k SELECT 'k' || id, u, 'k' || p FROM t
+      """,
+      [
+        "BEGIN; UPDATE t SET u = 22 WHERE id = 2; UPDATE OR REPLACE t SET id = 2 WHERE id = 1; COMMIT",
+        "BEGIN; UPDATE r SET u = 22 WHERE id = 2; UPDATE OR REPLACE r SET id = 2 WHERE id = 1; COMMIT",
+        "BEGIN; UPDATE k SET u = 22 WHERE id = 'k2'; UPDATE OR REPLACE k SET id = 'k2' WHERE id = 'k1'; COMMIT",
+        "UPDATE OR REPLACE t SET id = 3 WHERE id = 2; UPDATE OR REPLACE r SET id = 3 WHERE id = 2",
+        "UPDATE OR REPLACE k SET id = 'k3' WHERE id = 'k2'", "UPDATE t SET id = 9 WHERE id = 3",
+      ]),
+    Trap(
       "INSERT OR IGNORE, then VACUUM renumbers a table without key",
       "CREATE TABLE f(a); INSERT INTO f VALUES ('a'),('b'),('c'),('d'),('e'); DELETE FROM f WHERE a < 'd'",
       [

@@ -37,6 +37,14 @@ struct CaptureInstance {
   }
   /// Whether the pending refresh sends only rows whose added columns differ from their defaults.
   var isPartial: Bool { refresh != nil && firstNew != nil }
+
+  /// Whether an update of a row's key may change rows of the same table.
+  var cascadesToItself: Bool {
+    schema.foreignKeys.contains { key in
+      key.table.sqliteKey == schema.name.sqliteKey
+        && ["CASCADE", "SET NULL", "SET DEFAULT"].contains(key.onUpdate.asciiUppercased)
+    }
+  }
   var refreshMethod: Refresh.Method {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey

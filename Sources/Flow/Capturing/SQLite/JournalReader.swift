@@ -33,6 +33,8 @@ struct JournalReader: ~Copyable {
   /// The last values of each updated row. They correct outdated old values, which AFTER triggers log if foreign key
   /// actions or BEFORE triggers changed the row. The key is a hash of table shape and row key.
   private var latest = RecentImages<Int>()
+  /// The hash of the key of a row that the write in progress has replaced; nil if it has replaced none.
+  private var vanished: Int?
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
@@ -98,6 +100,7 @@ struct JournalReader: ~Copyable {
     guard kind == .marker || rowEnds.count >= layout.valueCount else { throw CaptureInstance.foreign }
     // The copy that was requested has all rows.
     if doubtful.contains(layout.id) { return }
+    defer { if kind != .updateOld { vanished = kind == .vanished ? keyHash(layout, row, rowEnds) : nil } }
     switch kind {
     case .marker, .asked: break
     case .replaceCandidate:
@@ -152,9 +155,13 @@ struct JournalReader: ~Copyable {
           hint: "run 'cairn detach' on the source and replicate again", context: ["table": layout.schema.name])
       }
       oldLayout = nil
-      try followUpdate(layout)
       let before = rowid(layout, old, oldEnds)
       let now = rowid(layout, row, rowEnds)
+      if hasMixedRows(layout, movedTo: now) {
+        doubtful.insert(layout.id)
+        break
+      }
+      try followUpdate(layout)
       if now == before {
         retouch(layout, now)
       } else {
@@ -175,6 +182,15 @@ struct JournalReader: ~Copyable {
       case (false, false): break
       }
     }
+  }
+
+  /// Returns whether an update gave its row the key of another row, which it replaced, and a foreign key may have changed
+  /// the updated row before. The journal has that change as one of the other row.
+  private func hasMixedRows(_ layout: CaptureInstance, movedTo now: Int64?) -> Bool {
+    guard vanished != nil || !candidates.isEmpty, layout.cascadesToItself, let key = keyHash(layout, row, rowEnds),
+      key != keyHash(layout, old, oldEnds)
+    else { return false }
+    return vanished == key || now.map { candidates.image(Key(layout: layout.id, rowid: $0)) != nil } ?? false
   }
 
   // MARK: Records
