@@ -204,7 +204,7 @@ extension PostgresCapturing {
         CREATE TABLE t_a PARTITION OF t FOR VALUES IN ('a'); INSERT INTO t VALUES (1, 'a')
         """
       let made = try told(
-        schema, "CREATE TABLE t_b PARTITION OF t FOR VALUES IN ('b'); INSERT INTO t VALUES (2, 'b')")
+        schema, "CREATE TABLE t_b PARTITION OF t FOR VALUES IN ('b')", "INSERT INTO t VALUES (2, 'b')")
       #expect(made == ["insert t id=2 r=b"])
       let attached = try told(
         schema,

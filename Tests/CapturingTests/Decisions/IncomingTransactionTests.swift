@@ -135,11 +135,80 @@ import Testing
     #expect(outcome?.barrier == "one" && outcome?.wantsRecord == true)
   }
 
-  @Test func `the reasons of rewrites gather until the table is described`() {
+  private func rewrite(_ reasons: Int, tag: String = "ALTER TABLE", computes: Bool = false) -> TableRewrite {
+    TableRewrite(reasons: reasons, tag: tag, mayCompute: computes)
+  }
+
+  @Test func `a rewrite belongs to the shape that follows it at once`() {
     var incoming = incoming()
-    incoming.noteRewrite(of: 3, 1)
-    incoming.noteRewrite(of: 3, 4)
-    #expect(incoming.takeRewrites(of: 3) == 5 && incoming.takeRewrites(of: 3) == 0)
+    incoming.noteRewrite(of: 3, rewrite(4))
+    #expect(incoming.takeRewrite(of: 3) == TableRewrite(reasons: 4, mayCompute: false))
+    #expect(incoming.takeRewrite(of: 3) == nil && incoming.unreported.isEmpty)
+  }
+
+  @Test func `a rewrite whose shape another shape precedes may have computed values`() {
+    var incoming = incoming()
+    incoming.noteRewrite(of: 3, rewrite(4))
+    #expect(incoming.takeRewrite(of: 2) == nil)
+    #expect(incoming.takeRewrite(of: 3)?.mayCompute == true)
+    incoming.noteRewrite(of: 3, rewrite(4))
+    incoming.doubtRewrites()
+    #expect(incoming.takeRewrite(of: 3)?.mayCompute == true)
+  }
+
+  @Test func `two rewrites before a shape, and one by a type, may have computed values`() {
+    var incoming = incoming()
+    incoming.noteRewrite(of: 3, rewrite(1))
+    incoming.noteRewrite(of: 3, rewrite(4))
+    #expect(incoming.takeRewrite(of: 3) == TableRewrite(reasons: 5, mayCompute: true))
+    incoming.noteRewrite(of: 3, rewrite(4, tag: "ALTER TYPE"))
+    #expect(incoming.takeRewrite(of: 3)?.mayCompute == true)
+  }
+
+  @Test func `a rewrite without a shape leaves a table to copy`() {
+    var incoming = incoming()
+    incoming.noteRewrite(of: 9, rewrite(4))
+    incoming.noteRewrite(of: 3, rewrite(2))
+    incoming.noteRewrite(of: 4, rewrite(1 | 8))
+    incoming.noteRewrite(of: 5, rewrite(-1))
+    #expect(incoming.unreported == [.table(3), .table(5), .table(9)])
+    incoming.drop()
+    #expect(incoming.unreported.isEmpty)
+  }
+
+  @Test func `an apply's own rewrites bring no copy`() {
+    var incoming = incoming()
+    take(.note, note(3), &incoming)
+    incoming.noteRewrite(of: 3, rewrite(4))
+    #expect(incoming.unreported.isEmpty)
+  }
+
+  @Test func `rows written after a partition was made are read again`() {
+    var incoming = incoming()
+    incoming.noteWrite(of: 3, key: ["0"])
+    #expect(!incoming.hasNewPartition(of: 3))
+    incoming.notePartition(of: 3)
+    incoming.notePartition(of: 4)
+    #expect(incoming.hasNewPartition(of: 3) && incoming.unreported.isEmpty, "no row was written")
+    incoming.noteWrite(of: 3, key: ["1", "a"])
+    incoming.notePartition(of: 3)
+    incoming.noteWrite(of: 3, key: ["2", "a"])
+    #expect(incoming.unreported == [.rows(3, [["1", "a"], ["2", "a"]])])
+    incoming.noteWrite(of: 4, key: nil)
+    #expect(incoming.unreported.last == .table(4), "the key of a row is not known")
+    incoming.noteRewrite(of: 3, rewrite(4))
+    #expect(incoming.unreported == [.table(3), .table(4)])
+  }
+
+  @Test func `too many rows after a partition was made are a copy`() {
+    var keys = WrittenKeys()
+    for number in 0..<PostgresRequests.keysMax { keys.add([String(number)]) }
+    #expect(keys.all?.count == PostgresRequests.keysMax)
+    keys.add(["more"])
+    #expect(keys.all == nil && !keys.isEmpty)
+    var long = WrittenKeys()
+    long.add([String(repeating: "x", count: PostgresRequests.keyBytesMax)])
+    #expect(long.all == nil)
   }
 
   @Test func `a dropped transaction leaves nothing`() {

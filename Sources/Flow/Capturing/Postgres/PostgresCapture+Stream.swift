@@ -20,6 +20,7 @@ extension PostgresCapture {
       image.removeAll()
       try new.appendImage(to: &image, scratch: &scratch)
       try session.append(.insert, [.after], table, image)
+      try noteWrite(new, table)
     case .update(let id, let old, let new):
       guard let table = try table(id), try tracker.logsEnough(old, of: table) else { return }
       image.removeAll()
@@ -27,6 +28,7 @@ extension PostgresCapture {
       try new.appendImage(to: &image, scratch: &scratch)
       try session.append(.update, old == nil ? [.after] : [.before, .after], table, image)
       if case .key? = old, try new.hasUnchanged() { try refresher.move(table, new) }
+      try noteWrite(new, table)
     case .delete(let id, let old):
       guard let table = try table(id), try tracker.logsEnough(old, of: table) else { return }
       image.removeAll()
@@ -60,6 +62,33 @@ extension PostgresCapture {
     }
   }
 
+  /// Notes a row that may be in a partition of the open transaction.
+  private func noteWrite(_ new: PgOutput.Tuple, _ table: Captured) throws {
+    guard session.incoming.hasNewPartition(of: table.relation) else { return }
+    let texts = try new.texts()
+    let key = table.schema.key.compactMap { $0 < texts.count ? texts[$0] : nil }
+    let isWhole = table.isKeyed && key.count == table.schema.key.count
+    session.incoming.noteWrite(of: table.relation, key: isWhole ? key : nil)
+  }
+
+  /// Schedules a refresh of the rows that the open transaction may have changed without a record in the stream.
+  private func refreshUnreported() throws {
+    for rows in session.incoming.unreported {
+      switch rows {
+      case .table(let relation):
+        if let known = session.tables[relation] { tracker.copyAgain(known) }
+      case .rows(let relation, let keys):
+        guard let known = session.tables[relation] else { continue }
+        if known.refresh == nil, known.isKeyed {
+          try refresher.readAgain(keys, of: known)
+        } else {
+          tracker.copyAgain(known)
+        }
+      }
+      session.showWaiting()
+    }
+  }
+
   private func table(_ id: UInt32) throws -> Captured? {
     guard session.incoming.change() else { return nil }
     switch session.tables.lookup(id) {
@@ -75,6 +104,7 @@ extension PostgresCapture {
   }
 
   private func endIncoming(_ end: LSN) throws {
+    try refreshUnreported()
     guard let ended = session.incoming.commit() else { return }
     let isInTrail = session.isTrailOpen
     session.slot.commit(ended.transaction, end: end, isInTrail: isInTrail, at: ended.commitTime)

@@ -264,6 +264,18 @@ final class PostgresRefresher {
       return session.progress.tell("a request for rows cannot be read: \(error.problem)")
     }
     guard message.slot == session.slotName else { return }
+    try add(message)
+  }
+
+  /// Queues rows of a table to be read again, and saves this in the file of requests.
+  func readAgain(_ keys: [[String]], of table: PostgresRegistry.Table) throws {
+    try add(
+      RequestMessage(
+        slot: session.slotName, namespace: table.schema.namespace, table: table.schema.name, isWhole: false, keys: keys)
+    )
+  }
+
+  private func add(_ message: RequestMessage) throws {
     let table = session.refreshes.add(message, session.tables)
     try session.saveRequests()
     guard let table else { return }

@@ -19,8 +19,6 @@ struct RowFate {
     var text = ""
 
     static let found = Word()
-    /// The bit of `rewrites` that means a change of a column's type or values.
-    static let columnWasRewritten = 4
   }
 
   let before: PostgresRegistry.Table
@@ -47,7 +45,7 @@ struct RowFate {
       guard let origin else {
         // A generated column that became a plain column already has its values.
         let wasGenerated = before.forms[PostgresTable.generatedForm(after.numbers[new])] != nil
-        guard isFilled(new), !wasGenerated else { return false }
+        guard isFilled(new), !wasGenerated, word.rewrites & TableRewrite.defaultReason == 0 else { return false }
         continue
       }
       let (was, now) = (before.types[origin], after.types[new])
@@ -57,7 +55,7 @@ struct RowFate {
       }
       hasRetyped = true
     }
-    return word.rewrites & Word.columnWasRewritten == 0 || hasRetyped
+    return word.rewrites & TableRewrite.columnReason == 0 || hasRetyped
   }
 
   /// Whether changes of partitions have neither added rows to the table nor removed rows from it.

@@ -108,7 +108,7 @@ final class TableTracker {
     session.tables.all.contains { $0.relation != relation && isLike(schema, $0.schema) }
   }
 
-  private func copyAgain(_ table: PostgresRegistry.Table, notBefore: UInt64? = nil) {
+  func copyAgain(_ table: PostgresRegistry.Table, notBefore: UInt64? = nil) {
     var table = table
     table.refresh = table.refresh ?? .lostChanges
     if let notBefore { table.copyNotBefore = notBefore }
@@ -198,8 +198,12 @@ final class TableTracker {
         session.progress.tell("\(kind) \(name) was created: \(kinds) are not replicated")
       }
       return
-    case .doubt: session.catalog.want()
-    case .rewritten(let reason): session.incoming.noteRewrite(of: message.relation, reason)
+    case .doubt:
+      session.incoming.doubtRewrites()
+      session.catalog.want()
+    case .rewritten(let reasons):
+      session.incoming.noteRewrite(
+        of: message.relation, .init(reasons: reasons, tag: message.tag, mayCompute: message.mayCompute))
     case .dropped:
       guard try message.tag == "ALTER TABLE" || isGone(message.relation) else { return session.catalog.want() }
       if let known { try drop(known, message.text) }
@@ -224,7 +228,7 @@ final class TableTracker {
   private func take(_ given: PostgresTable, _ message: SchemaMessage, _ known: PostgresRegistry.Table?) throws {
     var table = given
     if session.options.goesBothWays { table.refuseLikeColumns() }
-    let rewrites = session.incoming.takeRewrites(of: table.oid)
+    let rewrite = session.incoming.takeRewrite(of: table.oid)
     let isOurs = session.options.tables.includes(table) && table.refusal?.isHarmless != true
     guard let known else {
       guard isOurs, table.refusal == nil else { return session.catalog.want() }
@@ -243,8 +247,9 @@ final class TableTracker {
     if table.refusal != nil { session.catalog.want() }
     session.tables.note(table.oid, isUnsure: table.refusal?.isOfPartition == true)
     let word = RowFate.Word(
-      isExact: true, mayCompute: message.mayCompute, rewrites: rewrites, isCreation: message.tag == "CREATE TABLE",
-      isApplied: session.incoming.isApplied, text: message.text)
+      isExact: true, mayCompute: message.mayCompute || rewrite?.mayCompute == true, rewrites: rewrite?.reasons ?? 0,
+      isCreation: message.tag == "CREATE TABLE", isApplied: session.incoming.isApplied, text: message.text)
+    if word.isCreation, known.partitions != table.partitions { session.incoming.notePartition(of: table.oid) }
     try alter(known, to: .init(table), table.details, word)
     if let refusal = table.refusal, refusal.isOfGenerated || refusal.isOfColumns { suspend(table.oid) }
     session.showWaiting()

@@ -69,9 +69,10 @@ struct IncomingTransaction {
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
-    /// The tables whose rows the transaction rewrote, with the reasons as bits of
-    /// `pg_event_trigger_table_rewrite_reason()`.
-    var rewrites: [UInt32: Int] = [:]
+    /// The tables whose rows the transaction rewrote, and whose shape has not followed.
+    var rewrites: [UInt32: TableRewrite] = [:]
+    /// The partitioned tables that got a new partition in the transaction, with the rows written since then.
+    var grown: [UInt32: WrittenKeys] = [:]
 
     /// The time of the commit, µs since 1970. If an apply made the transaction and its rows go into this trail, at
     /// least the clock in its applied note.
@@ -169,11 +170,47 @@ struct IncomingTransaction {
     if let note, note.number > 0, note.trail != rules.trail { open.notes.append(note) }
   }
 
-  mutating func noteRewrite(of relation: UInt32, _ reason: Int) { open?.rewrites[relation, default: 0] |= reason }
+  // MARK: Unreported changes of rows
 
-  /// Removes and returns the reasons for which the open transaction has rewritten a table, as bits of
-  /// `pg_event_trigger_table_rewrite_reason()`.
-  mutating func takeRewrites(of relation: UInt32) -> Int { open?.rewrites.removeValue(forKey: relation) ?? 0 }
+  mutating func noteRewrite(of relation: UInt32, _ rewrite: TableRewrite) {
+    let earlier = open?.rewrites[relation]
+    open?.rewrites[relation] = rewrite.after(earlier)
+  }
+
+  /// Processes the shape of a table: returns and removes the rewrite of this table. The rewrites of other tables may
+  /// be those of an earlier command.
+  mutating func takeRewrite(of relation: UInt32) -> TableRewrite? {
+    let rewrite = open?.rewrites.removeValue(forKey: relation)
+    doubtRewrites()
+    return rewrite
+  }
+
+  mutating func doubtRewrites() {
+    guard let rewrites = open?.rewrites else { return }
+    open?.rewrites = rewrites.mapValues(\.doubted)
+  }
+
+  mutating func notePartition(of relation: UInt32) {
+    if open?.grown[relation] == nil { open?.grown[relation] = WrittenKeys() }
+  }
+
+  /// Whether the open transaction created a partition of the table.
+  func hasNewPartition(of relation: UInt32) -> Bool { open?.grown[relation] != nil }
+
+  /// - Parameter key: The key of a row that the open transaction wrote; nil if it is not known.
+  mutating func noteWrite(of relation: UInt32, key: [String]?) { open?.grown[relation]?.add(key) }
+
+  /// The tables whose rows the open transaction may have changed without a record in the stream.
+  var unreported: [UnreportedRows] {
+    guard let open, !open.isApplied else { return [] }
+    let rewritten = Set(open.rewrites.filter(\.value.mayAlterRows).keys)
+    let grown = open.grown.filter { !$0.value.isEmpty && !rewritten.contains($0.key) }
+    let tables: [UnreportedRows] = rewritten.sorted().map { .table($0) }
+    return tables
+      + grown.sorted { $0.key < $1.key }.map { relation, keys in
+        keys.all.map { .rows(relation, $0) } ?? .table(relation)
+      }
+  }
 
   mutating func commit() -> Outcome? {
     guard let ended = open else { return nil }
