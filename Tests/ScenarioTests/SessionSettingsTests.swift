@@ -7,7 +7,7 @@ import Testing
   /// The settings; `search_path` names a schema with other tables, operators and casts of the same names.
   private static let settings = [
     "search_path = 'evil', 'public'", "check_function_bodies = off", "statement_timeout = 1",
-    "lock_timeout = 1", "idle_in_transaction_session_timeout = 1",
+    "lock_timeout = 1", "idle_in_transaction_session_timeout = 1", "wal_sender_timeout = 1", "exit_on_error = on",
     "default_transaction_isolation = 'serializable'", "default_transaction_deferrable = on", "row_security = on",
     "standard_conforming_strings = off", "backslash_quote = on", "escape_string_warning = off",
     "bytea_output = 'escape'", "DateStyle = 'German'", "IntervalStyle = 'iso_8601'", "extra_float_digits = -15",
@@ -16,6 +16,8 @@ import Testing
     "default_tablespace = ''", "enable_indexscan = off", "enable_sort = off", "plan_cache_mode = 'force_generic_plan'",
     "lc_monetary = 'C'", "lc_numeric = 'C'", "work_mem = '64kB'", "default_text_search_config = 'simple'",
   ]
+  /// Settings of later servers, by the first version that has them.
+  private static let laterSettings = [(140_000, "idle_session_timeout = 1"), (170_000, "transaction_timeout = 1")]
   /// Settings that only a superuser may give to a database.
   private static let superSettings = ["session_replication_role = 'replica'", "lc_messages = 'C'"]
 
@@ -52,7 +54,9 @@ import Testing
     func all(_ settings: [String]) -> String {
       settings.map { "ALTER DATABASE \(end.name) SET \($0)" }.joined(separator: "; ")
     }
-    try server.psql(all(Self.settings), user: "low")
+    let version = Int(try server.psql("SHOW server_version_num")) ?? 0
+    let later = Self.laterSettings.filter { $0.0 <= version }.map(\.1)
+    try server.psql(all(Self.settings + later), user: "low")
     try server.psql(all(Self.superSettings))
   }
 

@@ -34,13 +34,17 @@ package final class PostgresConnection {
 
   // `row_security=off` makes a read fail if a policy would filter rows, because the policy's functions would run with
   // Cairn's rights.
-  // Timeouts of the database or role would end copies and changes of large tables again and again.
+  // Timeouts of the database or role would end copies and changes of large tables again and again. `exit_on_error` would
+  // end the session at a refused statement. A read-only database stays so: hosts set that on a full disk.
   private static let settings =
     printSettings + [
       "role=none", "row_security=off", "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
       "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off", "array_nulls=on",
       "transform_null_equals=off", "statement_timeout=0", "lock_timeout=0", "idle_in_transaction_session_timeout=0",
+      "exit_on_error=off",
     ]
+  /// Settings that a session may make from PostgreSQL 14 on.
+  private static let laterSettings = ["idle_session_timeout=0", "wal_sender_timeout=60s"]
 
   /// Connects to a server. `uri` is anything that libpq accepts. Throws ``PostgresError``, with an empty SQLSTATE if no
   /// server answered.
@@ -48,9 +52,6 @@ package final class PostgresConnection {
     place = Self.place(of: uri)
     self.purpose = purpose
     var given = Self.options(of: uri)
-    let own = Self.settings.map { "-c \($0)" }.joined(separator: " ")
-    // Cairn's options come last: if an option is given twice, the last one counts.
-    given["options"] = (given["options"].map { $0 + " " } ?? "") + own
     given["client_encoding"] = "UTF8"
     given["application_name"] = application
     given["connect_timeout"] = given["connect_timeout"] ?? "10"
@@ -58,21 +59,35 @@ package final class PostgresConnection {
     given["tcp_user_timeout"] = given["tcp_user_timeout"] ?? "60000"
     if purpose == .replication { given["replication"] = "database" }
 
-    let keys = given.keys.sorted()
-    let words = (keys + keys.compactMap { given[$0] }).map { strdup($0) }
-    defer { for word in words { free(word) } }
-    let names = words.prefix(keys.count).map { UnsafePointer($0) } + [nil]
-    let values = words.suffix(keys.count).map { UnsafePointer($0) } + [nil]
-    guard let opened = PQconnectdbParams(names, values, 0) else {
-      throw PostgresError(sqlState: "", message: "out of memory", place: place, isConnectionLost: true)
+    let (place, parts) = (place, given)
+    func open(_ settings: [String]) throws -> OpaquePointer {
+      var given = parts
+      let own = settings.map { "-c \($0)" }.joined(separator: " ")
+      // Cairn's options come last: if an option is given twice, the last one counts.
+      given["options"] = (given["options"].map { $0 + " " } ?? "") + own
+      let keys = given.keys.sorted()
+      let words = (keys + keys.compactMap { given[$0] }).map { strdup($0) }
+      defer { for word in words { free(word) } }
+      let names = words.prefix(keys.count).map { UnsafePointer($0) } + [nil]
+      let values = words.suffix(keys.count).map { UnsafePointer($0) } + [nil]
+      guard let opened = PQconnectdbParams(names, values, 0) else {
+        throw PostgresError(sqlState: "", message: "out of memory", place: place, isConnectionLost: true)
+      }
+      guard PQstatus(opened) == CONNECTION_OK else {
+        let message = Self.line(PQerrorMessage(opened))
+        PQfinish(opened)
+        throw Self.refusal(message, place)
+      }
+      return opened
     }
-    guard PQstatus(opened) == CONNECTION_OK else {
-      let message = Self.line(PQerrorMessage(opened))
-      PQfinish(opened)
-      throw Self.refusal(message, place)
+    do { handle = try open(Self.settings + Self.laterSettings) } catch let error as PostgresError
+      where error.message.contains("idle_session_timeout")
+    {
+      handle = try open(Self.settings)
     }
-    handle = opened
-    _ = PQsetNoticeProcessor(opened, { _, _ in }, nil)
+    _ = PQsetNoticeProcessor(handle, { _, _ in }, nil)
+    // Servers before 17 do not know this setting.
+    if serverVersion >= 170_000 { try execute("SET transaction_timeout = 0") }
     if purpose == .sql { try barViews() }
   }
 
