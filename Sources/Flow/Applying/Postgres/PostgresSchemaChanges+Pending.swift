@@ -38,7 +38,14 @@ extension PostgresSchemaChanges {
     let taken = try takenNames(among: [index.name], in: table.schema)
     for name in [index.name] + IndexNames.spare(for: index.name) where !taken.contains(name.nameKey) {
       do {
-        _ = try sink.attempt { try connection.execute(IndexNames.statement(index.text, name)) }
+        let before = try UntrustedObject.read(of: table, connection)
+        try sink.attempt {
+          try connection.execute(IndexNames.statement(index.text, name))
+          guard let found = try UntrustedObject.read(of: table, connection).first(where: { !before.contains($0) })
+          else { return }
+          throw PostgresError(
+            sqlState: "42501", message: found.refusal, place: connection.place, isConnectionLost: false)
+        }
       } catch let error as PostgresError where error.sqlState == "42P07" {
         // Another session has taken the name since.
         continue

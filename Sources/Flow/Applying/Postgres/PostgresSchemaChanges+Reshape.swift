@@ -91,7 +91,9 @@ extension PostgresSchemaChanges {
       try checkTypes([change.before, change.after], known, refusal, named: change.name)
       if let why = try objection(alteration.alteredTypes, known) { throw refusal.error(why, table: change.name) }
       try checkOwnTypes(columns, change, refusal)
+      let before = try UntrustedObject.read(of: known, connection)
       try follow(alteration, change, known, moved, refusal, sink)
+      try checkOwners(of: moved, since: before, refusal, named: change.name)
       try checkFilled(columns, change, moved, refusal, sink)
     }
     return moved

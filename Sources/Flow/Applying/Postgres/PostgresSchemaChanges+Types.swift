@@ -92,6 +92,20 @@ extension PostgresSchemaChanges {
     )
   }
 
+  /// Throws `schema-stopped` if a table that Cairn has created or altered needs an object of an untrusted role that it
+  /// did not need before.
+  func checkOwners(
+    of table: PostgresApplyState.Table, since before: [UntrustedObject] = [], _ refusal: SchemaRefusal,
+    named name: String
+  ) throws {
+    guard let found = try UntrustedObject.read(of: table, connection).first(where: { !before.contains($0) }) else {
+      return
+    }
+    var refusal = refusal
+    refusal.statements = []
+    throw refusal.error(found.refusal, table: name, hint: found.hint)
+  }
+
   private static func foreignTypes(_ names: String) -> String {
     """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user

@@ -75,6 +75,7 @@ struct PostgresSchemaChanges {
     guard try read(known) != nil else {
       throw refusal.error("the name \(mapped.fullName) is in use at the target", table: source.fullName)
     }
+    try checkOwners(of: known, refusal, named: source.fullName)
     try publish(mapped)
     for object in mapped.objects {
       try state.add(
