@@ -76,6 +76,22 @@ import Testing
     #expect(try target.psql("SELECT count(*) FROM t") == "0")
   }
 
+  @Test(arguments: [("text", true), ("text COLLATE \"C\"", true), ("text COLLATE folded", false)])
+  func `a key of PostgreSQL is refused if only the target treats different texts as one`(
+    source: String, isRefused: Bool
+  ) throws {
+    let target = try PostgresTarget()
+    let collation =
+      "CREATE COLLATION folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+    try target.psql("\(collation) CREATE TABLE t(k text COLLATE folded PRIMARY KEY, v text)")
+    let error = failure {
+      try target.begin(
+        postgres: "\(collation) CREATE TABLE t(k \(source) PRIMARY KEY, v text)", "t", [[.exact("1"), .exact("x")]])
+    }
+    #expect((error?.code == .schemaStopped) == isRefused, "\(error?.message ?? "")")
+    #expect(try target.psql("SELECT count(*) FROM t") == (isRefused ? "0" : "1"))
+  }
+
   @Test(arguments: [("text", "text COLLATE NOCASE"), ("uuid", "uuid")])
   func `a key that both ends compare alike is taken`(type: String, declared: String) throws {
     let target = try PostgresTarget()

@@ -180,12 +180,31 @@ struct PostgresSchemaChanges {
         let name = table.column(mapped.columns[index].name)?.type.name
         return PostgresType(source.columns[index]).name == name
       }
-    if !isAlike, KeyCheck.declared(source) == nil,
+    let comparesAlike = try isAlike && !hasLooseCollation(source, mapped, known)
+    if !comparesAlike, KeyCheck.declared(source) == nil,
       let problem = try KeyCheck.problem(of: mapped, in: .postgres(connection), includes: { _, _ in false })
     {
       throw stopped("write to", mapped, "\(problem), and the source distinguishes them: two rows could become one")
     }
     return table
+  }
+
+  /// Returns whether a key column has a nondeterministic collation at the target, and another one at the source.
+  private func hasLooseCollation(
+    _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresApplyState.Table
+  ) throws -> Bool {
+    let loose = try connection.query(
+      """
+      SELECT a.attname, quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_attribute AS a
+        JOIN pg_collation AS l ON l.oid = a.attcollation JOIN pg_namespace AS n ON n.oid = l.collnamespace
+      WHERE a.attrelid = to_regclass($1) AND NOT a.attisdropped AND NOT l.collisdeterministic
+      """, ["\(known.schema.quotedName).\(known.name.quotedName)"])
+    return source.key.contains { index in
+      loose.contains { row in
+        row[0]?.hasSameBytes(as: mapped.columns[index].name) ?? false
+          && !(row[1] ?? "").hasSameBytes(as: source.columns[index].collation)
+      }
+    }
   }
 
   /// Returns those columns of the source that the target's table has, as indexes in `source`. Nil if the target has no
