@@ -263,7 +263,7 @@ final class ApplyWorker: Worker {
     } else if now.isWaitingForCapture {
       status.detail = "waits for the capture of its own database, which has not read all that was committed there"
     } else if now.isWaitingForLock {
-      status.detail = "waits for a lock on the target"
+      status.detail = "waits for a lock on the target\(now.lockHolder.map { ", which \($0) holds" } ?? "")"
     } else if awaitsFirst {
       status.state = .waiting
       status.detail = "waits for its first copy: trail \(apply.trail) has brought nothing yet"

@@ -49,7 +49,14 @@ package final class ApplyProgress: Sendable {
     /// PostgreSQL: whether apply must create or drop triggers that refuse writes of applications.
     var guardsAreDue = true
     package var isCaughtUp = false
-    package var isWaitingForLock = false
+    private var lock = (isAwaited: false, holder: String?.none)
+    package var isWaitingForLock: Bool {
+      get { lock.isAwaited }
+      set { lock = (newValue, newValue ? lock.holder : nil) }
+    }
+    /// PostgreSQL: the session that holds the lock for which apply waits; nil if it is not known.
+    package var lockHolder: String? { lock.holder }
+    mutating func note(lockHolder: String) { lock = (true, lockHolder) }
     package var isReconnecting = false
     package var misfitsNulled: UInt64 = 0
     /// The messages that need no immediate action: at most a hundred different messages.

@@ -346,10 +346,11 @@ package final class PostgresApply {
     let connection = try self.connection ?? PostgresApplySession.open(uri, trail: name)
     if self.connection == nil, let notice = try ExchangeableSchemas(connection).notice { progress.note(notice) }
     connection.interrupt = stop?.descriptor ?? -1
-    let progress = self.progress
+    let (progress, holder) = (progress, LockHolder(uri: uri, process: connection.backendPID, progress))
     connection.onWait = {
       // Another session has a long transaction: apply reports that, and waits.
       progress.update { $0.isWaitingForLock = true }
+      holder.wait()
       return true
     }
     self.connection = connection
