@@ -271,6 +271,7 @@ extension PostgresReplay {
         "\(subject): table \(table.target.qualifiedName) of \(connection.place) has another shape than expected: \(text) \(place)",
         hint: "make its columns and keys equal to the source's, then run again", context: context(table, key))
     }
+    if error.isPrivilege { return error.unentitled(table.source, at: table.target.qualifiedName) }
     return error.asCairnError
   }
 }

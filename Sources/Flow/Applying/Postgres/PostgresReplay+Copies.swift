@@ -1,6 +1,8 @@
 import Changes
+import Mapping
+import PostgresKit
 
-// Copied rows whose unique values other rows have.
+// Records of one table: copied rows whose unique values other rows have, and records for which the table is suspended.
 extension PostgresReplay {
   /// Writes a row that a refresh brought. If another row has the same unique value, one of the two becomes a waiting
   /// row.
@@ -23,5 +25,43 @@ extension PostgresReplay {
     try statements?.checkIdle()
     try endChunk()
     try onTable(id, body)
+  }
+
+  /// Runs a body that applies a record of a table. Throws ``SchemaStop`` if the table must be suspended at this record.
+  func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
+    if refusals[reader.position] != nil || overtaken[reader.position] != nil {
+      try endChunk()
+      try leaveRefused(try schema(id))
+    }
+    do { try body() } catch let error as CairnError
+      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing, .ownersCode].contains(
+        error.code)
+    {
+      let schema = try schema(id)
+      let names = [schema.fullName, TableMapping.targetName(of: schema, in: .postgres, names: options.names)]
+      guard let table = error.context["table"], names.contains(table), let key = scope.key(schema.sourceKey) else {
+        throw error
+      }
+      throw SchemaStop(key: key, position: reader.position, error: error)
+    } catch {
+      // Only a careful replay gets the answer to each statement at once.
+      let refused = error as? PostgresError ?? (isCareful ? (error as? PostgresSink.Fault)?.error : nil)
+      guard let refused, refused.isPrivilege else { throw error }
+      let schema = try schema(id)
+      guard let key = scope.key(schema.sourceKey) else { throw error }
+      let name = TableMapping.targetName(of: schema, in: .postgres, names: options.names)
+      throw SchemaStop(key: key, position: reader.position, error: refused.unentitled(schema, at: name))
+    }
+  }
+}
+
+extension PostgresError {
+  /// Returns the error for a table that the role of apply may not read or write.
+  func unentitled(_ source: TableSchema, at name: String) -> CairnError {
+    CairnError(
+      .privilegeMissing, "table \(name) of \(place): \(message)",
+      hint:
+        "grant the right to apply's role, which needs BYPASSRLS for a table with policies; apply continues by itself",
+      context: ["table": source.fullName])
   }
 }

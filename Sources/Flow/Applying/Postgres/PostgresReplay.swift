@@ -346,24 +346,6 @@ final class PostgresReplay {
 
   // MARK: Records
 
-  /// Runs a body that applies a record of a table. Throws ``SchemaStop`` if the table must be suspended at this record.
-  func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
-    if refusals[reader.position] != nil || overtaken[reader.position] != nil {
-      try endChunk()
-      try leaveRefused(try schema(id))
-    }
-    do { try body() } catch let error as CairnError
-      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .ownersCode].contains(error.code)
-    {
-      let schema = try schema(id)
-      let names = [schema.fullName, TableMapping.targetName(of: schema, in: .postgres, names: options.names)]
-      guard let table = error.context["table"], names.contains(table), let key = scope.key(schema.sourceKey) else {
-        throw error
-      }
-      throw SchemaStop(key: key, position: reader.position, error: error)
-    }
-  }
-
   /// Suspends the present record's table if the target has refused the record. If the trail has a later refresh with
   /// which the table can continue, continues it with that refresh. Otherwise does nothing.
   func leaveRefused(_ schema: TableSchema) throws {
@@ -428,6 +410,8 @@ final class PostgresReplay {
     try endPiece()
     try watch.look(in: groupNumber, sink)
     watched.append(watch)
+    // A fault is then known to be of this table.
+    if isCareful { try sink.settle() }
   }
 
   /// Queues the check, for tables with code of untrusted roles, that their names still mean the checked tables.
