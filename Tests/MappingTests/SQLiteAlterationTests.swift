@@ -103,6 +103,36 @@ import Testing
     #expect(made.statements == ["DROP INDEX IF EXISTS \"k\"", "CREATE INDEX n ON t(b)"])
   }
 
+  /// A user's index comes back from the other end of a pair in that engine's words.
+  @Test func `an index that says the same in other words stays`() {
+    func alteration(was: [TableSchema.Object], now: String, theirs: String, type: String = "") -> SQLiteAlteration {
+      let shape = table(before, ["id INTEGER", "a TEXT", "b"])
+      var (before, after, there) = (shape, shape, shape)
+      before.objects = was
+      after.objects = [.init(name: "i", text: now)]
+      there.objects = [.init(name: "i", text: theirs)]
+      if !type.isEmpty {
+        after.columns[2].declaredType = type
+        after.createText = "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b \(type))"
+      }
+      return SQLiteAlteration(TableDifference(before, after), there: there)
+    }
+    let (own, quoted) = ("CREATE INDEX i ON t (b, a DESC)", #"CREATE INDEX "i" ON "t" ("b", "a" DESC)"#)
+    #expect(alteration(was: [], now: quoted, theirs: own).indexes.isEmpty)
+    let old = TableSchema.Object(name: "i", text: quoted)
+    #expect(alteration(was: [old], now: quoted, theirs: own).indexes.isEmpty)
+    let rebuild = alteration(was: [old], now: quoted, theirs: own, type: "INTEGER").rebuild
+    #expect(rebuild.last == own, "\(rebuild)")
+    // The schema change does not name the index, which the user has made again with other columns.
+    let partial = "CREATE INDEX i ON t (b) WHERE a > 3"
+    #expect(alteration(was: [old], now: quoted, theirs: partial).indexes.isEmpty)
+    // An index that the source has altered follows.
+    let other = #"CREATE UNIQUE INDEX "i" ON "t" ("b", "a" DESC)"#
+    let drop = #"DROP INDEX IF EXISTS "i""#
+    #expect(alteration(was: [], now: other, theirs: own).indexes == [drop, other])
+    #expect(alteration(was: [old], now: other, theirs: own).indexes == [drop, other])
+  }
+
   @Test func `a literal for the shell has no control character that the shell drops, and the same value`() throws {
     let odd = (UInt8(1)...31).map { "it's\(Character(UnicodeScalar($0)))\r\n.shell é\u{301}" }
     for text in odd + ["plain", "two\nlines"] {

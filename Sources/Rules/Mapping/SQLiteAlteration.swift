@@ -204,11 +204,34 @@ package struct SQLiteAlteration: Sendable {
 
   /// The statements that drop obsolete indexes and create new ones. Other indexes of the target stay.
   package var indexes: [String] {
-    let stale = there.objects.filter { known($0) && !after.objects.contains($0) }
+    let stale = there.objects.filter { known($0) && !after.objects.contains($0) && !isKept($0) }
     let fresh = after.objects.filter { object in
-      !there.objects.contains { isOwn ? $0 == object : $0.name.sqliteKey == object.name.sqliteKey }
+      !there.objects.contains { own in
+        own == object || (own.name.sqliteKey == object.name.sqliteKey && (!isOwn || isKept(own)))
+      }
     }
     return stale.map { "DROP INDEX IF EXISTS \(ownName($0).quotedName)" } + fresh.map(\.text)
+  }
+
+  /// Returns whether an index of the target stays although the source's index of that name has another text: the schema
+  /// change does not alter the index, or both texts say the same.
+  private func isKept(_ index: TableSchema.Object) -> Bool {
+    let name = index.name.sqliteKey
+    guard let now = after.objects.first(where: { $0.name.sqliteKey == name }) else { return false }
+    if let was = before.objects.first(where: { $0.name.sqliteKey == name }) { return was == now }
+    let columns = after.columns.map(\.name)
+    guard difference.renamedColumns.isEmpty, let own = IndexText(index.text, columns: columns, engine: .sqlite),
+      let wanted = IndexText(now.text, columns: columns, engine: .sqlite)
+    else { return false }
+    return own.terms == wanted.terms && own.isUnique == wanted.isUnique
+  }
+
+  /// The statements that create the source's indexes again in ``rebuild``. An index that stays has the target's text.
+  package var rebuiltIndexes: [String] {
+    after.objects.map { object in
+      let own = there.objects.first { $0.name.sqliteKey == object.name.sqliteKey && isKept($0) }
+      return difference.renamedColumns.isEmpty ? own?.text ?? object.text : object.text
+    }
   }
 
   private func ownName(_ index: TableSchema.Object) -> String { indexNames[index.name.sqliteKey] ?? index.name }
@@ -264,7 +287,7 @@ package struct SQLiteAlteration: Sendable {
       + there.objects.map { "DROP INDEX \(ownName($0).quotedName)" } + [
         Self.legacyRules, "ALTER TABLE \(name) RENAME TO \(Self.aside)", Self.presentRules, newText,
       ] + (copy.map { [$0] } ?? []) + ["DROP TABLE \(Self.aside)"]
-      + (after.objects + own).map(\.text) + triggers.map(\.text)
+      + rebuiltIndexes + own.map(\.text) + triggers.map(\.text)
   }
 
   /// If a statement of ``rebuild`` creates an index or trigger that only the target has, returns its name, such as

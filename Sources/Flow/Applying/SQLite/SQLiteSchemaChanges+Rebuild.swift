@@ -9,7 +9,7 @@ extension SQLiteSchemaChanges {
     let counts = try doubtful.map { try storage(alteration.there.name, $0.old, isBefore: $0.isReal) }
     for statement in alteration.rebuild {
       let isTrigger = alteration.triggers.contains { $0.text == statement }
-      let isIndex = alteration.difference.after.objects.contains { $0.text == statement }
+      let isIndex = alteration.rebuiltIndexes.contains(statement)
       do {
         try isIndex ? define(index: statement, change) : define(statement, change)
       } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint || error.isMismatch {
