@@ -1,5 +1,6 @@
 import Changes
 import Foundation
+import PostgresKit
 import TestServers
 import Testing
 
@@ -117,11 +118,62 @@ struct UntrustedTableTests {
     mesh.renew(a)
     try b.execute("DELETE FROM item WHERE id = 1")
     try b.capturePending()
-    try mesh.apply(1, to: 0)
+    let error = #expect(throws: CairnError.self) { try mesh.apply(1, to: 0) }
+    #expect(error?.message.contains("low\".\"child") == true, "\(error as Any)")
     let marks = try low.marks
     #expect(marks.isEmpty)
-    // Nothing is known of who refers to the row, so it stays.
     try #expect(a.rows("SELECT id FROM item ORDER BY id") == ["1", "2"])
+    try low.drop()
+    // Without the foreign key, the table goes on.
+    try mesh.apply(1, to: 0)
+    try #expect(a.rows("SELECT id FROM item ORDER BY id") == ["2"])
+    try mesh.close()
+  }
+
+  @Test(
+    "a table of another role that refers to a row is not read where its code would run, and holds up no other table",
+    arguments: ["index", "lock"])
+  func plannedReferrer(trap: String) throws {
+    let mesh = try Mesh(
+      "pp", schema: "CREATE TABLE item(id bigint PRIMARY KEY, name text); CREATE TABLE other(id int PRIMARY KEY)")
+    for node in mesh.nodes { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'tea'), (2, 'milk')")
+    for _ in 0..<2 { try mesh.settle() }
+    let low = try Untrusted(a)
+    try a.execute("GRANT REFERENCES, SELECT ON item TO \(low.role)")
+    try low.execute(
+      """
+      CREATE FUNCTION low.spy(v text) RETURNS void LANGUAGE plpgsql AS $$
+        BEGIN INSERT INTO low.mark VALUES (current_user); END $$;
+      CREATE FUNCTION low.pure(v text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
+        BEGIN PERFORM low.spy(v); RETURN v; END $$;
+      CREATE TABLE low.child(r bigint REFERENCES item(id))
+      """)
+    guard case .postgres(let uri) = a.url else { return }
+    let session = try PostgresConnection(uri)
+    if trap == "index" {
+      try low.execute("CREATE INDEX spy ON low.child (r) WHERE low.pure('x') = 'x'")
+    } else {
+      try session.executeScript("BEGIN; LOCK TABLE low.child")
+    }
+    try a.execute("DELETE FROM low.mark")
+    mesh.renew(a)
+    try b.execute("DELETE FROM item WHERE id = 1; INSERT INTO other VALUES (5)")
+    try b.capturePending()
+    if trap == "index" {
+      let error = #expect(throws: CairnError.self) { try mesh.apply(1, to: 0) }
+      #expect(error?.message.contains("index") == true, "\(error as Any)")
+    } else {
+      _ = try? mesh.apply(1, to: 0)
+    }
+    let marks = try low.marks
+    #expect(marks.isEmpty)
+    try #expect(a.rows("SELECT id FROM item ORDER BY id") == ["1", "2"])
+    try #expect(a.rows("SELECT id FROM other") == ["5"])
+    if trap == "index" { try low.execute("DROP INDEX low.spy") } else { try session.execute("ROLLBACK") }
+    try mesh.apply(1, to: 0)
+    try #expect(a.rows("SELECT id FROM item ORDER BY id") == ["2"])
     try low.drop()
     try mesh.close()
   }

@@ -96,7 +96,11 @@ extension PostgresApplyTable {
     let rows = try connection.query(
       """
       SELECT c.oid, cn.nspname, ct.relname, pn.nspname, pt.relname, ca.attname, pa.attname,
-        ca.atttypid = pa.atttypid OR ca.atttypid < 16384 AND pa.atttypid < 16384
+        ca.atttypid = pa.atttypid OR ca.atttypid < 16384 AND pa.atttypid < 16384, ct.relkind,
+        CASE WHEN ct.relowner NOT IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user)
+          THEN pg_get_userbyid(ct.relowner)::text ELSE '' END,
+        EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.relation = ct.oid AND l.granted
+          AND l.mode ~ '^(ShareUpdateExclusive|ShareRowExclusive|Exclusive|AccessExclusive)Lock$')
       FROM pg_constraint c
       JOIN pg_class ct ON ct.oid = c.conrelid JOIN pg_namespace cn ON cn.oid = ct.relnamespace
       JOIN pg_class pt ON pt.oid = c.confrelid JOIN pg_namespace pn ON pn.oid = pt.relnamespace
@@ -110,7 +114,8 @@ extension PostgresApplyTable {
       let texts = group[0].map { $0 ?? "" }
       return Reference(
         namespace: texts[1], child: texts[2], columns: group.map { $0[5] ?? "" }, parent: "\(texts[3]).\(texts[4])",
-        references: group.map { $0[6] ?? "" }, convertsByCode: group.contains { $0[7] != "t" })
+        references: group.map { $0[6] ?? "" }, convertsByCode: group.contains { $0[7] != "t" },
+        untrusted: texts[9], isLocked: texts[10] == "t", isPartitioned: texts[8] == "p")
     }
   }
 
@@ -168,7 +173,7 @@ extension PostgresApplyTable {
         terms.append("NOT (\(keyed(from: values.count + 1).dropFirst(7)))")
         parameters += key.map(\.postgresInput)
       }
-      let child = "\(reference.namespace.quotedName).\(reference.child.quotedName)"
+      let child = (reference.isPartitioned ? "" : "ONLY ") + reference.childName
       let sql = "SELECT 1 FROM \(child) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
       if try connection.first(sql, parameters) != nil { return true }
     }

@@ -69,7 +69,9 @@ final class PostgresApplyTable {
   var takesRowsIn: Bool?
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
-  var referrers: [Reference]?
+  /// Two-way: the foreign keys that reference the table, and the group in which apply has locked and checked the tables
+  /// that have them.
+  var referrers: (list: [Reference], group: UInt64?)?
   /// A cache for ``PostgresForm``: the schema of the row converted last, and the conversion for each target column.
   /// Nil: the schema lacks the column.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?

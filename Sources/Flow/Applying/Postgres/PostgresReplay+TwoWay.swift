@@ -182,7 +182,10 @@ extension PostgresReplay {
   /// Returns whether a change may be in conflict, and is resolved at the end of its transaction instead of written now.
   func defers(_ change: ChangeView, _ table: PostgresApplyTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
-    return try resolver.defers(change, schema, table)
+    let isDeferred = try resolver.defers(change, schema, table)
+    // At the end of the transaction, apply may look for rows that refer to this one.
+    if isDeferred, try hasReferrers(table) { _ = try provedReferrers(of: table) }
+    return isDeferred
   }
 
   /// Returns whether a row of a refresh is skipped, because the target's own version of the row must stay.
@@ -298,21 +301,43 @@ extension PostgresReplay: ApplyTarget {
   }
 
   private func referrers(of table: PostgresApplyTable) throws -> [Reference] {
-    if let referrers = table.referrers { return referrers }
+    if let referrers = table.referrers { return referrers.list }
     try sink.settle()
     let referrers = try sink.attempt { try table.lookUpReferrers(connection) }
-    table.referrers = referrers
+    table.referrers = (referrers, nil)
     return referrers
   }
 
-  func isReferred(_ row: [Value], key: [Value], of table: PostgresApplyTable) throws -> Bool {
-    let referrers = try referrers(of: table)
+  /// Returns the foreign keys that reference a table, after apply has locked and checked the tables that have them.
+  /// Does so once for each group.
+  private func provedReferrers(of table: PostgresApplyTable) throws -> [Reference] {
+    if let known = table.referrers, known.group == groupNumber { return known.list }
+    try endPiece()
+    try sink.settle()
     do {
-      return try sink.attempt { try table.isReferred(row.map(\.postgresInput), referrers, key, connection) }
-    } catch let error as PostgresError where error.isPrivilege {
-      // A table that apply may not read may reference the row.
-      return true
+      let before = try connection.first("SELECT current_setting('lock_timeout')") ?? "0"
+      try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
+      let list = try proof.referrers(of: table)
+      try connection.query("SELECT set_config('lock_timeout', $1, true)", [before])
+      table.referrers = (list, groupNumber)
+      return list
+    } catch let error as PostgresError where error.isLockTimeout {
+      // A transaction that failed accepts no query.
+      abandon()
+      let name = table.mapped.fullName
+      throw SchemaStop(
+        key: table.stateKey, position: reader.position,
+        error: CairnError(
+          .schemaStopped,
+          "records of table \(name) are not applied at \(connection.place) yet: a table whose foreign key references it is in use by another session",
+          hint: "Cairn tries again by itself; end the transaction that locks the table if it should not be open",
+          context: ["table": name]), isLocked: true)
     }
+  }
+
+  func isReferred(_ row: [Value], key: [Value], of table: PostgresApplyTable) throws -> Bool {
+    let referrers = try provedReferrers(of: table)
+    return try sink.attempt { try table.isReferred(row.map(\.postgresInput), referrers, key, connection) }
   }
 
   func takeParked(_ key: [Value], of table: PostgresApplyTable) -> [Value]? {

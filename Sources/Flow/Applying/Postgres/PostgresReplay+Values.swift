@@ -115,6 +115,7 @@ extension PostgresReplay {
   func widen(_ index: Int, _ table: PostgresApplyTable) throws {
     try endPiece()
     try sink.settle()
+    try proof.checkChange(of: table.target, table.mapped.fullName, isAltered: true, isRetyped: true)
     let column = table.columns[index]
     let name = column.name.quotedName
     // The values in the source's spelling.

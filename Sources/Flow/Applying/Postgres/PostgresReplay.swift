@@ -67,7 +67,7 @@ final class PostgresReplay {
   let own: OwnStatements
   /// The transaction number in the applied note of this group. Nil before the group's transaction begins at the target.
   private(set) var head: UInt64?
-  private var groupNumber: UInt64 = 0
+  private(set) var groupNumber: UInt64 = 0
   /// For each table of this group that runs code which an untrusted role may change: the check that the code is
   /// unchanged.
   private var watched: [OwnersWatch] = []
@@ -150,8 +150,10 @@ final class PostgresReplay {
   var shape: PostgresSchemaChanges {
     PostgresSchemaChanges(
       connection: connection, state: state, progress: progress, tables: tables,
-      waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, scope: options.scope)
+      waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, proof: proof, scope: options.scope)
   }
+
+  var proof: OwnersProof { OwnersProof(connection: connection, options: options) }
 
   func reload() throws {
     tables = try state.tables()
@@ -333,7 +335,7 @@ final class PostgresReplay {
     let keys = Set(waiting.map(\.source.nameKey))
     try PostgresSchemaChanges(
       connection: connection, state: state, progress: progress, tables: tables, waiting: [], isCatchUp: true,
-      scope: options.scope
+      proof: proof, scope: options.scope
     )
     .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
   }
@@ -426,24 +428,9 @@ final class PostgresReplay {
   ///
   /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
   func checkOwners(_ table: PostgresApplyTable, isWrittenNow: Bool = false) throws {
-    let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
+    let code = try proof.code(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
     guard code.openness != .closed else { return }
     table.watch = OwnersWatch(table.target, code, number: tableCount)
-  }
-
-  private func provedCode(of target: PostgresTargetTable, _ name: String, isWrittenNow: Bool) throws -> OwnersCode {
-    func read() throws -> OwnersCode {
-      let code = try OwnersCode.read(target.qualifiedName, connection)
-      let triggers = try code.triggerOwners(connection)
-      try code.check(name, place: connection.place) { options.fires($0, among: triggers) }
-      return code
-    }
-    let code = try read()
-    if code.hasForeignParts { try connection.allowForeignTables() }
-    if code.runsFunctions { try connection.allowViews() }
-    guard code.openness != .closed, isWrittenNow, connection.isInTransaction else { return code }
-    for lock in code.locks(target.rowsName) { try connection.execute(lock) }
-    return try read()
   }
 
   /// Returns whether waiting rows may be written to a table; false if the write would run code of an untrusted role.
@@ -451,7 +438,7 @@ final class PostgresReplay {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
     var isTrusted = true
-    do { _ = try provedCode(of: target, "\(target.schema).\(target.name)", isWrittenNow: true) } catch let error
+    do { _ = try proof.code(of: target, "\(target.schema).\(target.name)", isWrittenNow: true) } catch let error
       as CairnError
       where error.code == .ownersCode
     {

@@ -114,8 +114,12 @@ extension PostgresSchemaChanges {
         try connection.execute("\(key.statement(for: pending)) NOT VALID")
         do {
           _ = try sink.attempt {
+            let referenced = "\(pending.needsSchema.quotedName).\(pending.needsTable.quotedName)"
+            for read in [table, referenced] { try proof.checkRead(of: read, "\(pending.schema).\(pending.table)") }
             try connection.execute("ALTER TABLE \(table) VALIDATE CONSTRAINT \(pending.name.quotedName)")
           }
+        } catch let error as CairnError where [.ownersCode, .privilegeMissing].contains(error.code) {
+          progress.note("foreign key \(pending.name) of \(table) stays NOT VALID: \(error.message); \(error.hint)")
         } catch let error as PostgresError where error.isConstraint {
           progress.note(
             "foreign key \(pending.name) of \(table) stays NOT VALID, as rows of the source break it: \(error.detail)")

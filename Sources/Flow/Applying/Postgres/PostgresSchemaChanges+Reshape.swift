@@ -21,6 +21,7 @@ extension PostgresSchemaChanges {
     /// Whether a copy brings the rows of the source again.
     var isReplaced: Bool { isRefreshed || isAwaited }
     var name: String { source.after.fullName }
+    var isRetyped: Bool { source.changes.contains { if case .retypeColumn = $0 { true } else { false } } }
     var phrases: [String] {
       source.isEmpty ? ["a change of constraints of table \(after.fullName)"] : source.phrases
     }
@@ -45,7 +46,8 @@ extension PostgresSchemaChanges {
     let names = (change.before.objects + change.after.objects).map(\.name)
     let absent = names.filter { name in !(there?.indexes.contains { $0.name.hasSameBytes(as: name) } ?? true) }
     there?.takenNames = try takenNames(among: absent, in: moved.schema)
-    let columns = try (target == nil ? read(moved) : read(known))?.columns ?? []
+    let table = try target == nil ? read(moved) : read(known)
+    let columns = table?.columns ?? []
     let alteration = PostgresAlteration(
       change.before, change.after, origins: change.source.origins, target: there, isRefreshed: change.isRefreshed)
     let refusal = SchemaRefusal(
@@ -60,6 +62,10 @@ extension PostgresSchemaChanges {
       }
       moved.isCreated = try create(change.source.after, change.after, .follow)
       return moved
+    }
+    if let table {
+      try proof.checkChange(
+        of: table, change.after.fullName, isAltered: policy == .follow, isRetyped: change.isRetyped)
     }
     let columnNames = Set(there?.columns.map(\.name.nameKey) ?? [])
     if let taken = alteration.difference.ownNames(in: columnNames, isStrict: policy == .follow && right.isCreated) {
@@ -197,8 +203,9 @@ extension PostgresSchemaChanges {
         change.source.after.columns[index], column, isSourceAlone: change.isSourceAlone,
         own: TableSchema.Column(name: own.name, defaultText: own.defaultText), wasFilled: own.wasFilled,
         yields: change.yieldsDefaults)
+      guard let now = try read(known) else { continue }
       let rows = PostgresFilledRows(
-        table: "\(known.schema.quotedName).\(known.name.quotedName)", own: try read(known)?.column(column.name) ?? own,
+        table: now.qualifiedName, rowsName: now.rowsName, own: now.column(column.name) ?? own,
         connection: connection, sink: sink, store: change.ownTrail.map { _ in PostgresDisplacedRows(connection) })
       try rows.check(
         filled, isRefreshed: change.isReplaced, trail: change.ownTrail, refusal, named: change.name)
@@ -229,7 +236,7 @@ extension PostgresSchemaChanges {
       if let own = try ownValues(change, known) { throw refused(error, refusal, change, own: own) }
       do {
         try sink.attempt {
-          try connection.execute("DELETE FROM \(known.schema.quotedName).\(known.name.quotedName)")
+          if let table = try read(known) { try connection.execute("DELETE FROM \(table.rowsName)") }
           try run()
         }
       } catch let error as PostgresError where error.isOfShape { throw refused(error, refusal, change) }
@@ -256,13 +263,12 @@ extension PostgresSchemaChanges {
   }
 
   private func ownValues(_ change: Change, _ known: PostgresApplyState.Table) throws -> String? {
+    guard let table = try read(known) else { return nil }
     let names = Set((change.before.columns + change.after.columns).map(\.name.nameKey))
-    let own =
-      try read(known)?.columns.filter { !names.contains($0.name) && !$0.isGenerated }.map(\.name.quotedName) ?? []
+    let own = table.columns.filter { !names.contains($0.name) && !$0.isGenerated }.map(\.name.quotedName)
     guard !own.isEmpty else { return nil }
     let filled = own.map { "\($0) IS NOT NULL" }.joined(separator: " OR ")
-    let table = "\(known.schema.quotedName).\(known.name.quotedName)"
-    let found = try connection.first("SELECT 1 FROM \(table) WHERE \(filled) LIMIT 1")
+    let found = try connection.first("SELECT 1 FROM \(table.rowsName) WHERE \(filled) LIMIT 1")
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
@@ -361,13 +367,15 @@ extension PostgresTargetTable.Column {
 /// The rows of a table of a PostgreSQL target in a column that the source has added and the target already had.
 private struct PostgresFilledRows: FilledRows {
   let table: String
+  /// The table's name without tables that inherit from it.
+  let rowsName: String
   let own: PostgresTargetTable.Column
   let connection: PostgresConnection
   let sink: PostgresSink
   let store: PostgresDisplacedRows?
 
   func areThere(where condition: String) throws -> Bool {
-    try sink.attempt { try connection.first("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") } != nil
+    try sink.attempt { try connection.first("SELECT 1 FROM \(rowsName) WHERE \(condition) LIMIT 1") } != nil
   }
 
   func condition(_ column: String, is isEqual: Bool, _ literal: String) -> String? {

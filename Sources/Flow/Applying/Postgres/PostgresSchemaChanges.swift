@@ -14,6 +14,7 @@ struct PostgresSchemaChanges {
   /// The suspended tables, by their names in apply's state. Foreign keys of these tables, and to them, are not created.
   let waiting: Set<NameKey>
   let isCatchUp: Bool
+  let proof: OwnersProof
   var scope = TargetScope()
 
   func read(_ table: PostgresApplyState.Table) throws -> PostgresTargetTable? {

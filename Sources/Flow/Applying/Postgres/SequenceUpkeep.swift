@@ -12,11 +12,15 @@ struct SequenceUpkeep {
   private static let margin: Int64 = 32
   private static let intervalMilliseconds: Int64 = 2000
   private static let nameBytesMax = 1024
+  /// The longest time that a commit waits for sequences that other sessions have locked, in ms, all together.
+  private static let lockMilliseconds = 100
 
   private var carried: [NameKey: SequenceState] = [:]
   private var budget: RowBudget
   private var identities: [NameKey: PostgresApplyTable] = [:]
   private var keptUpAt: Int64 = 0
+  /// The time before which sequences that were locked are not tried again.
+  private var laterAt: Int64 = 0
 
   init(_ budget: RowBudget = RowBudget(rows: 10_000, bytes: 4 << 20)) { self.budget = budget }
 
@@ -42,7 +46,10 @@ struct SequenceUpkeep {
   /// Advances the sequences whose values were in the group's records. Called before the group's commit; a rollback does
   /// not undo it.
   mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
-    guard !carried.isEmpty else { return }
+    guard !carried.isEmpty, Clock.monotonicMilliseconds >= laterAt else { return }
+    let before = try sink.connection.first("SELECT current_setting('lock_timeout')") ?? "0"
+    try sink.connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
+    var locked: [NameKey: SequenceState] = [:]
     let allowed = try Self.allowed(carried.values.map { ($0.namespace, $0.name) }, scope, sink.connection)
     for (name, sequence) in carried.sorted(by: { $0.key < $1.key }).map({ ($0.key.text, $0.value) })
     where allowed.contains(name.nameKey) {
@@ -64,12 +71,23 @@ struct SequenceUpkeep {
               ELSE w.value < coalesce(pg_sequence_last_value(s.seqrelid), s.seqmax + 1) END
             """, [name, String(wanted)])
         }
+      } catch let error as PostgresError where error.isLockTimeout {
+        // The next ones wait no longer.
+        if locked.isEmpty { try sink.connection.execute("SET LOCAL lock_timeout = 1") }
+        locked[name.nameKey] = sequence
       } catch let error as PostgresError where !error.isServerGone && !error.isTransient {
         progress.note("sequence \(name) of \(sink.connection.place) is not advanced: \(error.message)")
       }
     }
+    try sink.connection.query("SELECT set_config('lock_timeout', $1, true)", [before])
+    if let first = locked.keys.min() {
+      progress.note(
+        "sequence \(first.text) of \(sink.connection.place) is locked by another session, and is advanced later")
+      laterAt = Clock.monotonicMilliseconds + Self.intervalMilliseconds
+    }
     carried.removeAll()
     budget.clear()
+    for (name, sequence) in locked where budget.take(name.text.utf8.count) { carried[name] = sequence }
   }
 
   /// Returns those of the given sequences that the target has and `scope` includes, each as `"schema"."name"`.
@@ -134,6 +152,7 @@ struct SequenceUpkeep {
   private func keepUp(_ table: String, _ column: String, _ connection: PostgresConnection) throws {
     do {
       try connection.transaction {
+        try connection.execute("SET LOCAL lock_timeout = 1000")
         guard let greatest = try connection.extreme(of: column, in: table, isLeast: false) else { return }
         try connection.query(
           """
