@@ -742,7 +742,7 @@ import Testing
       let state = PostgresApplyState(connection, of: target.trail.name)
       let shape = PostgresSchemaChanges(
         connection: connection, state: state, progress: target.progress, tables: try state.tables(), waiting: [],
-        isCatchUp: false)
+        isCatchUp: false, proof: OwnersProof(connection: connection, options: target.options))
       let parent = PostgresApplyState.Table(schema: "public", name: "parent")
       try shape.setReferencesAside(parent)
       #expect(try connection.first("SELECT count(*) FROM pg_constraint WHERE contype = 'f'") == "0")
