@@ -55,6 +55,53 @@ extension DaemonScenarios {
       try findAndMend(node, "copy")
     }
 
+    /// As programs fill a BLOB: a row of zeros, then writes into it that fire no trigger. A capture that runs would
+    /// notice them.
+    @Test(arguments: [false, postgresProblem == nil])
+    func `the audit finds incremental blob writes at the source, and repair mends them`(toPostgres: Bool) throws {
+      let node = try DaemonBench()
+      let bench = node.bench
+      _ = try bench.sqlite(
+        "source.db",
+        "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, v BLOB); INSERT INTO item VALUES (1, x'07')"
+      )
+      let server = try toPostgres ? PostgresServer.shared : nil
+      let database = "blob_" + UUID().uuidString.prefix(8).lowercased()
+      defer { try? server?.dropDatabase(database) }
+      let file = "url = \"sqlite://\(bench.path("target.db"))\""
+      let url = try server?.createDatabase(database)
+      try node.write(node.pair().replacingOccurrences(of: file, with: url.map { "url = \"\($0)\"" } ?? file))
+      func target(_ id: Int) -> String? {
+        guard let server else {
+          return try? bench.sqlite("target.db", "SELECT lower(hex(v)) FROM item WHERE id = \(id)")
+        }
+        return try? server.psql("SELECT encode(v, 'hex') FROM item WHERE id = \(id)", database) + "\n"
+      }
+      try node.start()
+      #expect(node.wait { target(1) == "07\n" }, "\(node.log)")
+      #expect(node.end() == 0)
+      let program = """
+        import sqlite3
+        db = sqlite3.connect("source.db", isolation_level=None)
+        db.execute("INSERT INTO item VALUES (2, zeroblob(5))")
+        with db.blobopen("item", "v", 2) as blob: blob.write(b"HELLO")
+        with db.blobopen("item", "v", 1) as blob: blob.write(b"\\x08")
+        """
+      let written = try bench.run(Bench.python, ["-c", program])
+      #expect(written.status == 0, "\(written)")
+      try node.start()
+      #expect(node.wait { target(2) == "0000000000\n" }, "\(node.log)")
+      #expect(node.waitForLog("[drift-found] table item differs", seconds: 60), "\(node.log)")
+      let mended = try node.cairn("compare", "copy", "--repair")
+      #expect(mended.status == 0 && mended.output.contains("2 repaired"), "\(mended)")
+      #expect(target(1) == "08\n" && target(2) == "48454c4c4f\n")
+      // Later writes find the rows as the source had them.
+      _ = try bench.sqlite("source.db", "UPDATE item SET v = x'09' WHERE id = 1; DELETE FROM item WHERE id = 2")
+      #expect(node.wait { target(1) == "09\n" && target(2) == (toPostgres ? "\n" : "") }, "\(node.log)")
+      #expect(node.worker("apply.copy")?["state"] as? String == "running", "\(node.log)")
+      #expect(node.end() == 0)
+    }
+
     @Test func `a daemon audits a two-way apply with the setting`() throws {
       let node = try DaemonBench()
       _ = try node.bench.sqlite("source.db", Self.schema)
