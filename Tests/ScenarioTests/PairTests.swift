@@ -79,6 +79,41 @@ extension Scenarios {
       }
     }
 
+    /// As the table `plink` of Fossil, whose times are Julian days.
+    @Test func `widen is neither done nor offered in a table without a key, and NULL loses no row`() throws {
+      let pairs = try PairBench(.sqliteToPostgres)
+      try pairs.sql(
+        pairs.from,
+        """
+        CREATE TABLE plink(a INTEGER, mtime DATETIME);
+        INSERT INTO plink VALUES (1, '2020-01-01 00:00:00'), (2, 2457000.5), (2, 2457000.5), (2, 2457001.5), (2, NULL)
+        """)
+      for policy in ["stop", "widen", "plink.mtime=widen"] {
+        let outcome = try pairs.once(["--misfit", policy])
+        #expect(outcome.status == 65, "\(policy): \(outcome)")
+        for word in ["[value-misfit]", "a='2', mtime=2457000.5", "plink.mtime=null"] {
+          #expect(outcome.errors.contains(word), "\(word): \(outcome.errors)")
+        }
+        #expect(!outcome.errors.contains("=widen"), "\(outcome.errors)")
+        let isExplained = outcome.errors.contains("the column identifies rows, so it keeps its type")
+        #expect(isExplained == (policy != "stop"), "\(outcome.errors)")
+      }
+      func target() throws -> String { try pairs.sql(pairs.to, "SELECT * FROM plink ORDER BY a, mtime") }
+      let outcome = try pairs.once(["--misfit", "plink.mtime=null"])
+      #expect(outcome.status == 0, "\(outcome)")
+      #expect(try target() == "1|2020-01-01 00:00:00\n2|\n2|\n2|\n2|")
+      // Rows that are one at the target are still as many as at the source.
+      try pairs.sql(
+        pairs.from,
+        """
+        DELETE FROM plink WHERE mtime = 2457001.5; UPDATE plink SET a = 3 WHERE mtime IS NULL;
+        UPDATE plink SET mtime = '2021-01-01 00:00:00' WHERE rowid = 2; INSERT INTO plink VALUES (4, 2457002)
+        """)
+      let later = try pairs.once(["--misfit", "plink.mtime=null"])
+      #expect(later.status == 0, "\(later)")
+      #expect(try target() == "1|2020-01-01 00:00:00\n2|2021-01-01 00:00:00\n2|\n3|\n4|")
+    }
+
     @Test(arguments: [Pair.sqliteToPostgres, .postgresToPostgres])
     func `a new row at the target does not meet a key that came from the source`(pair: Pair) throws {
       let pairs = try PairBench(pair)
