@@ -134,6 +134,62 @@ extension Trap {
           "REPLACE INTO zip VALUES ('01','b')", "DELETE FROM zip WHERE code = '01'; DELETE FROM zip WHERE rowid = 3",
           "UPDATE zip SET code = '1.0' WHERE code = '1'",
         ]),
+      Trap(
+        "foreign keys of several columns, each with another affinity than its parent",
+        pragmas: "PRAGMA foreign_keys = 1",
+        """
+        CREATE TABLE p(a TEXT, b NUMERIC, c BLOB, d, PRIMARY KEY (a, b, c));
+        CREATE TABLE k(id INTEGER PRIMARY KEY, a REAL, b TEXT, c INTEGER,
+          FOREIGN KEY (a, b, c) REFERENCES p ON UPDATE CASCADE ON DELETE CASCADE);
+        CREATE INDEX ki ON k(a, b, c);
+        INSERT INTO p VALUES ('01', '1.0', '7', 1), ('1', 1, '07', 2), ('1', 1, 7, 3), ('1.0', 1, 7, 4), ('x', 'y', 'z', 5)
+        """,
+        [
+          "DELETE FROM p WHERE a = '01'", "UPDATE p SET d = 9 WHERE c = '07'", "UPDATE p SET a = '001' WHERE d = 3",
+          "REPLACE INTO p VALUES ('001', 1, 7, 6)", "DELETE FROM p WHERE d = 9",
+          "INSERT INTO k VALUES (1, '1.0', 1, 7)",
+          "UPDATE p SET c = '8', d = 10; DELETE FROM p",
+        ]),
+      Trap(
+        "rows of a mistyped foreign key that come before their parent", pragmas: "PRAGMA foreign_keys = 1",
+        """
+        CREATE TABLE zip(code TEXT PRIMARY KEY, other UNIQUE, city);
+        CREATE TABLE addr(id INTEGER PRIMARY KEY, zip INTEGER REFERENCES zip DEFERRABLE INITIALLY DEFERRED,
+          o INTEGER REFERENCES zip(other) DEFERRABLE INITIALLY DEFERRED);
+        CREATE INDEX addr_zip ON addr(zip); CREATE INDEX addr_o ON addr(o); CREATE TABLE loose(code TEXT, city);
+        CREATE TABLE la(c REAL REFERENCES zip(other) DEFERRABLE INITIALLY DEFERRED); CREATE INDEX lai ON la(c)
+        """,
+        [
+          "BEGIN; INSERT INTO addr VALUES (1, 7, NULL); INSERT INTO zip VALUES ('01234', '05', 'a'), ('1234', '5', 'b'), ('7', '1.0', 'c'); COMMIT",
+          "BEGIN; INSERT INTO addr VALUES (2, 8, NULL); UPDATE zip SET code = '0' || code, other = '00' || other WHERE city <> 'c'; REPLACE INTO zip VALUES ('0001', '0005', 'd'); INSERT INTO zip VALUES ('8', '8.0', 'e'); COMMIT",
+          "BEGIN; INSERT INTO la VALUES (3.0); INSERT INTO zip VALUES ('03', 3.0, 'f') ON CONFLICT DO UPDATE SET code = '033'; UPDATE zip SET other = '07' WHERE city = 'd'; COMMIT",
+          "DELETE FROM addr; DELETE FROM la; DELETE FROM zip WHERE code LIKE '0%'",
+        ]),
+      Trap(
+        "a mistyped foreign key of a table to itself", pragmas: "PRAGMA foreign_keys = 1",
+        """
+        CREATE TABLE n(code TEXT PRIMARY KEY, up INTEGER REFERENCES n ON DELETE SET NULL ON UPDATE CASCADE, v UNIQUE);
+        CREATE INDEX nu ON n(up);
+        INSERT INTO n VALUES ('01', NULL, 1), ('1', NULL, 2), ('2', 1, 3), ('02', 1, 4), ('1e0', NULL, 5)
+        """,
+        [
+          "DELETE FROM n WHERE code = '01'", "UPDATE n SET code = '3' WHERE code = '1e0'", "UPDATE n SET v = v + 10",
+          "UPDATE OR REPLACE n SET v = 13 WHERE code = '02'", "UPDATE n SET code = '5' WHERE code = '1'",
+          "DELETE FROM n",
+        ]),
+      Trap(
+        "a parent whose numbers are read as text, and one read as the rowid", pragmas: "PRAGMA foreign_keys = 1",
+        """
+        CREATE TABLE num(id INTEGER PRIMARY KEY, u REAL UNIQUE, v UNIQUE);
+        CREATE TABLE k1(t TEXT REFERENCES num(u) ON UPDATE CASCADE ON DELETE CASCADE); CREATE INDEX k1i ON k1(t);
+        CREATE TABLE k2(t TEXT REFERENCES num ON UPDATE CASCADE ON DELETE SET NULL); CREATE INDEX k2i ON k2(t);
+        INSERT INTO num VALUES (1, 1, 1), (2, 1.5, 2), (3, 1e300, 3), (4, -0.0, 4), (5, NULL, 5), (6, NULL, 6);
+        INSERT INTO k2 VALUES ('1'), ('2')
+        """,
+        [
+          "DELETE FROM num WHERE id = 1", "UPDATE num SET u = u + 1 WHERE u > 1", "UPDATE num SET id = id + 10",
+          "REPLACE INTO num VALUES (12, 1e300, 4)", "DELETE FROM num WHERE u IS NULL", "DELETE FROM num",
+        ]),
     ]
 
   /// Triggers of the program's own.

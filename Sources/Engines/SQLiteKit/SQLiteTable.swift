@@ -30,6 +30,14 @@ package struct SQLiteTable: Sendable {
   package var refusal: String?
   /// Whether SQLite gives wrong values of OLD to AFTER triggers of this table.
   package var givesWrongOld = false
+  /// Whether triggers of this table get a wrong NEW at times, and capture cannot read the written row by its rowid.
+  ///
+  /// In a table that refers to itself, a foreign key action may have changed the row since.
+  package var mayGiveWrongNew: Bool {
+    givesWrongOld
+      && (rowidName == nil && rowidColumn == nil
+        || schema.foreignKeys.contains { $0.table.sqliteKey == schema.name.sqliteKey })
+  }
   /// Whether triggers of the application may write to this table while another write to it is in progress.
   package var mayNestWrites = false
 

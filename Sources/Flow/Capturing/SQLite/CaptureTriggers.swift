@@ -99,6 +99,17 @@ struct CaptureTriggers {
     return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }
   }
 
+  /// The SQL expressions for the NEW row's values in an AFTER trigger. If NEW may be wrong, they read the written row.
+  private var newColumns: [String] {
+    guard table.givesWrongOld, !table.mayGiveWrongNew else { return columns.map { "NEW.\($0)" } }
+    return columns.map { "(SELECT written.\($0) FROM \(target) AS written WHERE written.\(rowid) = NEW.\(rowid))" }
+  }
+
+  private func logNew(_ kind: JournalKind) -> String {
+    let row = newColumns + (carriesRowid ? ["NEW.\(rowid)"] : [])
+    return "INSERT INTO cairn_journal(code,\(valueNames)) VALUES (\(code(kind)),\(row.joined(separator: ",")));"
+  }
+
   private var rowidIsKnown: Bool { table.rowidName != nil || table.rowidColumn != nil }
 
   /// The BEFORE triggers that save the OLD row in `cairn_stage`, for tables whose AFTER triggers see a wrong OLD.
@@ -167,8 +178,8 @@ struct CaptureTriggers {
     return [
       trigger("replace", "BEFORE INSERT", when: given + exists, [candidate, sometimes]),
       trigger("move", "BEFORE UPDATE", when: "NEW.\(rowid) <> OLD.\(rowid) AND \(exists)", [candidate]),
-      trigger("insert", "AFTER INSERT", [log(.insert, "NEW."), sometimesByRowid]),
-      trigger("update", "AFTER UPDATE", logOld(.updateOld) + [log(.updateNew, "NEW."), sometimes]),
+      trigger("insert", "AFTER INSERT", [logNew(.insert), sometimesByRowid]),
+      trigger("update", "AFTER UPDATE", logOld(.updateOld) + [logNew(.updateNew), sometimes]),
       trigger("delete", "AFTER DELETE", logOld(.delete) + [sometimes]),
     ]
   }
@@ -236,7 +247,7 @@ struct CaptureTriggers {
     // Logs staged rows that no longer exist, or whose key the new row has taken.
     func emit(unless exception: String = "") -> [String] {
       let gone =
-        "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(identity("\(target).", "cairn_stage.", rightNames: stageNames))) OR (\(identity("NEW.", "cairn_stage.", rightNames: stageNames))\(exception)))"
+        "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(identity("\(target).", "cairn_stage.", rightNames: stageNames))) OR (\(identity("", "cairn_stage.", leftNames: newColumns, rightNames: stageNames))\(exception)))"
       return [
         "INSERT INTO cairn_journal(code,\(stageNames.joined(separator: ","))) SELECT \(code(.vanished)),\(stageNames.joined(separator: ",")) FROM cairn_stage WHERE \(gone);",
         "DELETE FROM cairn_stage WHERE \(gone);",
@@ -248,7 +259,7 @@ struct CaptureTriggers {
       "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
     // A row that a BEFORE trigger of the application changes stays in `cairn_stage`, with its new values.
     let refresh =
-      "UPDATE cairn_stage SET \(zip(stageNames, columns + (carriesRowid ? [rowid] : [])).map { "\($0) = NEW.\($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(isOld);"
+      "UPDATE cairn_stage SET \(zip(stageNames, newColumns + (carriesRowid ? ["NEW.\(rowid)"] : [])).map { "\($0) = \($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(isOld);"
     let isMoved = "NOT (\(identity("NEW.", "OLD.", rightNames: columns)))"
     let another = "NOT (\(identity("", "OLD.", rightNames: columns)))"
     let isStaged = "EXISTS (SELECT 1 FROM cairn_stage)"
@@ -263,10 +274,10 @@ struct CaptureTriggers {
         when: "\(isStaged) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",
         [unstage.dropLast() + " AND \(isMoved);"] + stage("(\(conflicts)) AND \(another)")),
       trigger("remove", "BEFORE DELETE", when: isStaged, [unstage]),
-      trigger("insert", "AFTER INSERT", emit() + [log(.insert, "NEW."), sometimesByRowid]),
+      trigger("insert", "AFTER INSERT", emit() + [logNew(.insert), sometimesByRowid]),
       trigger(
         "update", "AFTER UPDATE",
-        [refresh] + emit(unless: isSame) + logOld(.updateOld) + [log(.updateNew, "NEW."), sometimes]),
+        [refresh] + emit(unless: isSame) + logOld(.updateOld) + [logNew(.updateNew), sometimes]),
       trigger("delete", "AFTER DELETE", logOld(.delete) + [sometimes]),
     ]
   }
