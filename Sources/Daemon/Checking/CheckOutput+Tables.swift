@@ -23,6 +23,11 @@ extension CheckOutput {
     say("one script for all tables: \(script)", [("event", .text("script")), ("sql", .text(script))])
   }
 
+  /// Prints a notice, with `note: ` before it.
+  package func note(_ notice: String) {
+    say("note: \(notice)", [("event", .text("notice")), ("text", .text(notice))])
+  }
+
   /// Prints a notice about tables with BLOB columns: `sqlite3_blob_write` changes values without firing the triggers of
   /// capture.
   package func tellBlobs(_ tables: [SourceDatabase.Table]) {
@@ -120,6 +125,17 @@ extension CheckOutput {
       say(
         "\(path): captured already, state in \(owner.place)",
         [("event", .text("captured")), ("state", .text(owner.place)), ("trail_id", .text(owner.trail.description))])
+      if try CaptureHome.isLost(owner.trail, in: owner.place) {
+        note(
+          "\(owner.place) does not have the trail of that capture, or this user cannot see it. If it is lost, nothing takes the changes from \(path), and its journal grows to the limit: run 'cairn detach sqlite:\(path)', and replicate again with --existing overwrite"
+        )
+      }
+    }
+    let names = try Journal(source).tablesWithoutTriggers
+    if !names.isEmpty {
+      note(
+        "triggers of Cairn are missing on \(names.joined(separator: ", ")), as after DROP TRIGGER or a rebuild: writes since then are not captured. A capture that runs adds the triggers, and copies the \(names.count == 1 ? "table" : "tables")"
+      )
     }
   }
 

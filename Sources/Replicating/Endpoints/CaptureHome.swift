@@ -65,6 +65,17 @@ extension CaptureHome {
     } catch let error as FileError { throw error.asCairnError(doing: "read the state folder \(place)") }
   }
 
+  /// Returns whether the trail of a capture is known to be lost: its folder is missing, or lacks the trail. A folder
+  /// that is not private to this user is not searched.
+  ///
+  ///     try CaptureHome.isLost(owner.trail, in: owner.place)
+  package static func isLost(_ id: TrailID, in place: String) throws -> Bool {
+    guard Folder.exists(place) else { return true }
+    guard Folder.isPrivate(place) else { return false }
+    let folders = try [place] + Trail.names(state: place).map { "\(place)/\($0)" }
+    return try !folders.contains { try Folder.isPrivate($0) && Trail.end(folder: $0)?.id == id }
+  }
+
   /// Returns the error for a source that a daemon already captures.
   private static func daemon(
     _ trail: TrailName, _ source: DatabaseURL, _ refusal: (String, String?) -> CairnError

@@ -24,8 +24,13 @@ extension Replication {
   // MARK: Before anything is written
 
   /// Finds the trail of another replication that already captures the source.
+  ///
+  /// - Parameter freesWrites: Whether to remove triggers that refuse writes, because an application dropped their tables.
   /// - Throws: `source-captured` if that trail cannot be shared.
-  func findCapture(_ from: SourceDatabase) throws {
+  func findCapture(_ from: SourceDatabase, freesWrites: Bool = false) throws {
+    if freesWrites, case .sqlite(let database) = from.handle {
+      try Journal(database).checkTables(isStarting: true)
+    }
     guard case .sqlite(let database) = from.handle, let owner = try Journal(database).owner(),
       !owner.place.hasSameBytes(as: statePath)
     else { return }

@@ -145,7 +145,7 @@ package final class Replication: Sendable {
   /// the lock.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
-    try findCapture(from)
+    try findCapture(from, freesWrites: true)
     if back != nil { try checkTwoWay(from, to) }
     let state = try StateFolder(statePath, from: source.place, to: target.place)
     if back == nil { try lookForWayBack(from, to, state) } else { try nameOtherApplies(from, to) }

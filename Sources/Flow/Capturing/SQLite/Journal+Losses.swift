@@ -12,9 +12,28 @@ extension Journal {
   /// Returns the names of the application's tables that have Cairn's triggers for capture.
   package func orphans() throws -> [String] { Set(try triggers().map(\.table.nameKey)).sorted().map(\.text) }
 
-  private func triggers() throws -> [(name: String, table: String)] {
-    try database.query("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'")
-      .map { (name: $0[0].string, table: $0[1].string) }
+  /// The names of captured tables that lack triggers of Cairn, because an application dropped the triggers, or dropped
+  /// a table and created it again.
+  package var tablesWithoutTriggers: [String] {
+    get throws {
+      guard try isInstalled() else { return [] }
+      let hooks = try Hooks(database)
+      let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.sqliteKey })
+      let tables = try database.userTables().filter { $0.refusal == nil && !unhooked.contains($0.name.sqliteKey) }
+      return try activeLayouts().compactMap { layout in
+        // Triggers follow a table through a rename.
+        let name = hooks.table(of: layout.id) ?? layout.schema.name.sqliteKey
+        guard let table = tables.first(where: { $0.name.sqliteKey == name }),
+          !hooks.has(CaptureTriggers(table: table, layout: layout.id).base, of: layout.id)
+        else { return nil }
+        return table.name
+      }
+    }
+  }
+
+  private func triggers() throws -> [(name: String, table: String, text: String)] {
+    try database.query("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'")
+      .map { (name: $0[0].string, table: $0[1].string, text: $0[2].string) }
       .filter { CaptureTriggers.layout(ofTrigger: $0.name) != nil }
   }
 
@@ -27,16 +46,20 @@ extension Journal {
     guard let name = missing.sorted().first else { return nil }
     let tables = try orphans()
     guard !tables.isEmpty || missing.count < SQLiteTable.captureNames.count else { return nil }
+    let used = try triggers().flatMap { trigger in missing.filter { trigger.text.contains($0.text) } }.min()
     let what =
-      tables.isEmpty
-      ? "table \(name) of Cairn is gone from \(database.path), and nothing that is written there is captured"
-      : "triggers of Cairn are left in \(database.path), but its table \(name) is gone: every write to \(tables.joined(separator: ", ")) fails"
+      used.map {
+        "triggers of Cairn are left in \(database.path), but its table \($0) is gone: every write to \(tables.joined(separator: ", ")) fails"
+      } ?? "table \(name) of Cairn is gone from \(database.path), and nothing that is written there is captured"
     return error(what, tables)
   }
 
   /// Throws `source-went-back` if an application dropped some of Cairn's tables. First removes the triggers that need
   /// these tables, so that applications can write.
-  func checkTables() throws {
+  ///
+  /// - Parameter isStarting: Whether to pass a file without `cairn_control`, in which a new capture can start.
+  package func checkTables(isStarting: Bool = false) throws {
+    if isStarting, try !isInstalled() { return }
     guard let error = try lostTables() else { return }
     let tables = try orphans()
     do {

@@ -89,8 +89,8 @@ final class TriggerSource: ChangeSource {
 
     let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
     let position = stored ?? Self.fresh()
+    if try stored != nil || journal.isInstalled() { try journal.checkTables() }
     try Self.checkOwner(journal, trail: trail, options: options)
-    if stored != nil { try journal.checkTables() }
     let isFirst = stored == nil
     let written = try journal.isInstalled() ? journal.writtenLayouts() : nil
     var doubtful: Set<Int64> = []
