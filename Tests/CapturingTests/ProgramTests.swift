@@ -126,4 +126,79 @@ import Testing
       #expect(try replica.differences() == [])
     }
   }
+
+  /// The list of docs/explanation/sqlite-capture.md, "What a program notices", is complete: all other answers of SQLite
+  /// are as without Cairn.
+  @Test(arguments: ["WAL", "DELETE"])
+  func `a program notices only what the list of the documents says`(mode: String) throws {
+    let folder = try TempFolder()
+    let schema = """
+      PRAGMA journal_mode = \(mode);
+      CREATE TABLE t(id INTEGER PRIMARY KEY, a, b DEFAULT 7); CREATE TABLE u(id INTEGER PRIMARY KEY, a UNIQUE, b UNIQUE);
+      CREATE TABLE w(k TEXT PRIMARY KEY, n) WITHOUT ROWID; CREATE TABLE f(a, b); CREATE TABLE s(id INTEGER PRIMARY KEY AUTOINCREMENT, a);
+      CREATE TABLE c(id INTEGER PRIMARY KEY, t REFERENCES t); CREATE TABLE log(id INTEGER PRIMARY KEY, l);
+      CREATE TRIGGER tr AFTER UPDATE ON s BEGIN
+        INSERT INTO log(l) VALUES (last_insert_rowid()); UPDATE s SET a = a || changes() || last_insert_rowid() WHERE id = 100; END;
+      CREATE TABLE g0(a, d AS (a + 1), e AS (a * 2) STORED); CREATE TABLE g1(a, d AS (a + 1), e AS (a * 2) STORED);
+      CREATE VIEW v AS SELECT * FROM t; CREATE TRIGGER vi INSTEAD OF INSERT ON v BEGIN INSERT INTO t(a) VALUES (new.a); END;
+      INSERT INTO g0(a) VALUES (1), (2); INSERT INTO log VALUES (77, 'x'); INSERT INTO t(a) VALUES ('first')
+      """
+    let alike = [
+      "INSERT INTO t(a) VALUES ('n')", "INSERT INTO t(a) VALUES ('m'), ('o')",
+      "INSERT INTO t SELECT id + 10, a, b FROM t",
+      "INSERT INTO t(a) SELECT a FROM t RETURNING *, last_insert_rowid()",
+      "UPDATE t SET a = 'q' WHERE id < 3 RETURNING *",
+      "DELETE FROM t WHERE id = 2", "REPLACE INTO t(id, a) VALUES (3, 'r')", "INSERT OR IGNORE INTO t(id) VALUES (3)",
+      "INSERT INTO t(id, a) VALUES (3, 'dup')", "INSERT INTO u VALUES (1, 'a', 'b'), (2, 'c', 'd')",
+      "REPLACE INTO u VALUES (9, 'a', 'd')",
+      "INSERT INTO u VALUES (10, 'a', 'e') ON CONFLICT(a) DO UPDATE SET b = excluded.b",
+      "INSERT INTO u VALUES (9, 'x', 'y')", "INSERT INTO w VALUES ('a', 1), ('b', 2)",
+      "INSERT INTO w VALUES ('a', 1) ON CONFLICT DO UPDATE SET n = n + 1 RETURNING *",
+      "INSERT INTO f SELECT id, a FROM t",
+      "INSERT INTO f SELECT * FROM f", "INSERT INTO s(a) VALUES ('z'); INSERT INTO s VALUES (100, 'y')",
+      "UPDATE s SET a = 'x' WHERE id = 1", "SELECT * FROM s", "SELECT * FROM log",
+      "INSERT INTO v(a) VALUES ('by view')",
+      "SELECT * FROM v", "SELECT * FROM t NATURAL JOIN u", "BEGIN; INSERT INTO t(a) VALUES ('s'); SAVEPOINT p",
+      "INSERT INTO t(a) VALUES ('t'); ROLLBACK TO p", "COMMIT", "BEGIN; INSERT INTO t(a) VALUES ('gone'); ROLLBACK",
+      "INSERT INTO g1(a) SELECT a FROM g0", "SELECT * FROM g1", "SELECT rowid, * FROM f",
+      "CREATE TABLE copied AS SELECT * FROM t; SELECT * FROM copied", "DELETE FROM f", "SELECT * FROM sqlite_sequence",
+      "PRAGMA table_info(t)", "PRAGMA foreign_key_list(c)", "PRAGMA foreign_key_check", "PRAGMA integrity_check",
+    ]
+    let noticed = [
+      "INSERT INTO g1 SELECT * FROM g0", "INSERT INTO c VALUES (500, 12345)", "VACUUM", "ALTER TABLE t RENAME TO t9",
+    ]
+    var heard: [[String]] = []
+    for isCaptured in [false, true] {
+      let replica = Replica(
+        folder, source: "\(isCaptured).db", target: "target\(isCaptured).db", trail: "trail\(isCaptured)")
+      try execute(replica.source, schema)
+      if isCaptured { try replica.takeAndReplay() }
+      let program = try Database(ofProgram: replica.source)
+      try program.execute("PRAGMA foreign_keys = 1")
+      heard.append(
+        (alike + noticed).map { sql in
+          var answer = ""
+          do {
+            for statement in sql.split(separator: ";") {
+              answer = try program.query(String(statement)).map { "\($0.map(Contents.show))" }.joined(separator: " ")
+            }
+          } catch { answer = (error as? SQLiteError)?.message ?? "\(error)" }
+          let told = try? program.query("SELECT changes(), last_insert_rowid()")
+          return "\(sql): \(answer) \((told?.first ?? []).map(Contents.show))"
+        })
+      if isCaptured {
+        try replica.takeAndReplay()
+        #expect(try replica.differences() == [])
+      }
+    }
+    for (index, (bare, captured)) in zip(heard[0], heard[1]).enumerated() {
+      if index < alike.count {
+        #expect(captured == bare)
+      } else {
+        #expect(captured != bare, "the list may lose this line")
+      }
+    }
+    let listed = heard[1][alike.count]
+    #expect(listed.contains("table g1 has 1 columns but 3 values were supplied"), "\(listed)")
+  }
 }

@@ -106,5 +106,119 @@ extension Scenarios {
       let outcome = try bench.once()
       #expect(outcome.status == 0 && outcome.errors.contains("the index part of a is left out"), "\(outcome.errors)")
     }
+
+    /// PostgreSQL 18 has `uuidv7()`; the other ends do not.
+    @Test(arguments: [Pair.postgresToPostgres, .postgresToSQLite])
+    func `defaults of PostgreSQL 18 are left out where the target lacks their function, at the start and later`(
+      pair: Pair
+    ) throws {
+      var settings = PostgresServer.Settings()
+      settings.more = ["allow_system_table_mods": "on"]
+      let server = try PostgresServer(settings)
+      let bench = try PairBench(pair, server)
+      let keys = "id uuid PRIMARY KEY DEFAULT uuidv7(), n int DEFAULT 3"
+      try bench.sql(
+        bench.from,
+        """
+        CREATE FUNCTION pg_catalog.uuidv7() RETURNS uuid LANGUAGE sql VOLATILE AS 'SELECT gen_random_uuid()';
+        CREATE TABLE item(\(keys), t text CHECK (t <> uuidv7()::text)); INSERT INTO item(t) VALUES ('a')
+        """)
+      let isPostgres = bench.to.isPostgres
+      func notice(_ table: String, _ column: String) -> String {
+        isPostgres
+          ? "table public.\(table): the default of column \(column) is left out: the target has no function uuidv7()"
+          : "the default of public.\(table).\(column) is left out: pg_catalog.uuidv7()"
+      }
+      let said = [
+        notice("item", "id"),
+        isPostgres ? "the constraint item_t_check is left out" : "item_t_check of public.item is left out",
+      ]
+      let checked = try bench.bench.run(Bench.cairn, ["check", "--from", bench.from.url, "--to", bench.to.url])
+      let first = try bench.once()
+      #expect(checked.status == 0 && first.status == 0, "\(checked)\(first)")
+      for part in said {
+        #expect(checked.output.contains(part) && first.errors.contains(part), "\(part): \(checked)\(first)")
+      }
+      try bench.sql(
+        bench.from,
+        """
+        CREATE TABLE sale(\(keys)); INSERT INTO sale(n) VALUES (1); ALTER TABLE item ADD w uuid DEFAULT uuidv7();
+        ALTER TABLE item ALTER n TYPE bigint; INSERT INTO item(t) VALUES ('b')
+        """)
+      let later = try bench.once()
+      #expect(later.status == 0, "\(later)")
+      for part in [notice("sale", "id"), notice("item", "w")] {
+        #expect(later.errors.contains(part), "\(part): \(later.errors)")
+      }
+      for (table, columns) in [("item", "id, n, t, w"), ("sale", "id, n")] {
+        let rows = try bench.sql(bench.from, "SELECT \(columns) FROM \(table) ORDER BY id")
+        #expect(try bench.sql(bench.to, "SELECT \(columns) FROM \(table) ORDER BY id") == rows)
+      }
+      // The defaults that the target has stay.
+      let key = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+      let own = try bench.sql(bench.to, "INSERT INTO sale(id) VALUES ('\(key)') RETURNING n")
+      #expect(own.split(separator: "\n").first == "3")
+    }
+
+    @Test func `what a PostgreSQL source has and no target gets is named at the start`() throws {
+      let bench = try PairBench(.postgresToSQLite)
+      try bench.sql(
+        bench.from,
+        """
+        CREATE TABLE a(id int PRIMARY KEY, up int REFERENCES a); CREATE TABLE owned(id serial PRIMARY KEY)
+        """)
+      let plain = try bench.bench.run(Bench.cairn, ["check", "--from", bench.from.url])
+      #expect(plain.status == 0 && !plain.output.contains("not replicated"), "\(plain)")
+      try bench.sql(
+        bench.from,
+        """
+        CREATE VIEW v AS SELECT 1; CREATE MATERIALIZED VIEW "M v" AS SELECT 1; CREATE SEQUENCE lone;
+        CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+        CREATE TRIGGER t1 BEFORE INSERT ON a FOR EACH ROW EXECUTE FUNCTION f();
+        CREATE TABLE part(id int PRIMARY KEY) PARTITION BY RANGE (id);
+        CREATE TABLE part1 PARTITION OF part FOR VALUES FROM (0) TO (9);
+        CREATE TABLE kid(PRIMARY KEY (id)) INHERITS (a); CREATE TEMP VIEW tv AS SELECT 1; SELECT lo_create(0)
+        """)
+      let said = [
+        #"views are not replicated: public."M v", public.v"#,
+        "triggers are not replicated, what they write is: t1 on public.a",
+        "sequences that no column owns are not replicated: public.lone",
+        "partitioned and inheriting tables arrive without partitions and inheritance: public.kid, public.part",
+        "large objects are not replicated: there are 1",
+      ]
+      let checked = try bench.bench.run(Bench.cairn, ["check", "--from", bench.from.url])
+      let first = try bench.once()
+      let again = try bench.once()
+      #expect(first.status == 0 && again.status == 0, "\(first)\(again)")
+      for line in said {
+        #expect(checked.output.contains("note: \(line)\n"), "\(line): \(checked.output)")
+        #expect(first.errors.contains("cairn: \(line)\n"), "\(line): \(first.errors)")
+        #expect(!again.errors.contains(line), "\(again.errors)")
+      }
+    }
+
+    @Test func `what an SQLite source has and no target gets is named at the start`() throws {
+      let bench = try PairBench(.sqliteToPostgres)
+      try bench.sql(
+        bench.from,
+        """
+        CREATE TABLE a(id INTEGER PRIMARY KEY, v); CREATE TABLE g(id INTEGER PRIMARY KEY, d AS (id * 2));
+        CREATE VIEW v AS SELECT 1; CREATE TRIGGER t1 AFTER INSERT ON a BEGIN UPDATE a SET v = 1; END
+        """)
+      let said = [
+        "views are not replicated: v", "triggers are not replicated, what they write is: t1",
+        "while it is captured, INSERT INTO … SELECT * needs a list of columns in tables with generated columns: g",
+      ]
+      let checked = try bench.bench.run(Bench.cairn, ["check", "--from", bench.from.url])
+      let first = try bench.once()
+      let captured = try bench.bench.run(Bench.cairn, ["check", "--from", bench.from.url])
+      let again = try bench.once()
+      for line in said {
+        #expect(checked.output.contains("note: \(line)\n"), "\(line): \(checked.output)")
+        #expect(captured.output.contains("note: \(line)\n"), "without Cairn's own triggers: \(captured.output)")
+        #expect(first.errors.contains("cairn: \(line)\n"), "\(line): \(first.errors)")
+        #expect(!again.errors.contains(line), "\(again.errors)")
+      }
+    }
   }
 }

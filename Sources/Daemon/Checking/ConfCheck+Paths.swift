@@ -77,6 +77,7 @@ extension ConfCheck {
     }
     let tables = try end.tables(TablePatterns(capture.tables))
     output.tellTables(tables)
+    for notice in try end.startNotices() { note(notice) }
     if case .sqlite = end.handle {
       output.tellBlobs(tables)
       if configuration.isUnaudited(capture) { note(SQLiteCapture.unseenNotice) }

@@ -70,6 +70,7 @@ struct CheckCommand: Command {
     }
     let tables = try source.tables(patterns)
     output.tellTables(tables)
+    for notice in try source.startNotices() { output.note(notice) }
     for name in try source.unmatched(patterns) {
       let error = name.error("--tables", at: from.place)
       guard !name.isMistake else { throw error }

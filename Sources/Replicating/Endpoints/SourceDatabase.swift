@@ -70,6 +70,14 @@ package struct SourceDatabase {
     }
   }
 
+  /// Returns the notices of a start about what the source has, and a target does not get or an application notices.
+  package func startNotices() throws -> [String] {
+    switch handle {
+    case .sqlite(let database): try StartNotices.of(database)
+    case .postgres(let connection): try StartNotices.of(connection)
+    }
+  }
+
   /// Returns the names of all tables. Waits for no locks in PostgreSQL.
   package func tableNames() throws -> [String] {
     switch handle {

@@ -45,6 +45,7 @@ final class CaptureSession {
     try PostgresSource.check(connection, newSlots: stored == nil ? 1 : 0)
     if let notice = PostgresSource.versionNotice(connection) { progress.tell(notice) }
     if stored != nil, let notice = try PostgresSource.encodingNotice(connection) { progress.tell(notice) }
+    if stored == nil { for notice in try StartNotices.of(connection) { progress.tell(notice) } }
     replication = try PostgresConnection(uri, purpose: .replication, application: application)
     registryFile = try RegistryFile(folder: options.place, number: trail.lastHeader?.number ?? 0)
     tables = KnownTables(registryFile.registry)

@@ -19,13 +19,8 @@ struct IgnoredObjects {
       """)
     for row in rows {
       let (type, name) = (row[0].string, row[1].string)
-      let isShort = name.utf8.count <= Self.nameBytesMax
-      let short = isShort ? name : String(decoding: name.utf8.prefix(Self.nameBytesMax), as: UTF8.self) + "…"
-      if type == "trigger",
-        CaptureTriggers.layout(ofTrigger: name) != nil || name.hasPrefix(SQLiteTable.guardPrefix)
-      {
-        continue
-      }
+      let short = Self.shortened(name)
+      if type == "trigger", Self.isOfCairn(trigger: name) { continue }
       found.insert(NameKey("\(type) \(name)"))
       guard !names.contains(NameKey("\(type) \(name)")) else { continue }
       switch type {
@@ -39,5 +34,24 @@ struct IgnoredObjects {
     let more = sentences.count - Self.sentencesMax
     guard more > 0 else { return sentences }
     return sentences.prefix(Self.sentencesMax) + ["\(more) more objects were created that are not replicated"]
+  }
+
+  private static func shortened(_ name: String) -> String {
+    let isShort = name.utf8.count <= nameBytesMax
+    return isShort ? name : String(decoding: name.utf8.prefix(nameBytesMax), as: UTF8.self) + "…"
+  }
+
+  static func isOfCairn(trigger name: String) -> Bool {
+    CaptureTriggers.layout(ofTrigger: name) != nil || name.hasPrefix(SQLiteTable.guardPrefix)
+  }
+
+  /// Returns a notice with the names of objects of one kind; nil if there are none.
+  ///
+  ///     IgnoredObjects.notice("views are not replicated", ["v", "w"])   // "views are not replicated: v, w"
+  static func notice(_ what: String, _ names: [String]) -> String? {
+    guard !names.isEmpty else { return nil }
+    let more = names.count - sentencesMax
+    return "\(what): \(names.prefix(sentencesMax).map(shortened).joined(separator: ", "))"
+      + (more > 0 ? " and \(more) more" : "")
   }
 }

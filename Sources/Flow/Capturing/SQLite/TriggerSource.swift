@@ -140,6 +140,7 @@ final class TriggerSource: ChangeSource {
     for table in try source.userTables() where options.tables.includes(table.name) {
       if let refusal = table.refusal { progress.tell("table \(table.name) is not captured: \(refusal)") }
     }
+    if isFirst { for notice in try StartNotices.of(source) { progress.tell(notice) } }
   }
 
   private static func fresh() -> SourcePosition {

@@ -1,0 +1,77 @@
+import Changes
+import PostgresKit
+import SQLiteKit
+
+/// The notices of `cairn check` and of the first start of a capture about a source.
+///
+///     try StartNotices.of(try Database(path: "shop.db"))   // ["views are not replicated: v"]
+package enum StartNotices {
+  /// Returns the notices of a start about what a file has, and a target does not get or an application notices.
+  ///
+  /// Virtual tables are not among them: each has a ``SQLiteTable/refusal``.
+  package static func of(_ source: Database) throws -> [String] {
+    func names(_ type: String) throws -> [String] {
+      try source.query("SELECT name FROM sqlite_master WHERE type = ? ORDER BY name", [.text(type)]).map {
+        $0[0].string
+      }
+    }
+    let tables = try source.userTables().filter { $0.refusal == nil }
+    return [
+      IgnoredObjects.notice("views are not replicated", try names("view")),
+      IgnoredObjects.notice(
+        "triggers are not replicated, what they write is",
+        try names("trigger").filter { !IgnoredObjects.isOfCairn(trigger: $0) }),
+      IgnoredObjects.notice(
+        "while it is captured, INSERT INTO … SELECT * needs a list of columns in tables with generated columns",
+        tables.filter { !$0.generated.isEmpty }.map(\.name)),
+      IgnoredObjects.notice(
+        "texts that read as numbers may arrive as these numbers in tables, WITHOUT ROWID or with a reference to themselves, whose texts a numeric column references",
+        tables.filter(\.mayGiveWrongNew).map(\.name)),
+    ].compactMap { $0 }
+  }
+
+  /// Returns the notices of a start about what a database has and a target does not get.
+  package static func of(_ connection: PostgresConnection) throws -> [String] {
+    try connection.query(ignoredObjects).compactMap { row in
+      guard let what = row[0], let names = row[1] else { return nil }
+      return IgnoredObjects.notice(what, names.split(at: "\n"))
+    }
+  }
+
+  /// For each kind of object, the sentence about it and the names, a line each. Objects of extensions and of Cairn are
+  /// left out, except tables of extensions, which may have rows of applications.
+  private static let ignoredObjects = """
+    WITH object AS (
+      SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname) AS name,
+        EXISTS (SELECT 1 FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+          AND d.deptype = 'e') AS is_extensions
+      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE c.relpersistence <> 't' AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'cairn', 'cairn_ddl')
+        AND n.nspname NOT LIKE 'pg\\_%'
+    ), said(place, what, name) AS (
+      SELECT 1, 'views are not replicated', name FROM object WHERE relkind IN ('v', 'm') AND NOT is_extensions
+      UNION ALL
+      SELECT 2, 'triggers are not replicated, what they write is', format('%I on %s', t.tgname, o.name)
+      FROM pg_trigger AS t JOIN object AS o ON o.oid = t.tgrelid
+      WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND t.tgname NOT LIKE 'cairn\\_%' AND NOT o.is_extensions
+      UNION ALL
+      SELECT 3, 'sequences that no column owns are not replicated', name FROM object AS o
+      WHERE relkind = 'S' AND NOT is_extensions AND NOT EXISTS (SELECT 1 FROM pg_depend AS d
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = o.oid AND d.deptype IN ('a', 'i'))
+      UNION ALL
+      SELECT 4, 'tables of extensions are not replicated', name FROM object
+      WHERE relkind IN ('r', 'p') AND is_extensions
+      UNION ALL
+      SELECT 5, 'partitioned and inheriting tables arrive without partitions and inheritance', name FROM object AS o
+      WHERE (relkind = 'p' AND NOT (SELECT relispartition FROM pg_class AS c WHERE c.oid = o.oid)
+          OR relkind = 'r' AND EXISTS (SELECT 1 FROM pg_inherits AS i JOIN pg_class AS p ON p.oid = i.inhparent
+            WHERE i.inhrelid = o.oid AND p.relkind = 'r'))
+        AND NOT is_extensions
+      UNION ALL
+      SELECT 6, 'large objects are not replicated', 'there are ' || count(*) FROM pg_largeobject_metadata
+      HAVING count(*) > 0
+    )
+    SELECT what, string_agg(replace(name, E'\\n', ' '), E'\\n' ORDER BY name COLLATE "C") FROM said
+    GROUP BY place, what ORDER BY place
+    """
+}
