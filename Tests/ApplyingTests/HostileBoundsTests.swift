@@ -51,6 +51,49 @@ import Versions
     #expect(listed == ["\"public\".\"kept\"", "\"public\".\"t_id_seq\""])
   }
 
+  // MARK: Definitions
+
+  /// A list of numbers in parentheses that SQLite parses into 57 times as much memory.
+  private static func list(bytes: Int) -> String {
+    "(" + Array(repeating: "7", count: bytes / 2).joined(separator: ",") + ")"
+  }
+
+  @Test func `lists in a peer's tables take little memory of SQLite`() throws {
+    let made = try Handmade(TempFolder())
+    try made.transaction {
+      for name in ["t0", "t1"] {
+        try made.shape("CREATE TABLE \(name)(a INTEGER PRIMARY KEY)")
+        var schema = try #require(made.latest(name))
+        schema.createText = "CREATE TABLE \(name)(a INTEGER PRIMARY KEY CHECK (a NOT IN \(Self.list(bytes: 900_000))))"
+        made.shape(schema)
+        try made.create(name)
+        try made.insert(name, [1])
+      }
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT t0.a, t1.a FROM t0, t1") == [[1, 1]])
+    let database = try Database(path: made.target)
+    _ = try database.userTables()
+    #expect(database.schemaBytes < 4 << 20)
+  }
+
+  @Test func `a table waits whose target has no room for more definitions`() throws {
+    let made = try Handmade(TempFolder())
+    try made.run(
+      (0..<27).map { "CREATE TABLE f\($0)(a CHECK (a NOT IN \(Self.list(bytes: 70_000))))" }.joined(separator: ";")
+        + ";CREATE TABLE old(a INTEGER PRIMARY KEY)")
+    for name in ["old", "t"] { try made.shape("CREATE TABLE \(name)(a INTEGER PRIMARY KEY)") }
+    try made.transaction {
+      try made.create("old")
+      try made.create("t")
+      try made.insert("old", [1])
+      try made.insert("t", [2])
+    }
+    _ = failure { try made.replay() }
+    #expect(try made.rows("SELECT a FROM old") == [[1]])
+    #expect(try made.rows("SELECT name FROM sqlite_master WHERE name = 't'") == [])
+  }
+
   // MARK: Reads
 
   private func state(_ folder: TempFolder) throws -> SQLiteApplyState {

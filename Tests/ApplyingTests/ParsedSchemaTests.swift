@@ -307,6 +307,23 @@ import Testing
     #expect(try database.userTables().first?.schema.parsed.schema.objects.count == 64)
   }
 
+  @Test func `lists of very many elements are left out`() throws {
+    let list = Array(repeating: "7", count: 6000).joined(separator: ",")
+    for sql in [
+      "CREATE TABLE t(a CHECK (a NOT IN (\(list))))", "CREATE TABLE t(a, b AS (a IN (\(list))))",
+      "CREATE TABLE t(a DEFAULT (1 IN (\(list))))",
+      "CREATE TABLE t(a, \((0..<20).map { _ in "CHECK (a NOT IN (\(list.prefix(2000))))" }.joined(separator: ", ")))",
+    ] {
+      guard let read = try? sqliteTable(sql) else { continue }
+      #expect(!read.notices.isEmpty, "\(sql.prefix(60))")
+      #expect(read.text.utf8.count < 11_000, "\(sql.prefix(60))")
+    }
+    let text = "CREATE INDEX i ON t(a) WHERE a NOT IN (\(list))"
+    let database = try Database(path: ":memory:", mode: .create)
+    try database.executeScript("CREATE TABLE t(a); \(text)")
+    #expect(try database.userTables().first?.schema.parsed.schema.objects == [])
+  }
+
   @Test func `expressions of everyday tables of SQLite stay`() throws {
     for sql in [
       "CREATE TABLE t(id TEXT DEFAULT (lower(hex(randomblob(16)))), a)",

@@ -22,6 +22,9 @@ extension Database {
     // Views, triggers, CHECKs and indexes of the file call only functions without effects.
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), Self.misjudgesJSON ? 1 : 0)
     takesQuotedTexts = false
+    let limit = SchemaLimit()
+    limit.watch(handle)
+    schemaLimit = limit
     // A page that is damaged is seen before it is used. A file in memory that is cut short would end the process.
     sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
   }
@@ -45,6 +48,9 @@ extension Database {
     guard code == SQLITE_OK else { throw error(code, sql) }
     limitsCache = true
   }
+
+  /// The memory that the parsed schema of this connection takes, in bytes.
+  package var schemaBytes: Int { SchemaLimit.bytes(of: handle) }
 
   /// Whether the SQLite library treats its own JSON functions as unsafe in the schema of a file, as SQLite 3.38 to 3.40
   /// do.

@@ -29,6 +29,8 @@ package final class Database {
   let fileGuard: OpaquePointer?
   /// The guard against actions that only a hostile file requests; nil if none is set.
   private(set) var forbidden: ForbiddenCode?
+  /// The limit of the schema's memory; nil for a connection of an application.
+  var schemaLimit: SchemaLimit?
   /// Whether texts are checked for well-formed UTF-16, because the file is in UTF-16.
   private(set) var watchesText = false
   /// The index of a result column that returned ill-formed UTF-16, until it is reported; nil if there is none.
@@ -174,7 +176,8 @@ package final class Database {
     SQLiteError(
       code: sqlite3_extended_errcode(handle) == SQLITE_OK ? code : sqlite3_extended_errcode(handle),
       message: String(cString: sqlite3_errmsg(handle)), sql: sql, path: path,
-      refusal: FileRefusal(takenFrom: fileGuard) ?? forbidden?.takeRefusal())
+      refusal: FileRefusal(takenFrom: fileGuard) ?? schemaLimit?.takeRefusal()
+        ?? forbidden?.takeRefusal())
   }
 
   /// Denies every action that only a hostile file requests, such as the use of the file's views and triggers, from this

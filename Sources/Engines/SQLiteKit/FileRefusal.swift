@@ -21,6 +21,8 @@ package enum FileRefusal: Equatable, Sendable {
   case index(String)
   /// The file has a view, trigger, function or setting of this name, which Cairn does not run.
   case foreignCode(String)
+  /// The definitions of the file are larger than Cairn reads, for this reason.
+  case schema(String)
 
   init?(takenFrom fileGuard: OpaquePointer?) {
     guard let fileGuard else { return nil }
@@ -94,6 +96,12 @@ package enum FileRefusal: Equatable, Sendable {
       (
         "it makes Cairn run \(name), which only an application may run",
         "check the objects named cairn_ in the schema; if no administrator changed them, find out which program did"
+      )
+    case .schema(let reason):
+      (
+        reason,
+        "find out which program made them: SELECT type, name, length(sql) FROM sqlite_master ORDER BY 3 DESC; "
+          + "then drop what is not needed, or divide the tables among several files"
       )
     }
   }

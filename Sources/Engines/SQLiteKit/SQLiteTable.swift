@@ -63,6 +63,7 @@ extension Database {
   ///
   /// Call it in a transaction, so that all tables are read in one snapshot.
   package func userTables() throws -> [SQLiteTable] {
+    try SchemaLimit.checkTexts(self)
     let list = try query(
       """
       SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid

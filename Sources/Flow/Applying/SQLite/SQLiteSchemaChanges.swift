@@ -281,12 +281,21 @@ struct SQLiteSchemaChanges {
 
   // MARK: Refusals
 
+  /// The memory that a target's schema may take, in bytes, while a trail adds to it. Programs need some room as well:
+  /// a file whose schema takes more than 128 MiB is refused.
+  private static let schemaBytesMax = 96 << 20
+
   /// Runs one DDL statement, which must change only the table of `change`.
   ///
   /// Every DDL statement for an SQLite target is run by this function.
   func define(_ statement: String, _ change: Change) throws {
     if [SQLiteAlteration.legacyRules, SQLiteAlteration.presentRules].contains(statement) {
       return try database.execute(statement)
+    }
+    guard statement.hasPrefix("DROP ") || database.schemaBytes <= Self.schemaBytesMax else {
+      throw refusal(change).error(
+        "the tables of the target take more than \(Self.schemaBytesMax >> 20) MiB of memory; drop some",
+        table: change.name)
     }
     let names = [change.before?.target.name, change.after?.target.name].compactMap { $0 }
     try database.define(statement, tables: names + [SQLiteAlteration.aside])

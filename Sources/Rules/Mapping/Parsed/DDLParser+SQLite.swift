@@ -74,4 +74,13 @@ extension DDLParser {
   private static let afterType: Set<NameKey> = [
     "AS", "CHECK", "COLLATE", "CONSTRAINT", "DEFAULT", "GENERATED", "NOT", "NULL", "PRIMARY", "REFERENCES", "UNIQUE",
   ]
+
+  /// The words that cannot begin an operand of SQLite without quotes.
+  static let refusedBySQLite: Set<NameKey> = [
+    "ADD", "ALL", "ALTER", "AND", "AS", "BETWEEN", "CHECK", "COLLATE", "COMMIT", "CONSTRAINT", "CREATE", "DEFAULT",
+    "DEFERRABLE", "DELETE", "DISTINCT", "DROP", "ELSE", "ESCAPE", "EXCEPT", "EXISTS", "FOREIGN", "FROM", "GROUP",
+    "HAVING", "IN", "INDEX", "INSERT", "INTERSECT", "INTO", "IS", "ISNULL", "JOIN", "LIMIT", "NOTNULL", "ON", "OR",
+    "ORDER", "PRIMARY", "REFERENCES", "RETURNING", "SELECT", "SET", "TABLE", "THEN", "TO", "TRANSACTION", "UNION",
+    "UNIQUE", "UPDATE", "USING", "VALUES", "WHEN", "WHERE",
+  ]
 }

@@ -28,6 +28,9 @@ struct DDLParser {
   /// The total size of all CHECKs parsed so far, counted in column values.
   var checkWeight = 0
 
+  /// The number of operands of all expressions parsed so far, without those that were left out.
+  private var operandCount = 0
+
   /// The objects of the target that the DDL may name.
   var reach = TargetReach()
 
@@ -36,6 +39,8 @@ struct DDLParser {
   static let weightMax = 64
   /// The largest allowed total size of a table's CHECKs, counted in column values.
   static let checkWeightMax = 1024
+  /// The largest allowed number of operands in all expressions of a text. Each takes over 100 bytes in SQLite.
+  static let operandsMax = 5000
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
     self.engine = engine
@@ -224,6 +229,8 @@ struct DDLParser {
   }
 
   mutating func operand() throws(Unparsed) {
+    operandCount += 1
+    guard operandCount <= Self.operandsMax else { throw Unparsed("it has more than \(Self.operandsMax) parts") }
     depth += 1
     defer { depth -= 1 }
     guard depth <= Self.depthMax else { throw Unparsed("it is nested too deep") }
@@ -378,14 +385,6 @@ struct DDLParser {
 
   /// The words that cannot begin an operand without quotes.
   private var refused: Set<NameKey> { engine == .sqlite ? Self.refusedBySQLite : Self.refusedByPostgres }
-
-  private static let refusedBySQLite: Set<NameKey> = [
-    "ADD", "ALL", "ALTER", "AND", "AS", "BETWEEN", "CHECK", "COLLATE", "COMMIT", "CONSTRAINT", "CREATE", "DEFAULT",
-    "DEFERRABLE", "DELETE", "DISTINCT", "DROP", "ELSE", "ESCAPE", "EXCEPT", "EXISTS", "FOREIGN", "FROM", "GROUP",
-    "HAVING", "IN", "INDEX", "INSERT", "INTERSECT", "INTO", "IS", "ISNULL", "JOIN", "LIMIT", "NOTNULL", "ON", "OR",
-    "ORDER", "PRIMARY", "REFERENCES", "RETURNING", "SELECT", "SET", "TABLE", "THEN", "TO", "TRANSACTION", "UNION",
-    "UNIQUE", "UPDATE", "USING", "VALUES", "WHEN", "WHERE",
-  ]
 
   private static let refusedByPostgres: Set<NameKey> = [
     "ALL", "AND", "ANY", "AS", "ASC", "CHECK", "COLLATE", "CONSTRAINT", "CREATE", "DEFAULT", "DEFERRABLE", "DESC",
