@@ -77,8 +77,8 @@ let package = Package(
     module(
       "Applying",
       [
-        "Changes", "Mapping", "Statements", "Transforming", "Conflicts", "Versions", "SystemKit", "SQLiteKit",
-        "PostgresKit", "Trails",
+        "Changes", "Mapping", "Statements", "Transforming", "Conflicts", "Versions", "SystemKit", "CodecKit",
+        "SQLiteKit", "PostgresKit", "Trails",
       ]),
     module(
       "Comparing",

@@ -93,7 +93,7 @@ import Testing
     let target = try PostgresTarget()
     try target.psql("CREATE SEQUENCE held; CREATE SEQUENCE free")
     let other = try PostgresConnection(target.url)
-    try other.executeScript("BEGIN; ALTER SEQUENCE held INCREMENT 2")
+    try other.executeScript("BEGIN; ALTER SEQUENCE public.held INCREMENT 2")
     let connection = try PostgresConnection(target.url)
     let sink = PostgresSink(connection)
     var upkeep = SequenceUpkeep()

@@ -31,6 +31,10 @@ private final class Table: UniqueContest {
     standing.values.filter { $0.key != row.key && $0.isInTheWay(of: row) }.sorted { $0.key < $1.key }
   }
 
+  func mark(of row: Item) -> RowMark {
+    RowMark(UInt64(row.key), row.values.reduce(0) { $0 * 9 + UInt64($1.map { $0 + 1 } ?? 0) })
+  }
+
   func rank(of row: Item, against _: UniqueConflict<Item>) -> UniqueRank? {
     unknown.contains(row.key) ? nil : ranks[row.key]
   }

@@ -152,7 +152,8 @@ extension FilledRows {
     }
     if !isRefreshed, let wanted = filled.wanted { try check(condition(column, is: false, wanted)) }
     guard let trail, let store else { return }
-    for candidate in try store.all() where candidate.row.isOf(table) {
+    try store.forEach { candidate in
+      guard candidate.row.isOf(table) else { return }
       let filled = try filled.filled(candidate, trail: trail) { try value($0, of: column) }
       if let filled { try store.add(filled) }
     }

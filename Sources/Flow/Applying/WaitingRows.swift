@@ -41,7 +41,9 @@ package struct WaitingRows {
   }
 
   private static func rows(_ store: some DisplacedRowStore) throws -> [Row] {
-    try store.all().map(\.row).sorted { ($0.fullName, $0.key.json) < ($1.fullName, $1.key.json) }.map { row in
+    var found: [ContestedRow] = []
+    try store.forEach { found.append($0.row) }
+    return try found.sorted { ($0.fullName, $0.key.json) < ($1.fullName, $1.key.json) }.map { row in
       Row(
         table: row.fullName, key: row.key, row: row.row, since: try store.since(row),
         holders: try store.hasTable(of: row) ? store.holders(of: row) : [])

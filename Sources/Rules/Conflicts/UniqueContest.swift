@@ -43,11 +43,11 @@ package struct UniqueConflict<Row: Hashable> {
   /// Whether the current group wrote the row. False for a row that waited before the group, or that was removed from
   /// its table in favor of another row.
   package var isNew: Bool
-  /// The rows in the table that hold a unique value of this row despite a lower rank. Such a row keeps the value while
-  /// this row waits.
-  package var earlier: [Row]
+  /// The marks of rows in the table that hold a unique value of this row despite a lower rank. Such a row keeps the
+  /// value while this row waits.
+  package var earlier: [RowMark]
 
-  package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {
+  package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [RowMark] = []) {
     (self.row, self.rank, self.isNew, self.earlier) = (row, rank, isNew, earlier)
   }
 }
@@ -58,6 +58,8 @@ package protocol UniqueContest {
 
   /// Returns the rows of the table that hold a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
+  /// Returns the short form of a row's key.
+  func mark(of row: Row) throws -> RowMark
   /// Returns the rank of a row in the table; nil if the rank is unknown.
   func rank(of row: Row, against claim: UniqueConflict<Row>) throws -> UniqueRank?
   /// Writes the row of `claim` to the table. The rows in `others` hold its unique values, and become waiting rows.
@@ -81,8 +83,8 @@ extension UniqueContest {
     var settled: [Row: Int] = [:]
     while var claim = left.popFirst() {
       let others = try rows(inTheWayOf: claim.row).map { (row: $0, rank: try rank(of: $0, against: claim)) }
-      if let winner = others.first(where: { !claim.isLater(than: $0.row, $0.rank) }) {
-        claim.earlier = others.filter { claim.isLater(than: $0.row, $0.rank) }.map(\.row)
+      if let winner = try others.first(where: { try !isLater(claim, than: $0.row, $0.rank) }) {
+        claim.earlier = try others.filter { try isLater(claim, than: $0.row, $0.rank) }.map { try mark(of: $0.row) }
         held.append((claim, winner, settled.count))
         continue
       }
@@ -94,7 +96,8 @@ extension UniqueContest {
     for var one in held {
       // Rows that were written since then have lower ranks than the queued row, if they were not moved again.
       if settled.count > one.since {
-        one.claim.earlier += try rows(inTheWayOf: one.claim.row).filter { settled[$0] ?? -1 >= one.since }
+        let later = try rows(inTheWayOf: one.claim.row).filter { settled[$0] ?? -1 >= one.since }
+        one.claim.earlier += try later.map(mark)
       }
       try wait(one.claim, for: one.winner)
     }
@@ -104,16 +107,15 @@ extension UniqueContest {
   /// Returns a substitute for the unknown rank of a row in the table. It is above the rank of the first row in `left`
   /// that needs a unique value of that row and may not take it.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueConflict<Row>>) throws -> UniqueRank {
-    let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
+    let waiting = try left.first { try !isLater($0, than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
   }
-}
 
-extension UniqueConflict {
-  /// Returns whether the row of this claim has a higher rank than `row`, and so gets the unique value.
-  /// - Parameter other: The rank of `row`; nil if unknown. Then the result is true if this claim's row is new, or if
-  ///   ``earlier`` has `row`.
-  fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
-    other.map { rank > $0 } ?? (isNew || earlier.contains(row))
+  /// Returns whether the row of a claim has a higher rank than `row`, and so gets the unique value.
+  /// - Parameter other: The rank of `row`; nil if unknown. Then the result is true if the claim's row is new, or if
+  ///   its ``UniqueConflict/earlier`` has `row`.
+  private func isLater(_ claim: UniqueConflict<Row>, than row: Row, _ other: UniqueRank?) throws -> Bool {
+    if let other { return claim.rank > other }
+    return try claim.isNew || !claim.earlier.isEmpty && claim.earlier.contains(mark(of: row))
   }
 }

@@ -1,4 +1,5 @@
 import Changes
+import CodecKit
 import Conflicts
 import Versions
 
@@ -52,10 +53,10 @@ struct DisplacedRow {
   var row: ContestedRow
   /// The stamp (clock, origin and number) of the last version of the row.
   var stamp: VersionStamp
-  /// The keys of rows of lower rank that have one of this row's unique values.
-  var earlier: [ConflictRow] = []
+  /// The marks of rows of lower rank that have one of this row's unique values.
+  var earlier: [RowMark] = []
 
-  init(_ row: ContestedRow, _ stamp: VersionStamp, earlier: [ConflictRow] = []) {
+  init(_ row: ContestedRow, _ stamp: VersionStamp, earlier: [RowMark] = []) {
     (self.row, self.stamp, self.earlier) = (row, stamp, earlier)
   }
 
@@ -78,7 +79,7 @@ struct DisplacedRow {
   var texts: [String] {
     [
       row.namespace, row.table, row.key.json, row.row.json, String(Int64(bitPattern: stamp.clock)), stamp.origin,
-      String(Int64(bitPattern: stamp.number)), earlier.map(\.json).joined(separator: "\n"),
+      String(Int64(bitPattern: stamp.number)), earlier.map(\.hex).joined(separator: "\n"),
     ]
   }
 
@@ -89,20 +90,39 @@ struct DisplacedRow {
     else { return nil }
     self.row = ContestedRow(namespace: texts[0], table: texts[1], key: key, row: row)
     stamp = VersionStamp(clock: clock, origin: texts[5], number: number)
-    earlier = texts[7].split(at: "\n").compactMap { ConflictRow(json: $0) }
+    earlier = texts[7].split(at: "\n").compactMap { RowMark(hex: String($0)) }
+  }
+
+  /// Returns the entry for `earlier` from one with whole keys, which old versions of Cairn stored.
+  static func shortened(earlier keys: String) throws -> String {
+    try keys.split(at: "\n").map { try RowMark(key: String($0)).hex }.joined(separator: "\n")
   }
 
   func values(_ columns: [String]) -> [Value] { columns.map { row.row[$0] ?? .null } }
 }
 
+extension RowMark {
+  /// Creates the mark of a row with this key, as JSON.
+  init(key json: String) throws {
+    let hasher = try SHA256()
+    hasher.update(Array(json.utf8))
+    self = Self(hasher.finalize()) ?? Self(0, 0)
+  }
+}
+
 /// Access to the waiting rows of a target, and to their tables.
 protocol DisplacedRowStore {
-  func all() throws -> [DisplacedRow]
+  /// The primary key of the entry of a waiting row, as the engine stores it.
+  associatedtype Place: Equatable
+  /// Returns the entry that follows another one in the order of the primary key; the first one for nil.
+  ///
+  /// Its row is nil if another version of Cairn wrote the entry.
+  func next(after place: Place?) throws -> (place: Place, row: DisplacedRow?)?
   /// Returns the waiting row with this key; nil if there is none.
   ///
   /// - Parameter namespace: PostgreSQL: the schema (namespace) of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> DisplacedRow?
-  /// Returns the total size of the waiting rows, in bytes, by the trail that wrote them last.
+  /// Returns the total size of the waiting rows, in bytes of all columns, by the trail that wrote them last.
   func byteCounts() throws -> [String: Int64]
   func counts() throws -> [NameKey: Int]
   /// Returns the time at which a row began to wait, in µs since 1970 UTC; nil if not known.
@@ -121,4 +141,16 @@ protocol DisplacedRowStore {
   ///
   /// - Returns: False if a constraint refuses `row` although `others` are deleted.
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool
+}
+
+extension DisplacedRowStore {
+  /// Calls `body` with each waiting row. Only one row is in memory at a time. `body` may change and remove this row.
+  func forEach(_ body: (DisplacedRow) throws -> Void) throws {
+    var last: Place?
+    // A text that is not valid may not be found again by its place, and would follow itself.
+    while let found = try next(after: last), found.place != last {
+      last = found.place
+      if let row = found.row { try body(row) }
+    }
+  }
 }

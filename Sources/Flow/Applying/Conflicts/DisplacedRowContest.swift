@@ -37,6 +37,8 @@ final class DisplacedRowContest<Store: DisplacedRowStore>: UniqueContest {
   private let fresh: Set<ContestedRow>
   /// The waiting rows that a refresh brought in this group.
   private let met: Set<ContestedRow>
+  /// The row whose mark was computed last. Many rows often wait for one row with a long key.
+  private var lastMarked: (row: ContestedRow, mark: RowMark)?
   private var kept: [ContestedRow: DisplacedRow] = [:]
 
   init(_ store: Store, fresh: [ContestedRow] = [], met: [ContestedRow] = [], _ sight: Sight) {
@@ -46,14 +48,15 @@ final class DisplacedRowContest<Store: DisplacedRowStore>: UniqueContest {
   /// Decides which rows are in their tables and which wait. Returns whether a table or a waiting row was changed.
   func judge() throws -> Bool {
     var isChanged = false
-    for found in try store.all() where try store.mayWrite(found.row) {
+    try store.forEach { found in
+      guard try store.mayWrite(found.row) else { return }
       var candidate = found
       // If the table is gone, so is the value for which the row waits.
       var isGone = try !store.hasTable(of: candidate.row) || store.isThere(candidate.row)
       if !isGone {
         switch try sight.renew(candidate) {
         case .asItWas: break
-        case .open: continue
+        case .open: return
         case .gone: isGone = true
         case .later(let renewed): candidate = renewed
         }
@@ -61,7 +64,7 @@ final class DisplacedRowContest<Store: DisplacedRowStore>: UniqueContest {
       if isGone {
         try store.remove(candidate.row)
         isChanged = true
-        continue
+        return
       }
       candidate = try sight.ranked(candidate)
       if candidate.stamp != found.stamp || candidate.row.row != found.row.row {
@@ -76,13 +79,17 @@ final class DisplacedRowContest<Store: DisplacedRowStore>: UniqueContest {
   private func claim(_ candidate: DisplacedRow) -> UniqueConflict<ContestedRow> {
     let row = candidate.row
     return UniqueConflict(
-      row, row.rank(candidate.stamp), isNew: fresh.contains(row),
-      earlier: candidate.earlier.map {
-        ContestedRow(namespace: row.namespace, table: row.table, key: $0, row: ConflictRow([]))
-      })
+      row, row.rank(candidate.stamp), isNew: fresh.contains(row), earlier: candidate.earlier)
   }
 
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] { try store.rows(inTheWayOf: row) }
+
+  func mark(of row: ContestedRow) throws -> RowMark {
+    if let lastMarked, lastMarked.row == row { return lastMarked.mark }
+    let mark = try RowMark(key: row.key.json)
+    lastMarked = (row, mark)
+    return mark
+  }
 
   func rank(of row: ContestedRow, against claim: UniqueConflict<ContestedRow>) throws -> UniqueRank? {
     try sight.lastWrite(row, claim.isNew)
@@ -107,9 +114,8 @@ final class DisplacedRowContest<Store: DisplacedRowStore>: UniqueContest {
   func wait(_ claim: UniqueConflict<ContestedRow>, for other: (row: ContestedRow, rank: UniqueRank?)) throws {
     let stamp = other.rank.flatMap { $0 == .latest ? nil : $0.stamp }
     if claim.isNew || met.contains(claim.row) { try sight.log(claim.row, other.row, stamp, false) }
-    let earlier = claim.earlier.map(\.key)
-    guard earlier != kept[claim.row]?.earlier ?? [] else { return }
-    try store.add(DisplacedRow(claim.row, claim.rank.stamp, earlier: earlier))
+    guard claim.earlier != kept[claim.row]?.earlier ?? [] else { return }
+    try store.add(DisplacedRow(claim.row, claim.rank.stamp, earlier: claim.earlier))
   }
 
   private func refusal(_ row: ContestedRow) -> CairnError {

@@ -24,12 +24,27 @@ struct PostgresDisplacedRows: DisplacedRowStore {
         origin text, number bigint, earlier text, since bigint, PRIMARY KEY (schema_name, table_name, key))
       """)
     if try !hasSince() { try connection.execute("ALTER TABLE cairn.candidate ADD COLUMN IF NOT EXISTS since bigint") }
+    try shortenEarlier()
   }
 
   /// Returns whether `cairn.candidate` has the column `since`, which old versions of Cairn did not create.
   private func hasSince() throws -> Bool {
     try connection.first(
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
+  }
+
+  /// Replaces the keys in `earlier`, which old versions of Cairn stored whole, by their marks.
+  private func shortenEarlier() throws {
+    let whole = "SELECT schema_name, table_name, key, earlier FROM cairn.candidate WHERE left(earlier, 1) = '{'"
+    let order = "ORDER BY schema_name, table_name, key LIMIT 1"
+    var row = try connection.query("\(whole) \(order)").first
+    while let found = row {
+      let place = Array(found[0..<3])
+      try connection.run(
+        "UPDATE cairn.candidate SET earlier = $4 WHERE schema_name = $1 AND table_name = $2 AND key = $3",
+        place + [DisplacedRow.shortened(earlier: found[3] ?? "")])
+      row = try connection.query("\(whole) AND (schema_name, table_name, key) > ($1, $2, $3) \(order)", place).first
+    }
   }
 
   /// Returns whether any table of the database has a unique index besides its primary key. Otherwise there cannot be
@@ -44,7 +59,12 @@ struct PostgresDisplacedRows: DisplacedRowStore {
   }
 
   func byteCounts() throws -> [String: Int64] {
-    let rows = try connection.query("SELECT origin, sum(octet_length(content)) FROM cairn.candidate GROUP BY origin")
+    let rows = try connection.query(
+      """
+      SELECT origin, sum(octet_length(schema_name) + octet_length(table_name) + octet_length(key)
+        + octet_length(content) + octet_length(origin) + coalesce(octet_length(earlier), 0))
+      FROM cairn.candidate GROUP BY origin
+      """)
     return Dictionary(rows.map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }, uniquingKeysWith: +)
   }
 
@@ -63,7 +83,13 @@ struct PostgresDisplacedRows: DisplacedRowStore {
     ).flatMap { Int64($0) }
   }
 
-  func all() throws -> [DisplacedRow] { try candidates("", []) }
+  func next(after place: [String?]?) throws -> (place: [String?], row: DisplacedRow?)? {
+    let condition = place == nil ? "" : " WHERE (schema_name, table_name, key) > ($1, $2, $3)"
+    return try connection.query(
+      "SELECT \(DisplacedRow.columns) FROM cairn.candidate\(condition) ORDER BY schema_name, table_name, key LIMIT 1",
+      place ?? []
+    ).first.map { (Array($0[0...2]), DisplacedRow($0.map { $0 ?? "" })) }
+  }
 
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> DisplacedRow? {
     try candidates(" WHERE schema_name = $1 AND table_name = $2 AND key = $3", [namespace, table, key.json]).first

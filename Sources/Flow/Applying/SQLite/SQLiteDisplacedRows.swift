@@ -21,11 +21,27 @@ struct SQLiteDisplacedRows: DisplacedRowStore {
         origin TEXT, number INTEGER, earlier TEXT, since INTEGER, PRIMARY KEY (table_name, key)) WITHOUT ROWID
       """)
     if try !hasSince() { try database.execute("ALTER TABLE cairn_candidate ADD COLUMN since INTEGER") }
+    try shortenEarlier()
   }
 
   /// Returns whether `cairn_candidate` has the column `since`, which old versions of Cairn did not create.
   private func hasSince() throws -> Bool {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
+  }
+
+  /// Replaces the keys in `earlier`, which old versions of Cairn stored whole, by their marks.
+  private func shortenEarlier() throws {
+    let whole = "SELECT table_name, key, earlier FROM cairn_candidate WHERE substr(earlier, 1, 1) = '{'"
+    var row = try database.query("\(whole) ORDER BY table_name, key LIMIT 1").first
+    while let found = row {
+      let place = [found[0], found[1]]
+      try database.run(
+        "UPDATE cairn_candidate SET earlier = ? WHERE table_name = ? AND key = ?",
+        [.text(DisplacedRow.shortened(earlier: found[2].string))] + place)
+      let next = "\(whole) AND (table_name, key) > (?, ?) ORDER BY table_name, key LIMIT 1"
+      row = try database.query(next, place).first
+      if row == found { return }
+    }
   }
 
   /// Returns whether any table has a unique index besides its key, so that there may be waiting rows.
@@ -39,7 +55,10 @@ struct SQLiteDisplacedRows: DisplacedRowStore {
 
   func byteCounts() throws -> [String: Int64] {
     let rows = try database.query(
-      "SELECT origin, sum(length(CAST(content AS BLOB))) FROM cairn_candidate GROUP BY origin")
+      """
+      SELECT origin, sum(length(CAST(table_name || key || content || origin || coalesce(earlier, '') AS BLOB)))
+      FROM cairn_candidate GROUP BY origin
+      """)
     return Dictionary(rows.map { ($0[0].string, Int64($0[1].shown) ?? 0) }, uniquingKeysWith: +)
   }
 
@@ -54,16 +73,24 @@ struct SQLiteDisplacedRows: DisplacedRowStore {
       "SELECT since FROM cairn_candidate WHERE table_name = ? AND key = ?", [.text(row.table), .text(row.key.json)])
   }
 
-  func all() throws -> [DisplacedRow] { try candidates("", []) }
+  func next(after place: [Value]?) throws -> (place: [Value], row: DisplacedRow?)? {
+    let condition = place == nil ? "" : " WHERE (table_name, key) > (?, ?)"
+    return try database.query(
+      "SELECT \(DisplacedRow.columns) FROM cairn_candidate\(condition) ORDER BY table_name, key LIMIT 1", place ?? []
+    ).first.map { (Array($0[1...2]), Self.candidate($0)) }
+  }
 
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> DisplacedRow? {
     try candidates(" WHERE table_name = ? AND key = ?", [.text(table), .text(key.json)]).first
   }
 
   private func candidates(_ condition: String, _ values: [Value]) throws -> [DisplacedRow] {
-    try database.query("SELECT \(DisplacedRow.columns) FROM cairn_candidate\(condition)", values).compactMap { row in
-      DisplacedRow(row.map { if case .integer(let number) = $0 { String(number) } else { $0.string } })
-    }
+    try database.query("SELECT \(DisplacedRow.columns) FROM cairn_candidate\(condition)", values)
+      .compactMap(Self.candidate)
+  }
+
+  private static func candidate(_ row: [Value]) -> DisplacedRow? {
+    DisplacedRow(row.map { if case .integer(let number) = $0 { String(number) } else { $0.string } })
   }
 
   func add(_ candidate: DisplacedRow) throws {
