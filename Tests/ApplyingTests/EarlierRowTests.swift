@@ -7,7 +7,7 @@ import Testing
 
 @testable import Applying
 
-/// What a waiting row stores about rows of lower rank that hold its unique values.
+/// The marks that a waiting row stores of rows of lower rank that hold its unique values.
 struct EarlierRowTests {
   enum Engine: CaseIterable { case sqlite, postgres }
   static let engines: [Engine] = PostgresServer.isAvailable ? Engine.allCases : [.sqlite]
@@ -39,7 +39,7 @@ struct EarlierRowTests {
       try body(
         Bench(
           store: rows, namespace: "public", table: "cairn.candidate", install: rows.install,
-          run: { _ = try target.psql($0) }, number: { Int(try connection.first($0) ?? "") ?? 0 }))
+          run: { _ = try target.psql($0) }, number: { Int(try target.psql($0)) ?? 0 }))
     }
   }
 

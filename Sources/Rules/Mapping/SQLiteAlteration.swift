@@ -213,8 +213,8 @@ package struct SQLiteAlteration: Sendable {
     return stale.map { "DROP INDEX IF EXISTS \(ownName($0).quotedName)" } + fresh.map(\.text)
   }
 
-  /// Returns whether an index of the target stays although the source's index of that name has another text: the schema
-  /// change does not alter the index, or both texts say the same.
+  /// Returns whether an index of the target stays although the source's index of that name has another text. The schema
+  /// change does not alter such an index, or both texts say the same.
   private func isKept(_ index: TableSchema.Object) -> Bool {
     let name = index.name.sqliteKey
     guard let now = after.objects.first(where: { $0.name.sqliteKey == name }) else { return false }

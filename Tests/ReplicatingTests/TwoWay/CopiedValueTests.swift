@@ -232,12 +232,12 @@ struct CopiedValueTests {
   func sharedRoom(count: Int) throws {
     let mesh = try Mesh("sss", schema: Self.schema)
     let (a, b, c) = (mesh.nodes[0], mesh.nodes[1], mesh.nodes[2])
-    mesh.waitingBytesMax = 1000
+    mesh.waitingBytesMax = 1600
     mesh.renew(c)
     try c.execute("INSERT INTO item VALUES (101, 'd', 0)")
     try a.execute("INSERT INTO item VALUES (100, 'c', 0)")
     for _ in 0..<2 { try mesh.settle() }
-    // A row is 30 bytes or so: 24 rows fit into the room, but not into half of it.
+    // A row is 50 bytes or so: 24 rows fit into the room, but not into half of it.
     try Self.forgeWaiting(count, of: a.trail.description, at: b)
     if count == 12 {
       try mesh.apply(1, to: 2)

@@ -113,7 +113,7 @@ extension RowMark {
 /// Access to the waiting rows of a target, and to their tables.
 protocol DisplacedRowStore {
   /// The primary key of the entry of a waiting row, as the engine stores it.
-  associatedtype Place: Equatable
+  associatedtype Place: ByteComparable
   /// Returns the entry that follows another one in the order of the primary key; the first one for nil.
   ///
   /// Its row is nil if another version of Cairn wrote the entry.
@@ -148,7 +148,7 @@ extension DisplacedRowStore {
   func forEach(_ body: (DisplacedRow) throws -> Void) throws {
     var last: Place?
     // A text that is not valid may not be found again by its place, and would follow itself.
-    while let found = try next(after: last), found.place != last {
+    while let found = try next(after: last), !(last.map { Place.areSame($0, found.place) } ?? false) {
       last = found.place
       if let row = found.row { try body(row) }
     }

@@ -1,6 +1,5 @@
 import Changes
 import CodecKit
-import Glibc
 import SQLiteKit
 import Trails
 
@@ -170,9 +169,9 @@ struct JournalReader: ~Copyable {
       noteWritten(slice(row, rowEnds, columns), layout)
       if let now, now != before, let replaced = candidates.take(Key(layout: layout.id, rowid: now)) {
         try replaced.withUnsafeBytes {
-          noteGone(try Self.prefix(of: $0, columns: columns), layout)
+          noteGone(try $0.image(columns: columns), layout)
           guard isWanted(now) else { return }
-          try delete(layout, image: try Self.prefix(of: $0, columns: columns), isImplied: false, to: trail)
+          try delete(layout, image: try $0.image(columns: columns), isImplied: false, to: trail)
         }
       }
       switch (isWanted(before), isWanted(now)) {
@@ -184,8 +183,8 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  /// Returns whether an update gave its row the key of another row, which it replaced, and a foreign key may have changed
-  /// the updated row before. The journal has that change as one of the other row.
+  /// Returns whether an update replaced another row by giving its row that row's key, and a foreign key may have changed
+  /// its row before. The journal has that change as one of the other row.
   private func hasMixedRows(_ layout: CaptureInstance, movedTo now: Int64?) -> Bool {
     guard vanished != nil || !candidates.isEmpty, layout.cascadesToItself, let key = keyHash(layout, row, rowEnds),
       key != keyHash(layout, old, oldEnds)
@@ -320,12 +319,6 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  private static func prefix(of bytes: UnsafeRawBufferPointer, columns: Int) throws -> UnsafeRawBufferPointer {
-    var reader = ByteReader(bytes)
-    for _ in 0..<columns { _ = try reader.readColumn() }
-    return UnsafeRawBufferPointer(rebasing: bytes[0..<reader.offset])
-  }
-
   /// Returns a hash of the key or rowid of a row; nil if the key contains NULL.
   private func keyHash(_ layout: CaptureInstance, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
     var hasher = Hasher()
@@ -403,13 +396,5 @@ struct JournalReader: ~Copyable {
   private mutating func forget(_ layout: CaptureInstance, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     _ = candidates.take(Key(layout: layout.id, rowid: rowid))
-  }
-}
-
-extension UnsafeRawBufferPointer {
-  fileprivate func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
-    guard count == other.count else { return false }
-    guard count > 0, let a = baseAddress, let b = other.baseAddress else { return true }
-    return memcmp(a, b, count) == 0
   }
 }

@@ -1,8 +1,18 @@
+import Changes
+
 /// Rows that a transaction may have changed although the stream has no record of it.
 enum UnreportedRows: Equatable {
   case table(UInt32)
   /// The rows of a table with these keys.
   case rows(UInt32, [[String]])
+
+  static func == (a: Self, b: Self) -> Bool {
+    switch (a, b) {
+    case (.table(let a), .table(let b)): a == b
+    case (.rows(let a, let keys), .rows(let b, let others)): a == b && keys == others
+    default: false
+    }
+  }
 }
 
 /// A rewrite of a table's rows by a schema change.
@@ -47,7 +57,7 @@ struct TableRewrite: Equatable {
 struct WrittenKeys: Equatable {
   private(set) var isEmpty = true
   /// Nil if there are too many keys, or if a key is not known.
-  private(set) var all: [[String]]? = []
+  @ByBytes private(set) var all: [[String]]? = []
   private var bytes = 0
 
   mutating func add(_ key: [String]?) {
