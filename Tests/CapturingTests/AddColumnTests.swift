@@ -310,6 +310,7 @@ import Trails
     try replica.takeAndReplay()
     #expect(
       replica.notices == [
+        "views are not replicated: old",
         "view recent was created: views are not replicated",
         "trigger tr was created: triggers are not replicated, what they write is",
         "virtual table fts was created: virtual tables are not replicated",
