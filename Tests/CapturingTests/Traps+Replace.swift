@@ -169,6 +169,24 @@ extension Trap {
           """
       }),
     Trap(
+      "names and expressions with signs that mean something elsewhere",
+      """
+      CREATE TABLE t(id INTEGER PRIMARY KEY, "a%%b" UNIQUE, "%@" , "\\(x)"); CREATE UNIQUE INDEX ti ON t("%@" || '%%');
+      INSERT INTO t VALUES (1, 1, 1, 1), (2, 2, 2, 2), (3, 3, 3, 3)
+      """,
+      ["INSERT OR IGNORE INTO t VALUES (9, 1, 2, 0)", "REPLACE INTO t VALUES (1, 2, 3, 4)", "DELETE FROM t"]),
+    Trap(
+      "a row that refers to itself by a unique column that an update replaces",
+      pragmas: "PRAGMA foreign_keys = 1",
+      """
+      CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE, p REFERENCES t(u) ON UPDATE CASCADE ON DELETE SET NULL, w);
+      INSERT INTO t VALUES (1, 1, 1, 0), (2, 2, NULL, 0), (3, 3, 1, 0)
+      """,
+      [
+        "UPDATE t SET u = 11 WHERE id = 1", "UPDATE OR REPLACE t SET u = 2 WHERE id = 1",
+        "BEGIN; UPDATE t SET w = 5; UPDATE OR REPLACE t SET u = 3 WHERE id = 1; COMMIT",
+      ]),
+    Trap(
       "REPLACE whose deletes fire triggers that insert into the same table or ignore a row of it",
       pragmas: "PRAGMA foreign_keys = 1",
       """
@@ -195,6 +213,10 @@ extension Trap {
         "BEGIN; UPDATE k SET u = 22 WHERE id = 'k2'; UPDATE OR REPLACE k SET id = 'k2' WHERE id = 'k1'; COMMIT",
         "UPDATE OR REPLACE t SET id = 3 WHERE id = 2; UPDATE OR REPLACE r SET id = 3 WHERE id = 2",
         "UPDATE OR REPLACE k SET id = 'k3' WHERE id = 'k2'", "UPDATE t SET id = 9 WHERE id = 3",
+        // The write replaces two rows, one by the key and one by the unique value, in either order.
+        "INSERT INTO t VALUES (20, 20, 20), (21, 21, NULL), (22, 22, NULL), (30, 30, 30), (31, 31, NULL), (29, 29, NULL)",
+        "BEGIN; UPDATE t SET u = 121 WHERE id = 21; UPDATE OR REPLACE t SET id = 21, u = 22 WHERE id = 20; COMMIT",
+        "BEGIN; UPDATE t SET u = 131 WHERE id = 31; UPDATE OR REPLACE t SET id = 31, u = 29 WHERE id = 30; COMMIT",
       ]),
     Trap(
       "INSERT OR IGNORE, then VACUUM renumbers a table without key",

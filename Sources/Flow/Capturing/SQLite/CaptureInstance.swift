@@ -28,6 +28,8 @@ struct CaptureInstance {
   /// The index of the rowid among the values of a journal row; nil if a journal row has no rowid.
   let rowidIndex: Int?
   let digestTable: StatementDigest.Table
+  /// Whether an update of a row's key may change rows of the same table.
+  let cascadesToItself: Bool
 
   var token: UInt64 { UInt64(id) }
   /// A name for the table's rowid in SQL, such as `_rowid_`; nil if columns have all these names.
@@ -37,14 +39,6 @@ struct CaptureInstance {
   }
   /// Whether the pending refresh sends only rows whose added columns differ from their defaults.
   var isPartial: Bool { refresh != nil && firstNew != nil }
-
-  /// Whether an update of a row's key may change rows of the same table.
-  var cascadesToItself: Bool {
-    schema.foreignKeys.contains { key in
-      key.table.sqliteKey == schema.name.sqliteKey
-        && ["CASCADE", "SET NULL", "SET DEFAULT"].contains(key.onUpdate.asciiUppercased)
-    }
-  }
   var refreshMethod: Refresh.Method {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
@@ -107,6 +101,10 @@ struct CaptureInstance {
       }
     } catch is DecodingError { throw Self.foreign }
     digestTable = StatementDigest.Table(name: schema.name)
+    let name = schema.name.sqliteKey
+    cascadesToItself = schema.foreignKeys.contains { key in
+      key.table.sqliteKey == name && ["CASCADE", "SET NULL", "SET DEFAULT"].contains(key.onUpdate.asciiUppercased)
+    }
     carriesRowid = CaptureTriggers.carriesRowid(schema)
     valueCount = schema.columns.count + (carriesRowid ? 1 : 0)
     rowidIndex =

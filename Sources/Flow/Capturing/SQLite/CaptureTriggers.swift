@@ -232,14 +232,13 @@ struct CaptureTriggers {
   private var staged: [Trigger] {
     let names = (["layout"] + stageNames).joined(separator: ",")
     let images = values("")
-    let isStagedAlready =
-      "EXISTS (SELECT 1 FROM \(target) WHERE %% AND \(identity("\(target).", "cairn_stage.", rightNames: stageNames)))"
+    let isOfStaged = identity("\(target).", "cairn_stage.", rightNames: stageNames)
     func stage(_ condition: String) -> [String] {
       [
         // Rows left by an OR IGNORE or an upsert. Those that the write may delete are staged again, as the newest ones.
         """
         DELETE FROM cairn_stage WHERE layout = \(layout) AND (rowid < (SELECT rowid FROM cairn_stage ORDER BY rowid DESC \
-        LIMIT 1) - \(stagedRowsMax) OR \(isStagedAlready.replacing("%%", with: "(\(condition))")));
+        LIMIT 1) - \(stagedRowsMax) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(condition)) AND \(isOfStaged)));
         """,
         "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition));",
       ]
@@ -247,7 +246,7 @@ struct CaptureTriggers {
     // Logs staged rows that no longer exist, or whose key the new row has taken.
     func emit(unless exception: String = "") -> [String] {
       let gone =
-        "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(identity("\(target).", "cairn_stage.", rightNames: stageNames))) OR (\(identity("", "cairn_stage.", leftNames: newColumns, rightNames: stageNames))\(exception)))"
+        "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(isOfStaged)) OR (\(identity("", "cairn_stage.", leftNames: newColumns, rightNames: stageNames))\(exception)))"
       return [
         "INSERT INTO cairn_journal(code,\(stageNames.joined(separator: ","))) SELECT \(code(.vanished)),\(stageNames.joined(separator: ",")) FROM cairn_stage WHERE \(gone);",
         "DELETE FROM cairn_stage WHERE \(gone);",

@@ -32,8 +32,7 @@ struct JournalReader: ~Copyable {
   /// The last values of each updated row. They correct outdated old values, which AFTER triggers log if foreign key
   /// actions or BEFORE triggers changed the row. The key is a hash of table shape and row key.
   private var latest = RecentImages<Int>()
-  /// The hash of the key of a row that the write in progress has replaced; nil if it has replaced none.
-  private var vanished: Int?
+  private var vanished = VanishedRows()
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
@@ -99,13 +98,14 @@ struct JournalReader: ~Copyable {
     guard kind == .marker || rowEnds.count >= layout.valueCount else { throw CaptureInstance.foreign }
     // The copy that was requested has all rows.
     if doubtful.contains(layout.id) { return }
-    defer { if kind != .updateOld { vanished = kind == .vanished ? keyHash(layout, row, rowEnds) : nil } }
+    defer { if kind != .vanished, kind != .updateOld { vanished.removeAll() } }
     switch kind {
     case .marker, .asked: break
     case .replaceCandidate:
       guard let rowid = rowid(layout, row, rowEnds) else { break }
       candidates.note(Key(layout: layout.id, rowid: rowid), row.bytes)
     case .delete, .vanished:
+      if kind == .vanished { vanished.note(keyHash(layout, row, rowEnds)) }
       let rowid = rowid(layout, row, rowEnds)
       forget(layout, rowid)
       let seen = keyHash(layout, row, rowEnds).flatMap { latest.take($0) }
@@ -183,13 +183,12 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  /// Returns whether an update replaced another row by giving its row that row's key, and a foreign key may have changed
-  /// its row before. The journal has that change as one of the other row.
+  /// Returns whether a foreign key may have changed an updated row within the update. The journal has that change first,
+  /// as one of a row that the target lacks: with the new key, or with a new unique value.
   private func hasMixedRows(_ layout: CaptureInstance, movedTo now: Int64?) -> Bool {
-    guard vanished != nil || !candidates.isEmpty, layout.cascadesToItself, let key = keyHash(layout, row, rowEnds),
-      key != keyHash(layout, old, oldEnds)
-    else { return false }
-    return vanished == key || now.map { candidates.image(Key(layout: layout.id, rowid: $0)) != nil } ?? false
+    guard layout.cascadesToItself, let key = keyHash(layout, row, rowEnds) else { return false }
+    if key == keyHash(layout, old, oldEnds) { return latest.image(key).map { !old.bytes.elementsEqual($0) } ?? false }
+    return vanished.mayHave(key) || now.map { candidates.image(Key(layout: layout.id, rowid: $0)) != nil } ?? false
   }
 
   // MARK: Records
