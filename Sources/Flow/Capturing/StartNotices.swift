@@ -33,12 +33,12 @@ package enum StartNotices {
   /// Returns the notices of a start about what a database has and a target does not get.
   package static func of(_ connection: PostgresConnection) throws -> [String] {
     try connection.query(ignoredObjects).compactMap { row in
-      guard let what = row[0], let names = row[1] else { return nil }
-      return IgnoredObjects.notice(what, names.split(at: "\n"))
+      guard let what = row[0], let names = row[1], let count = row[2].flatMap({ Int($0) }) else { return nil }
+      return IgnoredObjects.notice(what, names.split(at: "\n"), of: count)
     }
   }
 
-  /// For each kind of object, the sentence about it and the names, a line each. Objects of extensions and of Cairn are
+  /// For each kind of object, the sentence about it, the first names, a line each, and the number of all. Objects of extensions and of Cairn are
   /// left out, except tables of extensions, which may have rows of applications.
   private static let ignoredObjects = """
     WITH object AS (
@@ -71,7 +71,8 @@ package enum StartNotices {
       SELECT 6, 'large objects are not replicated', 'there are ' || count(*) FROM pg_largeobject_metadata
       HAVING count(*) > 0
     )
-    SELECT what, string_agg(replace(name, E'\\n', ' '), E'\\n' ORDER BY name COLLATE "C") FROM said
+    SELECT what, array_to_string((array_agg(replace(name, E'\\n', ' ') ORDER BY name COLLATE "C"))
+      [1:\(IgnoredObjects.sentencesMax)], E'\\n'), count(*) FROM said
     GROUP BY place, what ORDER BY place
     """
 }

@@ -202,13 +202,18 @@ import Testing
 
   @Test func `too many rows after a partition was made are a copy`() {
     var keys = WrittenKeys()
-    for number in 0..<PostgresRequests.keysMax { keys.add([String(number)]) }
+    for number in 0..<PostgresRequests.keysMax { keys.add([String(number)], room: 1 << 20) }
     #expect(keys.all?.count == PostgresRequests.keysMax)
-    keys.add(["more"])
+    keys.add(["more"], room: 1 << 20)
     #expect(keys.all == nil && !keys.isEmpty)
-    var long = WrittenKeys()
-    long.add([String(repeating: "x", count: PostgresRequests.keyBytesMax)])
-    #expect(long.all == nil)
+    // The keys of all tables have one limit.
+    var incoming = incoming()
+    let half = String(repeating: "x", count: PostgresRequests.keyBytesMax / 2)
+    for relation: UInt32 in [3, 4] {
+      incoming.notePartition(of: relation)
+      incoming.noteWrite(of: relation, key: [half])
+    }
+    #expect(incoming.unreported == [.rows(3, [[half]]), .table(4)])
   }
 
   @Test func `a dropped transaction leaves nothing`() {

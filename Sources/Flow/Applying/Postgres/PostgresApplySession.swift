@@ -71,8 +71,7 @@ enum PostgresApplySession {
     }
     try connection.executeScript(
       """
-      SET synchronous_commit = on; SET lock_timeout = 0; SET statement_timeout = 0;
-      SET idle_in_transaction_session_timeout = 0; SET row_security = off; SET jit = off; SET enable_seqscan = off;
+      SET synchronous_commit = on; SET jit = off; SET enable_seqscan = off;
       SET enable_hashjoin = off; SET enable_mergejoin = off;
       SET check_function_bodies = off; SET client_min_messages = warning
       """)

@@ -3,7 +3,7 @@ import SQLiteKit
 
 struct IgnoredObjects {
   private static let nameBytesMax = 256
-  private static let sentencesMax = 10
+  static let sentencesMax = 10
   private var names: Set<NameKey> = []
 
   init(_ source: Database) throws { _ = try news(source) }
@@ -48,9 +48,11 @@ struct IgnoredObjects {
   /// Returns a notice with the names of objects of one kind; nil if there are none.
   ///
   ///     IgnoredObjects.notice("views are not replicated", ["v", "w"])   // "views are not replicated: v, w"
-  static func notice(_ what: String, _ names: [String]) -> String? {
+  ///
+  /// - Parameter count: The number of objects; nil if all are in `names`.
+  static func notice(_ what: String, _ names: [String], of count: Int? = nil) -> String? {
     guard !names.isEmpty else { return nil }
-    let more = names.count - sentencesMax
+    let more = (count ?? names.count) - sentencesMax
     return "\(what): \(names.prefix(sentencesMax).map(shortened).joined(separator: ", "))"
       + (more > 0 ? " and \(more) more" : "")
   }

@@ -69,10 +69,14 @@ struct IncomingTransaction {
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
-    /// The tables whose rows the transaction rewrote, and whose shape has not followed.
-    var rewrites: [UInt32: TableRewrite] = [:]
+    /// The tables whose rows the transaction rewrote, and whose shape has not followed, with ``doubts`` at that time.
+    var rewrites: [UInt32: (rewrite: TableRewrite, doubts: Int)] = [:]
+    /// The number of messages after which an earlier rewrite may be one of another command.
+    var doubts = 0
     /// The partitioned tables that got a new partition in the transaction, with the rows written since then.
     var grown: [UInt32: WrittenKeys] = [:]
+    /// The memory that the keys in ``grown`` take, in bytes.
+    var keyBytes = 0
 
     /// The time of the commit, µs since 1970. If an apply made the transaction and its rows go into this trail, at
     /// least the clock in its applied note.
@@ -173,22 +177,19 @@ struct IncomingTransaction {
   // MARK: Unreported changes of rows
 
   mutating func noteRewrite(of relation: UInt32, _ rewrite: TableRewrite) {
-    let earlier = open?.rewrites[relation]
-    open?.rewrites[relation] = rewrite.after(earlier)
+    guard let open else { return }
+    self.open?.rewrites[relation] = (rewrite.after(open.rewrites[relation]?.rewrite), open.doubts)
   }
 
   /// Processes the shape of a table: returns and removes the rewrite of this table. The rewrites of other tables may
   /// be those of an earlier command.
   mutating func takeRewrite(of relation: UInt32) -> TableRewrite? {
-    let rewrite = open?.rewrites.removeValue(forKey: relation)
-    doubtRewrites()
-    return rewrite
+    let found = open?.rewrites.removeValue(forKey: relation)
+    defer { doubtRewrites() }
+    return found.map { $0.doubts == open?.doubts ? $0.rewrite : $0.rewrite.doubted }
   }
 
-  mutating func doubtRewrites() {
-    guard let rewrites = open?.rewrites else { return }
-    open?.rewrites = rewrites.mapValues(\.doubted)
-  }
+  mutating func doubtRewrites() { open?.doubts += 1 }
 
   mutating func notePartition(of relation: UInt32) {
     if open?.grown[relation] == nil { open?.grown[relation] = WrittenKeys() }
@@ -198,12 +199,19 @@ struct IncomingTransaction {
   func hasNewPartition(of relation: UInt32) -> Bool { open?.grown[relation] != nil }
 
   /// - Parameter key: The key of a row that the open transaction wrote; nil if it is not known.
-  mutating func noteWrite(of relation: UInt32, key: [String]?) { open?.grown[relation]?.add(key) }
+  mutating func noteWrite(of relation: UInt32, key: [String]?) {
+    guard let taken = open?.keyBytes, var keys = open?.grown[relation] else { return }
+    let before = keys.bytes
+    open?.grown[relation] = nil
+    keys.add(key, room: PostgresRequests.keyBytesMax - taken)
+    open?.keyBytes = taken + keys.bytes - before
+    open?.grown[relation] = keys
+  }
 
   /// The tables whose rows the open transaction may have changed without a record in the stream.
   var unreported: [UnreportedRows] {
     guard let open, !open.isApplied else { return [] }
-    let rewritten = Set(open.rewrites.filter(\.value.mayAlterRows).keys)
+    let rewritten = Set(open.rewrites.filter(\.value.rewrite.mayAlterRows).keys)
     let grown = open.grown.filter { !$0.value.isEmpty && !rewritten.contains($0.key) }
     let tables: [UnreportedRows] = rewritten.sorted().map { .table($0) }
     return tables

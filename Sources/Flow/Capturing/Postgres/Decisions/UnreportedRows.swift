@@ -58,13 +58,17 @@ struct WrittenKeys: Equatable {
   private(set) var isEmpty = true
   /// Nil if there are too many keys, or if a key is not known.
   @ByBytes private(set) var all: [[String]]? = []
-  private var bytes = 0
+  /// The memory that the keys take, in bytes.
+  private(set) var bytes = 0
 
-  mutating func add(_ key: [String]?) {
+  /// - Parameter room: The memory that a key may take, in bytes: the tables of a transaction share it.
+  mutating func add(_ key: [String]?, room: Int) {
     isEmpty = false
-    guard let key, let count = all?.count else { return all = nil }
-    bytes += key.reduce(64) { $0 + $1.utf8.count }
-    guard count < PostgresRequests.keysMax, bytes <= PostgresRequests.keyBytesMax else { return all = nil }
+    let size = key?.reduce(64) { $0 + $1.utf8.count } ?? 0
+    guard let key, let count = all?.count, count < PostgresRequests.keysMax, size <= room else {
+      return (all, bytes) = (nil, 0)
+    }
+    bytes += size
     all?.append(key)
   }
 }
