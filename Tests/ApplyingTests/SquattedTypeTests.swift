@@ -11,37 +11,6 @@ import Testing
 struct SquattedTypeTests {
   private static let types = "CREATE TYPE mood AS ENUM ('ok', 'sad');"
 
-  /// A target of a role that is no superuser, and a role that may create objects there.
-  private func started(isListed: Bool) throws -> PostgresTarget {
-    let target = try PostgresTarget()
-    for role in ["squatted", "squatter"] {
-      try target.psql(
-        "DO $$ BEGIN CREATE ROLE \(role) LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$")
-    }
-    try target.psql(
-      """
-      GRANT SET ON PARAMETER session_replication_role TO squatted; ALTER DATABASE \(target.name) OWNER TO squatted;
-      ALTER SCHEMA public OWNER TO squatted; GRANT CREATE ON SCHEMA public TO squatter
-      """)
-    if isListed { target.options.scope = TargetScope(["item", "k"]) }
-    try target.shape(postgres: "CREATE TABLE item(id integer PRIMARY KEY)")
-    try target.trail.transaction {
-      try target.trail.create("item")
-      try target.trail.copy("item", [[.exact("1")]])
-    }
-    #expect(problem(target) == nil)
-    return target
-  }
-
-  /// The code of the error with which an apply ends; nil: none.
-  private func problem(_ target: PostgresTarget) -> String? {
-    do { try target.open(user: "squatted").drain() } catch let error as CairnError { return error.code.rawValue } catch
-    {
-      return "\(error)"
-    }
-    return nil
-  }
-
   private static let squats = [
     "CREATE TYPE public.mood AS ENUM ('x')", "CREATE TYPE public.mood AS ENUM ('ok')",
     "CREATE DOMAIN public.mood AS text", "CREATE TYPE public.mood AS (a int)", "CREATE TABLE public.mood(a int)",
@@ -52,7 +21,7 @@ struct SquattedTypeTests {
   func `a type of another role under a name that a table needs suspends that table alone`(
     squat: String, isListed: Bool
   ) throws {
-    let target = try started(isListed: isListed)
+    let target = try Squatters.started(isListed: isListed)
     let trail = target.trail
     try target.psql((squat.hasSuffix("mood") ? "" : "SET ROLE squatter; ") + squat)
     try target.shape(postgres: Self.types + "CREATE TABLE k(id integer PRIMARY KEY, m mood)")
@@ -61,27 +30,27 @@ struct SquattedTypeTests {
       try trail.copy("k", [[.exact("1"), .exact("ok")]])
     }
     try trail.transaction { try trail.insert("item", [.exact("2")]) }
-    #expect(problem(target) == "schema-stopped")
+    #expect(Squatters.problem(target) == "schema-stopped")
     #expect(try target.psql("SELECT count(*) FROM item") == "2")
     try trail.transaction {
       try trail.insert("k", [.exact("2"), .exact("sad")])
       try trail.insert("item", [.exact("3")])
     }
-    #expect(problem(target) == "schema-stopped")
+    #expect(Squatters.problem(target) == "schema-stopped")
     #expect(try target.psql("SELECT count(*) FROM item") == "3")
     try target.psql(squat.hasSuffix("mood") ? "DROP TYPE mood" : "DROP OWNED BY squatter")
-    #expect(problem(target) == nil)
+    #expect(Squatters.problem(target) == nil)
     #expect(try target.psql("SELECT id, m FROM k ORDER BY id") == "1|ok\n2|sad")
   }
 
   @Test func `a label that apply may not add suspends that table alone`() throws {
-    let target = try started(isListed: false)
+    let target = try Squatters.started(isListed: false)
     let trail = target.trail
     let table = "CREATE TABLE k(id integer PRIMARY KEY, m mood)"
     try target.shape(postgres: Self.types + table)
     let old = try #require(trail.latest("k"))
     try trail.transaction { try trail.create("k") }
-    #expect(problem(target) == nil)
+    #expect(Squatters.problem(target) == nil)
     try target.psql("ALTER TYPE mood OWNER TO squatter")
     try target.shape(postgres: "CREATE TYPE mood AS ENUM ('new', 'ok', 'sad');" + table)
     let new = try #require(trail.latest("k"))
@@ -91,11 +60,11 @@ struct SquattedTypeTests {
       try trail.insert("k", [.exact("1"), .exact("new")])
     }
     try trail.transaction { try trail.insert("item", [.exact("2")]) }
-    #expect(problem(target) == "schema-stopped")
-    #expect(problem(target) == "schema-stopped")
+    #expect(Squatters.problem(target) == "schema-stopped")
+    #expect(Squatters.problem(target) == "schema-stopped")
     #expect(try target.psql("SELECT count(*) FROM item") == "2")
     try target.psql("ALTER TYPE mood OWNER TO squatted")
-    #expect(problem(target) == nil)
+    #expect(Squatters.problem(target) == nil)
     #expect(try target.psql("SELECT id, m FROM k ORDER BY id") == "1|new")
   }
 

@@ -38,37 +38,6 @@ struct UntrustedObjectTests {
       source: "CREATE SEQUENCE public.ids", column: "bigint DEFAULT nextval('public.ids')", value: "1"),
   ]
 
-  /// A target of a role that is no superuser, and a role that may create objects there.
-  private func started(isListed: Bool = false) throws -> PostgresTarget {
-    let target = try PostgresTarget()
-    for role in ["squatted", "squatter"] {
-      try target.psql(
-        "DO $$ BEGIN CREATE ROLE \(role) LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$")
-    }
-    try target.psql(
-      """
-      GRANT SET ON PARAMETER session_replication_role TO squatted; ALTER DATABASE \(target.name) OWNER TO squatted;
-      ALTER SCHEMA public OWNER TO squatted; GRANT CREATE ON SCHEMA public TO squatter
-      """)
-    if isListed { target.options.scope = TargetScope(["item", "k"]) }
-    try target.shape(postgres: "CREATE TABLE item(id integer PRIMARY KEY)")
-    try target.trail.transaction {
-      try target.trail.create("item")
-      try target.trail.copy("item", [[.exact("1")]])
-    }
-    #expect(problem(target) == nil)
-    return target
-  }
-
-  /// The code of the error with which an apply ends; nil: none.
-  private func problem(_ target: PostgresTarget) -> String? {
-    do { try target.open(user: "squatted").drain() } catch let error as CairnError { return error.code.rawValue } catch
-    {
-      return "\(error)"
-    }
-    return nil
-  }
-
   private static func table(_ column: String) -> String {
     "CREATE TABLE k(id integer PRIMARY KEY\(column.isEmpty ? "" : ", m \(column)"))"
   }
@@ -77,7 +46,7 @@ struct UntrustedObjectTests {
   func `a table that needs an object of another role is not created, and others go on`(
     _ given: Squat, isListed: Bool
   ) throws {
-    let target = try started(isListed: isListed)
+    let target = try Squatters.started(isListed: isListed)
     if try Int(target.psql("SHOW server_version_num")) ?? 0 < given.from { return }
     let trail = target.trail
     try target.psql("SET ROLE squatter; \(given.squat)")
@@ -89,27 +58,27 @@ struct UntrustedObjectTests {
     try trail.transaction { try trail.insert("item", [.exact("2")]) }
     if isListed, given.squat.hasPrefix("CREATE SEQUENCE") {
       // Such an apply uses no sequence that exists.
-      #expect(problem(target) == nil)
+      #expect(Squatters.problem(target) == nil)
       #expect(try target.psql("SELECT count(*) FROM pg_attrdef WHERE adrelid = 'k'::regclass") == "0")
       return
     }
-    #expect(problem(target) == "schema-stopped")
+    #expect(Squatters.problem(target) == "schema-stopped")
     #expect(try target.psql("SELECT count(*) FROM item") == "2")
     #expect(try target.psql("SELECT to_regclass('k') IS NULL") == "t")
     try target.psql("REASSIGN OWNED BY squatter TO squatted")
-    #expect(problem(target) == nil)
+    #expect(Squatters.problem(target) == nil)
     #expect(try target.psql("SELECT id, m FROM k") == "1|\(given.value)")
   }
 
   @Test(arguments: squats, [true, false])
   func `a table that Cairn alters gets no object of another role`(_ given: Squat, isRetyped: Bool) throws {
-    let target = try started()
+    let target = try Squatters.started()
     if try Int(target.psql("SHOW server_version_num")) ?? 0 < given.from { return }
     let trail = target.trail
     try target.shape(postgres: Self.table(isRetyped ? "text" : ""))
     let old = try #require(trail.latest("k"))
     try trail.transaction { try trail.create("k") }
-    #expect(problem(target) == nil)
+    #expect(Squatters.problem(target) == nil)
     try target.psql("SET ROLE squatter; \(given.squat)")
     try target.shape(postgres: "\(given.source); \(Self.table(given.column))")
     let new = try #require(trail.latest("k"))
@@ -119,15 +88,15 @@ struct UntrustedObjectTests {
       try trail.insert("k", [.exact("1"), .exact(given.value)])
     }
     try trail.transaction { try trail.insert("item", [.exact("2")]) }
-    #expect(problem(target) == "schema-stopped")
+    #expect(Squatters.problem(target) == "schema-stopped")
     #expect(try target.psql("SELECT count(*) FROM item") == "2")
     try target.psql("REASSIGN OWNED BY squatter TO squatted")
-    #expect(problem(target) == nil)
+    #expect(Squatters.problem(target) == nil)
     #expect(try target.psql("SELECT id, m FROM k") == "1|\(given.value)")
   }
 
   @Test func `an index that needs a collation of another role is left out`() throws {
-    let target = try started()
+    let target = try Squatters.started()
     let trail = target.trail
     try target.psql("SET ROLE squatter; \(Self.collation)")
     try target.shape(
@@ -139,12 +108,12 @@ struct UntrustedObjectTests {
       try trail.create("k")
       try trail.copy("k", [[.exact("1"), .exact("a")], [.exact("2"), .exact("A")]])
     }
-    #expect(problem(target) == nil)
+    #expect(Squatters.problem(target) == nil)
     #expect(try target.psql("SELECT to_regclass('one') IS NULL, count(*) FROM k") == "t|2")
   }
 
   @Test func `the types of a table's own owner stay in it`() throws {
-    let target = try started()
+    let target = try Squatters.started()
     let trail = target.trail
     target.options.ddl = .follow
     let enums = "\(Self.mood); CREATE TYPE public.color AS ENUM ('red')"
@@ -160,7 +129,7 @@ struct UntrustedObjectTests {
       try trail.reshape("k", new)
       try trail.insert("k", [.exact("1"), .exact("ok"), .exact("red")])
     }
-    let ended = problem(target)
+    let ended = Squatters.problem(target)
     try target.psql("REVOKE squatter FROM squatted")
     #expect(ended == nil)
     #expect(try target.psql("SELECT id, m, c FROM k") == "1|ok|red")
