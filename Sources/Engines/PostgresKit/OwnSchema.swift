@@ -4,7 +4,12 @@ import Changes
 /// would run with Cairn's rights.
 package enum OwnSchema {
   /// Returns an SQL condition that is true for a role that may own objects of Cairn. `role` is a row of `pg_roles`.
-  package static func isTrusted(_ role: String) -> String { "(\(role).rolsuper OR \(role).rolname = current_user)" }
+  ///
+  /// Such roles are superusers, the session's role, and its members, who can act as that role in any case.
+  package static func isTrusted(_ role: String) -> String { "pg_has_role(\(role).oid, current_user, 'MEMBER')" }
+
+  /// The query for the ids of all roles that ``isTrusted(_:)`` accepts.
+  package static let trustedRoles = "SELECT r.oid FROM pg_roles AS r WHERE \(isTrusted("r"))"
 
   /// Throws `privilege-missing` if the schema or an object in it belongs to an untrusted role.
   package static func check(_ schema: String, _ connection: PostgresConnection) throws {

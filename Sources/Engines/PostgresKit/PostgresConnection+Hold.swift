@@ -120,7 +120,7 @@ extension PostgresConnection {
       SELECT t.relid::regclass, r.rolname FROM pg_partition_tree(to_regclass($1)) AS t
         JOIN pg_class AS c ON c.oid = t.relid JOIN pg_foreign_table AS f ON f.ftrelid = c.oid
         JOIN pg_foreign_server AS s ON s.oid = f.ftserver JOIN pg_roles AS r ON r.oid IN (c.relowner, s.srvowner)
-      WHERE NOT r.rolsuper AND r.rolname <> current_user ORDER BY 1, 2 LIMIT 1
+      WHERE NOT \(OwnSchema.isTrusted("r")) ORDER BY 1, 2 LIMIT 1
       """, [table]
     ).first
     guard let found else { return }
@@ -203,7 +203,7 @@ extension PostgresConnection {
   // `$3` may be NULL. A domain or composite type of an untrusted role counts, because the role can add a CHECK at any
   // time.
   private static let foreignCode = """
-    WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
+    WITH RECURSIVE trusted(oid) AS (\(OwnSchema.trustedRoles)
     ), base(attname, oid) AS (
       SELECT a.attname, a.atttypid FROM pg_attribute AS a
         WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
@@ -273,7 +273,7 @@ extension PostgresConnection {
         SELECT to_regclass($1)::oid
         UNION SELECT i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.oid)
       SELECT EXISTS (SELECT FROM tree JOIN pg_class AS c ON c.oid = tree.oid
-          WHERE c.relowner NOT IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user))
+          WHERE c.relowner NOT IN (\(OwnSchema.trustedRoles)))
         AND has_table_privilege(to_regclass($1), 'UPDATE, DELETE, TRUNCATE')
       """, [table])
     guard isOpen == "t" else { return }
@@ -308,7 +308,7 @@ extension PostgresConnection {
         JOIN pg_type AS t ON t.oid = k.contypid)
     SELECT kind, object, name, pg_get_userbyid(owner) FROM code
     WHERE ($2 = 'f' OR current_setting('is_superuser') = 'on')
-      AND owner NOT IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user)
+      AND owner NOT IN (\(OwnSchema.trustedRoles))
     ORDER BY 1, 2 LIMIT 1
     """
 }

@@ -173,7 +173,7 @@ final class SecurityReview {
     }
     let schemas = try server.query(
       """
-      SELECT n.nspname, r.rolname, r.rolsuper OR r.rolname = current_user FROM pg_namespace n
+      SELECT n.nspname, r.rolname, \(OwnSchema.isTrusted("r")) FROM pg_namespace n
       JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = 'cairn' OR n.nspname LIKE 'cairn\\_%'
       """)
     for schema in schemas.map({ $0.map { $0 ?? "" } }) {

@@ -51,9 +51,9 @@ struct OwnersCode: Equatable {
 
   var findings: [Finding]
   var openness: Openness
-  /// The tables to lock so that an untrusted role cannot attach a partition: the table only, or its partitions too.
-  enum Parents: String { case only = "ONLY ", all = "" }
-  var parents: Parents?
+  /// Whether an untrusted role owns the table or a partition of it. An owner can add indexes, statistics and partitions
+  /// while other sessions write the table.
+  var hasOtherOwner: Bool
   /// The table's oid, and the version of its schema's row in `pg_namespace`. If the text changes, the name may mean
   /// another table.
   @ByBytes var bearer: String
@@ -81,7 +81,7 @@ struct OwnersCode: Equatable {
           isCall: $0[4] == "t", trigger: trigger)
       },
       openness: part(0) == "closed" ? .closed : part(0) == "name" ? .name : .code,
-      parents: part(1).flatMap(Parents.init), bearer: part(2) ?? "",
+      hasOtherOwner: part(1) == "true", bearer: part(2) ?? "",
       runsFunctions: part(4) == "true", hasForeignParts: part(5) == "true", fingerprint: part(3) ?? "")
   }
 
@@ -106,14 +106,14 @@ struct OwnersCode: Equatable {
       if now == locked { return }
       locked = now
       for row in found {
-        let (name, mode) = (row[0] ?? "", row[1] == "p" ? "SHARE UPDATE EXCLUSIVE" : "ROW EXCLUSIVE")
-        do { try connection.execute("LOCK TABLE ONLY \(name) IN \(mode) MODE") } catch let error as PostgresError
+        let name = row[0] ?? ""
+        do { try connection.execute("LOCK TABLE ONLY \(name) IN SHARE UPDATE EXCLUSIVE MODE") } catch let error as PostgresError
           where error.isPrivilege
         {
-          let role = (row[3] ?? "").quotedName
+          let role = (row[2] ?? "").quotedName
           throw CairnError(
             .ownersCode,
-            "table \(name) of \(connection.place), which a foreign key to \(table) changes, belongs to role \(row[2] ?? ""), and its triggers would run with the rights of Cairn",
+            "table \(name) of \(connection.place), which a foreign key to \(table) changes, belongs to role \(row[1] ?? ""), and its triggers would run with the rights of Cairn",
             hint: "run at the target: GRANT UPDATE ON \(name) TO \(role), as its owner; or change the row there",
             context: ["table": table])
         }
@@ -121,13 +121,15 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// Returns the LOCK statements that keep other roles from changing the table's code until the transaction that runs
-  /// the statements ends.
+  /// Returns the LOCK statement that keeps other roles from changing the table's code until the transaction that runs
+  /// the statement ends.
   ///
-  /// Transactions that lock the same partitioned table run one after the other.
-  func locks(_ table: String) -> [String] {
-    (parents.map { ["LOCK TABLE \($0.rawValue)\(table) IN SHARE UPDATE EXCLUSIVE MODE"] } ?? [])
-      + ["LOCK TABLE \(table) IN ROW EXCLUSIVE MODE"]
+  /// Transactions that lock the same table of an untrusted role run one after the other. A weaker lock does not prevent
+  /// CREATE INDEX CONCURRENTLY, CREATE STATISTICS and ATTACH PARTITION. Their expressions would run at the next plan.
+  ///
+  /// - Parameter table: The quoted name, with `ONLY` unless partitions are locked, too.
+  func lock(_ table: String) -> String {
+    "LOCK TABLE \(table) IN \(hasOtherOwner ? "SHARE UPDATE EXCLUSIVE" : "ROW EXCLUSIVE") MODE"
   }
 
   struct TriggerOwner: Equatable {
@@ -195,7 +197,7 @@ struct OwnersCode: Equatable {
           AND k.contype = 'f' AND (k.confupdtype IN ('c', 'n', 'd') OR k.confdeltype IN ('c', 'n', 'd'))) x
     -- A row of a partition is checked against the keys of all tables above it.
     ), above(oid) AS (SELECT DISTINCT a.relid::oid FROM rel CROSS JOIN LATERAL pg_partition_ancestors(rel.oid) AS a(relid)
-    ), trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
+    ), trusted(oid) AS (\(OwnSchema.trustedRoles)
     ), part(kind, object, class, oid) AS (
       SELECT CASE k.contype WHEN 'c' THEN 'check constraint' WHEN 'f' THEN 'foreign key' ELSE 'constraint' END,
           k.conname, 'pg_constraint'::regclass::oid, k.oid FROM rel JOIN pg_constraint k ON k.conrelid = rel.oid
@@ -374,8 +376,7 @@ struct OwnersCode: Equatable {
         WHEN EXISTS (SELECT FROM own JOIN pg_namespace n ON n.oid = own.relnamespace
           LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
           WHERE coalesce(d.datdba, n.nspowner) NOT IN (SELECT oid FROM trusted)) THEN 'name' ELSE 'closed' END,
-      CASE WHEN EXISTS (SELECT FROM own WHERE relkind = 'p' AND relowner NOT IN (SELECT oid FROM trusted))
-        THEN CASE WHEN (SELECT count(*) FROM own WHERE relkind = 'p') = 1 THEN 'ONLY ' ELSE '' END END,
+      EXISTS (SELECT FROM own WHERE relowner NOT IN (SELECT oid FROM trusted))::text,
       \(bearerText), \(fingerprintText),
       EXISTS (SELECT FROM reach r JOIN pg_proc p ON r.class = 'pg_proc'::regclass AND p.oid = r.oid
         JOIN pg_language l ON l.oid = p.prolang WHERE l.lanname NOT IN ('internal', 'c'))::text,
@@ -383,7 +384,7 @@ struct OwnersCode: Equatable {
     """
 
   private static let referencingText = """
-    \(relations) SELECT c.oid::regclass::text, c.relkind, pg_get_userbyid(c.relowner), current_user::text
+    \(relations) SELECT c.oid::regclass::text, pg_get_userbyid(c.relowner), current_user::text
       FROM rel JOIN pg_class c
       ON c.oid = rel.oid WHERE c.oid <> to_regclass($1) AND (c.relowner NOT IN (SELECT oid FROM trusted)
         OR EXISTS (SELECT FROM aclexplode(c.relacl) AS a
@@ -412,7 +413,7 @@ struct OwnersCode: Equatable {
 
 /// Checks, in each transaction that writes a table, that the table's code is still the code that apply has accepted.
 final class OwnersWatch {
-  private let locks: [PostgresStatement]
+  private let lock: PostgresStatement
   private let sameTable: PostgresStatement
   private let bearer: [String?]
   /// The check that the table's code is unchanged; nil if no untrusted role can change the code.
@@ -424,9 +425,7 @@ final class OwnersWatch {
   ///
   /// - Parameter number: A number that makes the names of the prepared statements unique.
   init(_ table: PostgresTargetTable, _ code: OwnersCode, number: Int) {
-    locks = code.locks(table.rowsName).enumerated().map {
-      PostgresStatement(name: "cairn_lock_\(number)_\($0)", sql: $1)
-    }
+    lock = PostgresStatement(name: "cairn_lock_\(number)", sql: code.lock(table.rowsName))
     sameTable = PostgresStatement(name: "cairn_same_\(number)", sql: OwnersCode.sameTableText)
     bearer = [table.qualifiedName, code.bearer]
     unchanged =
@@ -440,7 +439,7 @@ final class OwnersWatch {
   /// before a group writes its first row to the table.
   func look(in group: UInt64, _ sink: PostgresSink) throws {
     self.group = group
-    for lock in locks { try sink.queue(lock) }
+    try sink.queue(lock)
     try sink.queue(sameTable, bearer)
     if let unchanged { try sink.queue(unchanged, values) }
   }

@@ -26,7 +26,7 @@ struct OwnersProof {
     if code.hasForeignParts { try connection.allowForeignTables() }
     if code.runsFunctions { try connection.allowViews() }
     guard code.openness != .closed, isWrittenNow, connection.isInTransaction else { return code }
-    for lock in code.locks(rows) { try connection.execute(lock) }
+    try connection.execute(code.lock(rows))
     return try read()
   }
 
@@ -129,7 +129,7 @@ struct OwnersProof {
     SELECT has_table_privilege(to_regclass($1), 'SELECT') AND NOT row_security_active(to_regclass($1)),
       has_table_privilege(to_regclass($1), 'UPDATE, DELETE, TRUNCATE'), coalesce((
         SELECT pg_get_userbyid(c.relowner) FROM tree JOIN pg_class AS c ON c.oid = tree.oid
-        WHERE c.relowner NOT IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user)
+        WHERE c.relowner NOT IN (\(OwnSchema.trustedRoles))
         ORDER BY 1 LIMIT 1), ''), current_user::text
     """
 }

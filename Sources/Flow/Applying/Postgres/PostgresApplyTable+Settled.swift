@@ -97,7 +97,7 @@ extension PostgresApplyTable {
       """
       SELECT c.oid, cn.nspname, ct.relname, pn.nspname, pt.relname, ca.attname, pa.attname,
         ca.atttypid = pa.atttypid OR ca.atttypid < 16384 AND pa.atttypid < 16384, ct.relkind,
-        CASE WHEN ct.relowner NOT IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user)
+        CASE WHEN ct.relowner NOT IN (\(OwnSchema.trustedRoles))
           THEN pg_get_userbyid(ct.relowner)::text ELSE '' END,
         EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.relation = ct.oid AND l.granted
           AND l.mode ~ '^(ShareUpdateExclusive|ShareRowExclusive|Exclusive|AccessExclusive)Lock$')

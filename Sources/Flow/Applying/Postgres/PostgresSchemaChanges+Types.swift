@@ -108,7 +108,7 @@ extension PostgresSchemaChanges {
 
   private static func foreignTypes(_ names: String) -> String {
     """
-    WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
+    WITH RECURSIVE trusted(oid) AS (\(OwnSchema.trustedRoles)
     ), part(oid) AS (
       SELECT a.atttypid FROM pg_attribute a
         WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384

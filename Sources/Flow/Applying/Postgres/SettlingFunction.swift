@@ -53,7 +53,7 @@ struct SettlingFunction {
       LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
       JOIN pg_roles r ON r.oid IN (p.proowner, coalesce(d.datdba, n.nspowner))
     WHERE p.oid = to_regprocedure($1::text || '(' || concat_ws(',', $2::text, $2::text, $2::text) || ')')
-      AND NOT r.rolsuper AND r.rolname <> current_user LIMIT 1
+      AND NOT \(OwnSchema.isTrusted("r")) LIMIT 1
     """
 
   private func foreign(_ type: String, _ owner: String) -> CairnError {

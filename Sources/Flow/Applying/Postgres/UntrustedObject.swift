@@ -37,7 +37,7 @@ struct UntrustedObject: Equatable {
   // Foreign keys lead to tables of other roles, which may be listed in 'tables'.
   private static let text = """
     WITH RECURSIVE trusted(oid) AS (
-      SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
+      \(OwnSchema.trustedRoles)
       UNION SELECT relowner FROM pg_class WHERE oid = to_regclass($1)
     ), need(class, oid) AS (
       SELECT 'pg_class'::regclass::oid, to_regclass($1)::oid
