@@ -32,11 +32,13 @@ final class TwoWayRegistry: Sendable {
     let link = link(to: capture, at: location)
     return known.withLock { known in
       if let made = known[apply.database], made.plan == plan, made.twoWay.isSound { return made.twoWay }
+      var limits = TwoWay.Limits()
+      limits.skewMicrosecondsMax = plan.skew.milliseconds * 1000
       let twoWay = TwoWay(
         own: (plan.own, context.folder(of: plan.own)),
         applied: plan.applied.map { ($0.trail, context.folder(of: $0.trail), $0.tables) },
         captured: TablePatterns(plan.captured), copiesRows: plan.copiesRows, link: link,
-        skewMicrosecondsMax: plan.skew.milliseconds * 1000, after: known[apply.database]?.twoWay
+        limits: limits, after: known[apply.database]?.twoWay
       ) { trail, table, columns in
         (plan.rules[trail.description] ?? ConflictPlan()).rules(forTarget: table, columns: columns)
       }

@@ -37,8 +37,7 @@ extension TwoWay {
   package convenience init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, link: CaptureLink,
-    skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20,
-    after before: TwoWay? = nil, rules: @escaping RuleBook
+    limits: Limits = Limits(), after before: TwoWay? = nil, rules: @escaping RuleBook
   ) {
     let local: LocalCommits
     if let watch = link.watch {
@@ -59,8 +58,7 @@ extension TwoWay {
     }
     self.init(
       own: own, applied: applied, captured: captured, copiesRows: copiesRows, local: local, turns: link.turns,
-      skewMicrosecondsMax: skewMicrosecondsMax, deferredBytesMax: deferredBytesMax, waitingBytesMax: waitingBytesMax,
-      after: before, rules: rules)
+      limits: limits, after: before, rules: rules)
   }
 }
 

@@ -175,12 +175,15 @@ final class Mesh {
   /// The notices of applies.
   private(set) var notices: [String] = []
   private(set) var nodes: [Node] = []
-  /// As ``TwoWay/waitingBytesMax``, from the next ``renew(_:after:)`` on.
+  /// As ``TwoWay/Limits/waitingBytesMax``, from the next ``renew(_:after:)`` on.
   var waitingBytesMax: Int64 = 64 << 20
+  /// As ``TwoWay/Limits/locksFirst``, from the next ``renew(_:after:)`` on.
+  var locksFirst = false
   /// As ``ApplyOptions/commitRows``: 1, and each transaction is a group.
   var commitRows: Int?
   private var databases: [String] = []
   private let schema: String
+  private let user: String?
   private let rules: TwoWay.RuleBook
   private var renewals = 0
   private let hasSmallLimits: Bool
@@ -188,11 +191,12 @@ final class Mesh {
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
   /// `tables`: those of each that are captured. `rows`: SQL of each, before it is captured; what is there is copied.
   /// `isCaptured`: from the beginning. `hasSmallLimits`: some nodes settle as if every transaction were a large one.
+  /// `user`: the role that owns the databases of PostgreSQL, and as which Cairn works there; nil: a superuser.
   init(
     _ engines: String, schema: String, tables: [TablePatterns]? = nil, rows: [String]? = nil, isCaptured: Bool = true,
-    hasSmallLimits: Bool = true, rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }
+    hasSmallLimits: Bool = true, user: String? = nil, rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }
   ) throws {
-    (self.schema, self.rules) = (schema, rules)
+    (self.schema, self.rules, self.user) = (schema, rules, user)
     self.hasSmallLimits = hasSmallLimits
     folder = NSTemporaryDirectory() + "cairn-mesh-\(UUID().uuidString.prefix(8))"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -212,7 +216,13 @@ final class Mesh {
     if engine == "p" {
       let database = "mesh_\(UUID().uuidString.prefix(8).lowercased())"
       databases.append(database)
-      url = try DatabaseURL(PostgresServer.shared.createDatabase(database))
+      var uri = try PostgresServer.shared.createDatabase(database)
+      if let user {
+        try PostgresServer.shared.psql(
+          "ALTER DATABASE \(database) OWNER TO \(user); ALTER SCHEMA public OWNER TO \(user)", database)
+        uri = try PostgresServer.shared.url(database, user: user)
+      }
+      url = try DatabaseURL(uri)
     } else {
       url = try DatabaseURL("sqlite://\(folder)/\(name).db")
     }
@@ -273,15 +283,15 @@ final class Mesh {
   func renew(_ node: Node, after before: TwoWay? = nil) {
     renewals += 1
     // Every second one has all that is settled in a file.
-    let bytes = renewals % 2 == 0 && hasSmallLimits ? 0 : 16 << 20
+    var limits = TwoWay.Limits()
+    limits.deferredBytesMax = renewals % 2 == 0 && hasSmallLimits ? 0 : 16 << 20
+    (limits.waitingBytesMax, limits.locksFirst) = (waitingBytesMax, locksFirst)
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
       applied: nodes.filter { $0 !== node }.map {
         ($0.trail, $0.folder, AdmittedTables(node.scopes[$0.name] ?? TargetScope()))
       }, captured: node.tables,
-      copiesRows: node.copiesRows, link: node.link, deferredBytesMax: bytes, waitingBytesMax: waitingBytesMax,
-      after: before,
-      rules: node.rules)
+      copiesRows: node.copiesRows, link: node.link, limits: limits, after: before, rules: node.rules)
   }
 
   /// Applies what is in the trail of one node to another; returns the conflicts that it met.

@@ -58,10 +58,6 @@ extension PostgresReplay {
 extension PostgresError {
   /// Returns the error for a table that the role of apply may not read or write.
   func unentitled(_ source: TableSchema, at name: String) -> CairnError {
-    CairnError(
-      .privilegeMissing, "table \(name) of \(place): \(message)",
-      hint:
-        "grant the right to apply's role, which needs BYPASSRLS for a table with policies; apply continues by itself",
-      context: ["table": source.fullName])
+    TableRights.unentitled(message, source.fullName, at: name, place)
   }
 }

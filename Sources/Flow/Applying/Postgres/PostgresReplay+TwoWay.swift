@@ -76,6 +76,9 @@ extension PostgresReplay {
     guard let key = scope.key(schema.sourceKey), var known = tables[key] else { return nil }
     if let move = desk.move(of: schema) { (known.schema, known.name) = (move.now.namespace, move.now.name) }
     guard options.goesBothWays(known.schema, known.name) else { return nil }
+    // Such a table is refused later, when its change is applied, or the change needs no more rights.
+    let missing = try TableRights.missing(TableRights.ofLocks, on: (known.schema, known.name), connection)
+    guard missing.isEmpty else { return nil }
     if let table = openTable(key, given: schema) {
       if let watch = table.watch { try look(watch) }
       return table.isWholeRow ? nil : table
@@ -183,6 +186,11 @@ extension PostgresReplay {
   func defers(_ change: ChangeView, _ table: PostgresApplyTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     let isDeferred = try resolver.defers(change, schema, table)
+    if isDeferred, checked.entitled.insert(NameKey(table.target.qualifiedName)).inserted {
+      try endPiece()
+      try sink.settle()
+      try TableRights.check(table.target, named: table.source.fullName, connection)
+    }
     // At the end of the transaction, apply may look for rows that refer to this one.
     if isDeferred, try hasReferrers(table) { _ = try provedReferrers(of: table) }
     return isDeferred
@@ -222,7 +230,7 @@ extension PostgresReplay {
     try inform(desk)
     let note = AppliedNote(trail: name.description, number: 0, clock: 0, position: position)
     try connection.execute(own.begin.sql)
-    judgeable.removeAll()
+    checked = GroupChecks()
     do {
       // By this message, capture recognizes the transaction as one of ours.
       try connection.query(own.message.sql, [note.text])

@@ -71,9 +71,7 @@ final class PostgresReplay {
   /// For each table of this group that runs code which an untrusted role may change: the check that the code is
   /// unchanged.
   private var watched: [OwnersWatch] = []
-  /// Whether waiting rows may be written to a table in this group, by the table's qualified name. Tables that were not
-  /// checked yet are missing.
-  var judgeable: [NameKey: Bool] = [:]
+  var checked = GroupChecks()
   var transaction: UInt64?
   var openTables = SegmentTables<PostgresApplyTable>()
   private var byKey: [NameKey: PostgresApplyTable] = [:]
@@ -208,7 +206,7 @@ final class PostgresReplay {
     head = number
     groupNumber += 1
     watched.removeAll(keepingCapacity: true)
-    judgeable.removeAll()
+    checked = GroupChecks()
     try sink.queue(own.begin)
     var note = note(header, as: number)
     if hasRows { note.origin = options.origin(of: header, in: name) }
@@ -433,19 +431,20 @@ final class PostgresReplay {
     table.watch = OwnersWatch(table.target, code, number: tableCount)
   }
 
-  /// Returns whether waiting rows may be written to a table; false if the write would run code of an untrusted role.
+  /// Returns whether waiting rows may be written to a table. False if the write would run code of an untrusted role, or
+  /// if apply lacks a right.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
-    if let known = judgeable[name] { return known }
+    if let known = checked.judgeable[name] { return known }
     var isTrusted = true
-    do { _ = try proof.code(of: target, "\(target.schema).\(target.name)", isWrittenNow: true) } catch let error
-      as CairnError
-      where error.code == .ownersCode
-    {
+    do {
+      try TableRights.check(target, named: "\(target.schema).\(target.name)", connection)
+      _ = try proof.code(of: target, "\(target.schema).\(target.name)", isWrittenNow: true)
+    } catch let error as CairnError where [.ownersCode, .privilegeMissing].contains(error.code) {
       isTrusted = false
       progress.note("rows that wait for a unique value cannot be written yet: \(error.message)")
     }
-    judgeable[name] = isTrusted
+    checked.judgeable[name] = isTrusted
     return isTrusted
   }
 

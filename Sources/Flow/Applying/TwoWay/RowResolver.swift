@@ -350,7 +350,7 @@ final class RowResolver<Target: ApplyTarget> {
   /// If refreshes of this trail bring waiting rows of another applied trail, that trail's waiting rows may take half of
   /// the limit.
   private func checkRoom() throws {
-    let (bytes, most) = (try target.candidates.byteCounts(), desk.shared.waitingBytesMax)
+    let (bytes, most) = (try target.candidates.byteCounts(), desk.shared.limits.waitingBytesMax)
     try checkRoom("of trail \(trail)", bytes[trail.description] ?? 0, most)
     let others = metTrails.filter { $0.text != trail.description }
     for other in others.sorted() where desk.shared.isApplied(other.text) {

@@ -36,12 +36,7 @@ package final class TwoWay: Sendable {
   let arrivedSteps = Mutex(ColumnSteps())
   let rules: RuleBook
   let local: LocalCommits
-  /// The maximum time by which a peer's clock may be ahead of this node's clock, in µs; beyond it, apply waits.
-  let skewMicrosecondsMax: Int64
-  /// The memory limit for rows that are resolved at the end of a transaction, in bytes. Above it, a file is used.
-  let deferredBytesMax: Int
-  /// The size limit for the waiting rows of one trail, in bytes.
-  let waitingBytesMax: Int64
+  let limits: Limits
   private let turn: ApplyTurn
   /// The lock that keeps apply from writing while capture reads rows for a refresh. Nil: no capture runs.
   private let turns: AlternatingLock?
@@ -66,8 +61,7 @@ package final class TwoWay: Sendable {
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns,
     copiesRows: Bool = false, local: LocalCommits, turns: AlternatingLock? = nil,
-    skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20,
-    after before: TwoWay? = nil, rules: @escaping RuleBook
+    limits: Limits = Limits(), after before: TwoWay? = nil, rules: @escaping RuleBook
   ) {
     self.own = own.name
     let places = [own] + applied.map { (name: $0.name, folder: $0.folder) }
@@ -77,8 +71,7 @@ package final class TwoWay: Sendable {
     (self.captured, self.copiesRows) = (captured, copiesRows)
     window = UnstableVersions(own: own.name, ownFolder: own.folder)
     for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
-    (self.local, self.turns, self.skewMicrosecondsMax, self.rules) = (local, turns, skewMicrosecondsMax, rules)
-    (self.deferredBytesMax, self.waitingBytesMax) = (deferredBytesMax, waitingBytesMax)
+    (self.local, self.turns, self.limits, self.rules) = (local, turns, limits, rules)
     turn = before?.turn ?? ApplyTurn()
     before?.isRetired.withLock { $0 = true }
   }

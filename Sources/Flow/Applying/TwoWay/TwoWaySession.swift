@@ -61,11 +61,11 @@ final class TwoWaySession<Table: AnyObject> {
 
   init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
     (self.shared, self.trail, self.names, self.clock) = (shared, trail, names, clock)
-    gate = ClockGate(trail, clock, skewMicrosecondsMax: shared.skewMicrosecondsMax)
+    gate = ClockGate(trail, clock, skewMicrosecondsMax: shared.limits.skewMicrosecondsMax)
     columns = names.columnsNow
     names.roots = shared.roots
     reader = VersionReader(seen: shared.window.seen)
-    deferred = DeferredRows(bytesMax: shared.deferredBytesMax)
+    deferred = DeferredRows(bytesMax: shared.limits.deferredBytesMax)
   }
 
   /// Updates the known renames and drops of tables and columns, after this database's trail was read. Returns whether
@@ -248,7 +248,7 @@ final class TwoWaySession<Table: AnyObject> {
     reached[place.stamp.origin] = max(reached[place.stamp.origin] ?? 0, header.number)
     isAhead = shared.isAhead(header, seen: seen)
     mayDiffer = isAhead || shared.knowsHeld(seen)
-    (locksFirst, hasLocked) = (lockedFirst.contains(header.number), false)
+    (locksFirst, hasLocked) = (shared.limits.locksFirst || lockedFirst.contains(header.number), false)
     settlesAll = mayDiffer || header.number <= settlesThrough
     met = shared.window.meet(header, of: trail, at: begin)
   }
@@ -267,7 +267,7 @@ final class TwoWaySession<Table: AnyObject> {
     return Row(name: row.name, table: row.table, version: version)
   }
 
-  func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
+  func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.limits.deferredBytesMax) }
 
   /// The rows that the present transaction references and that have versions unknown to its author.
   private var needed: [RowName] = []
