@@ -189,6 +189,25 @@ extension PostgresCapturing {
       }
     }
 
+    /// Apply can alter an inherited column only by the table from which it is inherited.
+    @Test(arguments: [
+      "ALTER TABLE t ADD b int", "ALTER TABLE t DROP c", "ALTER TABLE t RENAME a TO aa",
+      "ALTER TABLE t ALTER v TYPE text", "ALTER TABLE t ADD CHECK (a > 0)", "ALTER TABLE t ALTER a SET DEFAULT 7",
+    ])
+    func `tables that inherit from an altered table are recorded at its place, each after its parent`(
+      _ change: String
+    ) throws {
+      let lines = try told(
+        """
+        CREATE TABLE z(id int PRIMARY KEY, v varchar(10), a int);
+        CREATE TABLE y(id int PRIMARY KEY, v varchar(10), a int);
+        CREATE TABLE t(id int PRIMARY KEY, v varchar(10), a int); ALTER TABLE y INHERIT t; ALTER TABLE z INHERIT y;
+        ALTER TABLE t ADD c int
+        """, change, "INSERT INTO t(id, v) VALUES (9, 'v')")
+      #expect(lines.dropLast() == ["reshape t t", "reshape y y", "reshape z z"], "\(lines)")
+      #expect(lines.last?.hasPrefix("insert t id=9") == true, "\(lines)")
+    }
+
     @Test func `an object that is not replicated is reported once`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
       try origin.take()

@@ -145,9 +145,12 @@ final class CaptureSession {
   }
 
   /// Appends the schema changes of a table to the trail. If a refresh of the table was in progress, it begins again.
-  func append(_ change: KnownTables.Change) throws {
+  ///
+  /// - Parameter isHeir: Whether the table changed only because it inherits from the altered table. The change then is
+  ///   not one of the apply that made the transaction.
+  func append(_ change: KnownTables.Change, isHeir: Bool = false) throws {
     for relation in change.restarted { refreshes.restart(relation) }
-    for record in change.records { try trail.append(record, by: incoming.applier) }
+    for record in change.records { try trail.append(record, by: isHeir ? "" : incoming.applier) }
   }
 
   func append(_ event: Refresh.Event, of table: PostgresRegistry.Table) throws {

@@ -16,6 +16,9 @@ struct RowFate {
     /// Whether the command created a table, perhaps a new partition without rows.
     var isCreation = false
     var isApplied = false
+    /// Whether the table changed only because it inherits from the altered table. An apply that altered that table
+    /// did not ask for this change, and the table need not inherit at the other end.
+    var isHeir = false
     var text = ""
 
     static let found = Word()

@@ -25,6 +25,9 @@ struct SchemaMessage {
   /// The statement of the application, shortened if it is long; empty if the message has none.
   var text = ""
 
+  /// Whether the shape changed only because the table inherits from the altered table.
+  var isHeir = false
+
   static let version = "1"
 
   /// The maximum size of a message that is decoded, in bytes. A larger message becomes ``Event/doubt``.
@@ -46,6 +49,7 @@ struct SchemaMessage {
     func field(_ index: Int) -> String { index < fields.count ? fields[index] ?? "" : "" }
     (tag, mayCompute, text) = (field(1), field(2) != "false", field(3))
     relation = UInt32(field(4)) ?? 0
+    isHeir = letter == UInt8(ascii: "S") && field(5) == "heir"
     event =
       switch letter {
       case UInt8(ascii: "S"): try PostgresTable(CatalogDocument(reader.rest)).map { .shape($0) } ?? .doubt

@@ -10,7 +10,7 @@ struct SchemaTriggers {
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
-  private static let version = 6
+  private static let version = 7
 
   let connection: PostgresConnection
 
@@ -210,7 +210,9 @@ struct SchemaTriggers {
     END IF;
     IF v_kind.is_users THEN
       \(document)
-      \(write("S", "v_computes", "v_statement", "v_root::text", "''", document: "v_document"))
+      \(write(
+        "S", "v_computes", "v_statement", "v_root::text", "CASE WHEN v_item.is_heir THEN 'heir' ELSE '' END",
+        document: "v_document"))
     END IF;
     """
 
@@ -266,10 +268,30 @@ struct SchemaTriggers {
     EXISTS (SELECT FROM pg_class AS c WHERE c.oid = pg_event_trigger_table_rewrite_oid() AND c.relpersistence <> 't')
     """
 
+  /// Returns the SQL that selects the tables of `touched`, each after the tables from which it inherits.
+  ///
+  /// - Parameter isHeir: The SQL condition that a table `t` changed only because it inherits from another one.
+  private static func inOrder(isHeir: String) -> String {
+    """
+    SELECT t.oid, \(isHeir) AS is_heir, (
+        WITH RECURSIVE parent(oid) AS (
+          SELECT i.inhparent FROM pg_inherits AS i WHERE i.inhrelid = t.oid
+          UNION SELECT i.inhparent FROM parent AS p JOIN pg_inherits AS i ON i.inhrelid = p.oid)
+        SELECT count(*) FROM parent) AS depth
+    FROM (SELECT DISTINCT oid FROM touched) AS t JOIN pg_class AS c ON c.oid = t.oid
+    WHERE c.relkind IN ('r', 'p', 'f') ORDER BY depth, t.oid
+    """
+  }
+
   private static let commandEnd = """
       FOR v_item IN
-        WITH command AS (SELECT * FROM pg_event_trigger_ddl_commands() WHERE NOT in_extension),
-        touched(oid) AS (
+        WITH RECURSIVE command AS (SELECT * FROM pg_event_trigger_ddl_commands() WHERE NOT in_extension),
+        -- Most changes of a table alter the tables that inherit from it.
+        heir(oid) AS (
+          SELECT o.objid FROM command AS o WHERE o.classid = 'pg_class'::regclass AND TG_TAG = 'ALTER TABLE'
+          UNION SELECT i.inhrelid FROM heir AS h JOIN pg_inherits AS i ON i.inhparent = h.oid
+            JOIN pg_class AS c ON c.oid = i.inhrelid AND NOT c.relispartition),
+        asked(oid) AS (
           SELECT coalesce(i.indrelid, o.objid) FROM command AS o LEFT JOIN pg_index AS i ON i.indexrelid = o.objid
             WHERE o.classid = 'pg_class'::regclass
           UNION SELECT k.conrelid FROM command AS o JOIN pg_constraint AS k ON k.oid = o.objid
@@ -295,9 +317,10 @@ struct SchemaTriggers {
           UNION SELECT l.relation FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
             AND l.mode = 'AccessExclusiveLock' AND l.granted AND TG_TAG = 'ALTER TABLE'
             AND current_query() ~* 'attach|detach'
-            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
-        SELECT DISTINCT t.oid FROM touched AS t JOIN pg_class AS c ON c.oid = t.oid WHERE c.relkind IN ('r', 'p', 'f')
-        ORDER BY t.oid
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())),
+        touched(oid) AS (SELECT s.oid FROM asked AS s UNION SELECT h.oid FROM heir AS h)
+        \(inOrder(
+          isHeir: "NOT EXISTS (SELECT FROM asked AS s WHERE s.oid = t.oid) AND t.oid IN (SELECT h.oid FROM heir AS h)"))
       LOOP
         \(shape)
       END LOOP;
@@ -344,8 +367,10 @@ struct SchemaTriggers {
               AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
               AND EXISTS (SELECT FROM gone AS o WHERE (o.object_type = 'index' AND o.original)
                 OR (o.object_type IN ('table', 'foreign table') AND c.relkind = 'p')))
-        SELECT DISTINCT t.oid FROM touched AS t JOIN pg_class AS c ON c.oid = t.oid WHERE c.relkind IN ('r', 'p', 'f')
-        ORDER BY t.oid
+        \(inOrder(
+          isHeir: """
+            EXISTS (SELECT FROM pg_inherits AS i JOIN touched AS o ON o.oid = i.inhparent WHERE i.inhrelid = t.oid)
+            """))
       LOOP
         \(shape)
       END LOOP;

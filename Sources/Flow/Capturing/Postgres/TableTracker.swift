@@ -78,7 +78,7 @@ final class TableTracker {
     guard try hasRoom(for: [known.schema, given.schema]) else { return suspend(known.relation) }
     let change = session.tables.alter(alteration)
     if let epoch = session.tables[known.relation]?.epoch { session.refreshes.follow(known.relation, epoch: epoch) }
-    try session.append(change)
+    try session.append(change, isHeir: word.isHeir)
   }
 
   /// Returns whether no target takes a table of this name.
@@ -248,7 +248,8 @@ final class TableTracker {
     session.tables.note(table.oid, isUnsure: table.refusal?.isOfPartition == true)
     let word = RowFate.Word(
       isExact: true, mayCompute: message.mayCompute || rewrite?.mayCompute == true, rewrites: rewrite?.reasons ?? 0,
-      isCreation: message.tag == "CREATE TABLE", isApplied: session.incoming.isApplied, text: message.text)
+      isCreation: message.tag == "CREATE TABLE", isApplied: session.incoming.isApplied && !message.isHeir,
+      isHeir: message.isHeir, text: message.text)
     if word.isCreation, known.partitions != table.partitions { session.incoming.notePartition(of: table.oid) }
     try alter(known, to: .init(table), table.details, word)
     if let refusal = table.refusal, refusal.isOfGenerated || refusal.isOfColumns { suspend(table.oid) }
