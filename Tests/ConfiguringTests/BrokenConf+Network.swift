@@ -93,5 +93,35 @@ extension BrokenConf {
     BrokenConf(
       "", receive + "[peer.b]\n", at: "14:1", .confMissing, "[peer.b] has no 'may'", "add may = {",
       mend: ("[peer.b]\n", "[peer.b]\nmay = { push = [\"b.*\"] }\n")),
+    BrokenConf(
+      "", "[trail.shop]\n", at: "12:1", .confMissing, "[trail.shop] has no 'keep'", "add keep = \"7 days\"",
+      mend: ("[trail.shop]\n", "[trail.shop]\nkeep = \"7 days\"\n")),
+    BrokenConf(
+      "", "[trail.shop]\nkeep = 7\n", at: "13:8", .confValue, "keep is the number 7", "write keep = \"7 days\"",
+      mend: ("7\n", "\"7 days\"\n")),
+    BrokenConf(
+      "", "[trail.shop]\nkeep = \"7 dais\"\n", at: "13:8", .confValue, "unknown unit 'dais'", "write keep = \"7 d\"",
+      mend: ("dais", "d")),
+    BrokenConf(
+      "", "[trail.shop]\nkeep = \"7 MiB\"\n", at: "13:8", .confValue, "the least is 64 MiB", "\"64 MiB\" or more",
+      mend: ("7 MiB", "70 MiB")),
+    BrokenConf(
+      "", "[trail.shop]\nkeep = [\"7 days\", \"1 h\"]\n", at: "13:19", .confTwice, "keep has two durations",
+      "take one of the two out", mend: (", \"1 h\"", ", \"1 GiB\"")),
+    BrokenConf(
+      "", "[trail.shop]\nkeep = []\n", at: "13:8", .confValue, "keep is empty", "write keep = \"7 days\"",
+      mend: ("[]", "\"7 days\"")),
+    BrokenConf(
+      "", "[trail.shp]\nkeep = \"7 days\"\n", at: "12:1", .confReference, "no capture writes trail hq.shp",
+      "write [trail.shop]", mend: ("shp", "shop")),
+    BrokenConf(
+      "", "[trail.\"hq.shop\"]\nkeep = \"7 days\"\n", at: "12:1", .confValue, "is written on this node",
+      "write [trail.shop]", mend: ("trail.\"hq.shop\"", "trail.shop")),
+    BrokenConf(
+      "", "[trail.b.pos]\nkeep = \"7 days\"\n[peer.b]\nmay = { push = [\"b.*\"] }\n", at: "12:10", .confValue,
+      "a section inside of [trail.b]", "[trail.\"b.pos\"]", mend: ("b.pos]", "\"b.pos\"]")),
+    BrokenConf(
+      "", "[trail.\"b.pos\"]\nkeep = \"7 days\"\n", at: "12:1", .confReference, "nothing brings it to this one",
+      "add [pump.NAME]", mend: ("7 days\"\n", "7 days\"\n[peer.b]\nmay = { push = [\"b.*\"] }\n")),
   ]
 }

@@ -212,6 +212,18 @@ import Testing
     #expect(conf == expected)
   }
 
+  @Test func `a trail keeps history by time, by size or both`() throws {
+    func history(_ keep: String, _ trail: String = "shop") throws -> [String: Configuration.History] {
+      let peer = "[peer.b]\nmay = { push = [\"b.*\"] }\n"
+      return try Conf.load(Conf.good + peer + "[trail.\(trail)]\nkeep = \(keep)\n").get().histories
+    }
+    #expect(try history("\"7 days\"") == ["hq.shop": .init(age: .seconds(604_800))])
+    #expect(try history("\"50 GiB\"", "\"b.pos\"") == ["b.pos": .init(bytes: 50 << 30)])
+    let both = try history("[\"50 GiB\", \"36 h\"]")
+    #expect(both == ["hq.shop": .init(age: .seconds(129_600), bytes: 50 << 30)])
+    #expect(both["hq.shop"]?.text == "36 h, at most 50 GiB")
+  }
+
   @Test func `sections may be spread over files, options not`() throws {
     let loaded = Conf.load(
       Conf.good, ("conf.d/10.toml", "[capture.shop]\ntables = [\"a\"]\n[[apply.erp.table]]\nfrom = \"a\"\n"),

@@ -8,6 +8,7 @@ import Testing
 
   private static let headers = [
     "database": "[database.b]\nurl = \"sqlite:///srv/b.db\"\n",
+    "trail": "[trail.shop]\n",
     "capture": "[capture.b]\ndatabase = \"erp\"\n",
     "apply": "[peer.other]\nmay = { push = [\"*\"] }\n[apply.b]\ntrail = \"other.b\"\ndatabase = \"erp\"\n",
     "pump": "[pump.b]\n", "peer": "[peer.b]\nmay = { push = [\"b.*\"] }\n",

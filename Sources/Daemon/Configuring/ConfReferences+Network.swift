@@ -6,6 +6,7 @@ extension ConfReferences {
     for pump in pumps { checkPump(pump) }
     checkPumpsTwice()
     if let receive { checkReceive(receive) }
+    for trail in trails { checkHistory(trail) }
     for peer in peers {
       guard let may = peer.grants("may") else { continue }
       for name in TrailPatterns(may.pull).names { checkSource(name, peer.place("may"), for: peer.source.title) }
@@ -40,6 +41,25 @@ extension ConfReferences {
       place, "trail \(trail) comes from node \(trail.origin), and nothing brings it to this one",
       "add [pump.NAME] with trail = \"\(trail)\" and from = URL, or [peer.\(trail.origin)] with may = { push = [\"\(trail)\"] }"
     )
+  }
+
+  // A section [trail.NAME] of a trail that is not here would have no effect.
+  private mutating func checkHistory(_ section: ReadSection) {
+    guard let node else { return }
+    let (name, place) = (section.source.name, section.source.place)
+    guard let trail = TrailName(name) else {
+      guard isWhole, !captures.contains(where: { $0.source.name == name }) else { return }
+      let near = name.nearest(in: captures.map(\.source.name)).map { "write [trail.\($0)], or " } ?? ""
+      add(
+        place, "no capture writes trail \(node).\(name): there is no [capture.\(name)]",
+        "\(near)write [trail.\"NODE.\(name)\"] for a received trail")
+      return
+    }
+    if trail.origin == node {
+      add(.confValue, place, "trail \(trail) is written on this node", "write [trail.\(trail.name)]")
+    } else {
+      checkComes(trail, place, for: section.source.title)
+    }
   }
 
   private mutating func checkSource(_ name: String, _ place: ConfPlace, for title: String) {

@@ -10,6 +10,7 @@ struct ConfReferences {
   private let applies: [ReadSection]
   private let rules: [ReadSection]
   let pumps: [ReadSection]
+  let trails: [ReadSection]
   let receive: ReadSection?
   let peers: [ReadSection]
   let metrics: ReadSection?
@@ -29,6 +30,7 @@ struct ConfReferences {
     node = all("node").first?.text("name")
     (databases, captures, applies, rules) = (all("database"), all("capture"), all("apply"), all("table"))
     (pumps, receive, peers, metrics) = (all("pump"), all("receive").first, all("peer"), all("metrics").first)
+    trails = all("trail")
     databaseNames = databases.map(\.source.name)
     (self.isWhole, self.awaitsPeers, self.fileIdentity) = (isWhole, awaitsPeers, fileIdentity)
     for section in captures + applies { checkDatabase(section) }

@@ -21,6 +21,10 @@ extension Configuration {
       }
     }
     captures = all("capture").compactMap(Capture.init)
+    for section in all("trail") {
+      guard let history = section.history("keep") else { continue }
+      histories[TrailName(section.source.name)?.description ?? "\(node.name).\(section.source.name)"] = history
+    }
     applies = all("apply").compactMap { section in
       Apply(
         section, rules: sections.filter { $0.source.section.key == "table" && $0.source.name == section.source.name })

@@ -8,6 +8,8 @@ package struct Configuration: Equatable, Sendable {
   /// The databases, sorted by name, as are all other lists of sections.
   package var databases: [Database] = []
   package var captures: [Capture] = []
+  /// The history to keep of each trail that has a section, by `NODE.NAME`.
+  package var histories: [String: History] = [:]
   package var applies: [Apply] = []
   package var pumps: [Pump] = []
   /// The listener for other nodes; nil if no node may connect.

@@ -15,6 +15,8 @@ package enum OptionKind: Equatable, Sendable {
   case count(ClosedRange<Int>)
   case duration(ClosedRange<Duration>)
   case size
+  /// A duration, a size, or a list of one of each.
+  case history
   /// A number of bytes per second; with `mayBeOff`, also the word "off".
   case rate(mayBeOff: Bool)
   /// One of the listed words. The words in `later` are reserved for later versions of Cairn, and refused.
@@ -55,6 +57,7 @@ package enum OptionKind: Equatable, Sendable {
     case .duration(let range):
       "a duration (\(Self.durationUnits)) from \(Self.text(range.lowerBound)) to \(Self.text(range.upperBound))"
     case .size: "a size (\(Self.byteUnits)), 64 MiB at least"
+    case .history: "a duration (60 s at least), a size (64 MiB at least), or a list of both"
     case .rate(let mayBeOff): "a rate, such as 10MiB/s" + (mayBeOff ? ", or off" : "")
     case .choice(let words, _): words.count == 1 ? words[0] : "one of \(words.joined(separator: ", "))"
     case .patterns: "a list of patterns of tables, with * and ?, ! before one that excludes"
@@ -99,6 +102,7 @@ enum OptionValue: Equatable, Sendable {
   case count(Int)
   case duration(Duration)
   case bytes(Int64)
+  case history(Configuration.History)
   case list([String])
   case columns([TableRule.Column])
   case files(Configuration.PeerFiles)

@@ -39,8 +39,7 @@ extension OptionReader {
     guard let text = string(node, option, as: "a trail of \(key)", example: "\"store-042.pos\"") else { return nil }
     let pattern = text.hasPrefix("!") ? text.dropFirst() : text[...]
     let isPattern = TrailPatterns.isPattern(text)
-    let name = TrailName(String(pattern))
-    let isTrail = name.map { Self.isName($0.origin) && Self.isName($0.name) } ?? false
+    let isTrail = TrailName(String(pattern))?.isConfName ?? false
     let letters = pattern.replacing("*", with: "a").replacing("?", with: "a").replacing(".", with: "a")
     if isTrail || (isPattern && Self.isName(String(letters.prefix(63)))) { return text }
     refuse(

@@ -28,6 +28,7 @@ struct OptionReader {
     case .rules: rules(node, option)
     case .duration(let range): duration(node, option, range)
     case .size: size(node, option)
+    case .history: history(node, option)
     default: string(node, option).flatMap { text(of: $0, node.place, option) }.map { .text($0) }
     }
   }
@@ -162,7 +163,7 @@ struct OptionReader {
 
   // MARK: Amounts
 
-  private mutating func duration(
+  mutating func duration(
     _ node: TomlNode, _ option: OptionTable.Option, _ range: ClosedRange<Duration>
   ) -> OptionValue? {
     guard let text = string(node, option) else { return nil }
@@ -182,7 +183,7 @@ struct OptionReader {
     return nil
   }
 
-  private mutating func size(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
+  mutating func size(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard let text = string(node, option) else { return nil }
     do throws(Quantity.Misread) {
       let bytes = try Quantity.bytes(text)
@@ -218,18 +219,12 @@ struct OptionReader {
         place, "\(option.key) is \"\(text)\", without a unit", "\(mended(text, usual)); \(allowed)")
     case .unknownUnit(let unit):
       let number = text.prefix { $0.isNumber || $0 == "." }
-      let near = Self.nearestUnit(unit, units) ?? usual
+      let near = Quantity.nearest(unit, in: units) ?? usual
       refuse(
         place, "\(option.key) is \"\(text)\"; it has the unknown unit '\(unit)'",
         "\(mended(number, near)); \(allowed)")
     case .tooLarge: refuse(place, "\(option.key) is \"\(text)\", which is too much", Self.write(option))
     }
-  }
-
-  private static func nearestUnit(_ unit: String, _ units: [String]) -> String? {
-    guard let first = unit.lowercased().first else { return nil }
-    let alike = units.filter { $0.lowercased().first == first }
-    return unit.lowercased().nearest(in: alike) ?? alike.first
   }
 }
 
@@ -288,7 +283,10 @@ extension OptionReader {
           if case .string(let text) = name.value { "\(text) = \"\(text)\"" } else { nil }
         }.joined(separator: ", ") + " }"
     case (.rules, .string(let text)): "{ COLUMN = \"\(text)\" }"
-    case (.count, _), (.patterns, _), (.misfits, _), (.columns, _), (.flag, _), (.duration, _), (.size, _): nil
+    case (.history, .integer(let number)): number > 0 ? "\"\(number) days\"" : nil
+    case (.count, _), (.patterns, _), (.misfits, _), (.columns, _), (.flag, _), (.duration, _), (.size, _),
+      (.history, _):
+      nil
     case (.name, .integer(let number)), (.account, .integer(let number)): "\"\(number)\""
     default: nil
     }

@@ -1,4 +1,23 @@
 extension OptionTable {
+  static let trail = Section(
+    key: "trail", form: .named, since: "0.2.0",
+    help: "the history of a trail; NAME is that of its capture, or the quoted NODE.NAME of a received trail",
+    details: """
+      Without this section a trail is deleted, segment by segment, as soon as all its readers have passed it. With it, \
+      `cairn trail show` and `cairn blame` can look further back. Readers of the trail always get what they need.
+      """, example: "pos",
+    options: [
+      Option(
+        "keep", .history, required: true, since: "0.2.0", "how much of the trail is kept besides what its readers need",
+        details: """
+          A duration: all transactions of that time. A size: the newest segments of that size. A list of both: history \
+          ends at the bound that is reached first. A segment is kept or deleted as a whole, so slightly more than the \
+          duration is there. `[limits] disk`, and `disk` of a peer, stay the upper bounds. When trails with their \
+          history reach 95 % of such a bound, the oldest history is deleted, before any reader is given up. The log \
+          reports that.
+          """, example: "\"7 days\"")
+    ])
+
   static let limits = Section(
     key: "limits", form: .single, help: "the limits of the space for trails",
     options: [

@@ -43,6 +43,13 @@ package enum Quantity {
     return Int64(bytes)
   }
 
+  /// Returns the unit with the same first letter that is most similar to `unit`; nil if there is none.
+  static func nearest(_ unit: String, in units: [String]) -> String? {
+    guard let first = unit.lowercased().first else { return nil }
+    let alike = units.filter { $0.lowercased().first == first }
+    return unit.lowercased().nearest(in: alike) ?? alike.first
+  }
+
   private static func split(_ text: String) throws(Misread) -> (Double, String) {
     let digits = text.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
     guard let number = Double(digits) else { throw .noNumber }

@@ -63,6 +63,9 @@ struct ReadSection {
     if case .grants(let push, let pull)? = values[key]?.value { (push, pull) } else { nil }
   }
   func bytes(_ key: String) -> Int64? { if case .bytes(let bytes)? = values[key]?.value { bytes } else { nil } }
+  func history(_ key: String) -> Configuration.History? {
+    if case .history(let history)? = values[key]?.value { history } else { nil }
+  }
   func duration(_ key: String) -> Duration? {
     if case .duration(let duration)? = values[key]?.value { duration } else { nil }
   }
@@ -79,6 +82,15 @@ extension OptionValue {
     case .text(let text): Self.quoted(text)
     case .flag(let flag): flag ? "true" : "false"
     case .count(let count): String(count)
+    case .history:
+      switch node.value {
+      case .array(let elements):
+        "["
+          + elements.compactMap { if case .string(let text) = $0.value { Self.quoted(text) } else { nil } }
+          .joined(separator: ", ") + "]"
+      case .string(let text): Self.quoted(text)
+      default: ""
+      }
     case .duration, .bytes: if case .string(let text) = node.value { Self.quoted(text) } else { "" }
     case .list(let texts): "[" + texts.map(Self.quoted).joined(separator: ", ") + "]"
     case .files(let files):

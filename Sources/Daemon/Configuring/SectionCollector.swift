@@ -12,7 +12,7 @@ struct ConfSection {
   var title: String {
     switch section.form {
     case .single: "[\(section.key)]"
-    case .named: "[\(section.key).\(name)]"
+    case .named: name.contains(".") ? "[\(section.key).\"\(name)\"]" : "[\(section.key).\(name)]"
     case .list(let parent): "[[\(parent).\(name).\(section.key)]]"
     }
   }
@@ -57,10 +57,17 @@ struct SectionCollector {
           "write [\(section.key).\(section.example)], with a name of your own, above its options")
         continue
       }
+      if section.key == OptionTable.trail.key, let (part, name) = Self.unquoted(inner, after: entry.key) {
+        add(
+          .confValue, part.keyPlace, "[trail.\(name)] is a section inside of [trail.\(entry.key)]",
+          "write the name of a received trail in quotes: [trail.\"\(name)\"]")
+        continue
+      }
       // Certificates are often for the name of a host.
       let isHost =
         section.key == OptionTable.peer.key && entry.key == entry.key.lowercased() && PeerURL.isHost(entry.key)
-      guard isHost || OptionReader.isName(entry.key) else {
+      let isTrail = section.key == OptionTable.trail.key && TrailName(entry.key)?.isConfName == true
+      guard isHost || isTrail || OptionReader.isName(entry.key) else {
         add(
           .confValue, entry.keyPlace, "'\(entry.key)' cannot be the name of a \(section.key)",
           "a name is made of a-z, 0-9, _ and -, 63 at most: [\(section.key).\(Self.mended(entry.key))]")
@@ -68,6 +75,14 @@ struct SectionCollector {
       }
       merge(section, entry.key, entry.node.place, rules(in: inner, section, entry))
     }
+  }
+
+  /// Returns the trail that the header `[trail.NODE.NAME]` means; nil if the header has no third part.
+  private static func unquoted(_ entries: [TomlEntry], after node: String) -> (part: TomlEntry, name: String)? {
+    for entry in entries {
+      if case .table = entry.node.value { return (entry, "\(node).\(entry.key)") }
+    }
+    return nil
   }
 
   private static func mended(_ name: String) -> String {

@@ -171,6 +171,17 @@ extension NodeStatus.Trail {
     JSONObject([
       ("name", .text(name)), ("bytes", .integer(Int64(clamping: bytes))), ("segments", .integer(Int64(segments))),
       ("end", .text(end)), ("oldest", .text(UTCTime(oldest).description)),
+      ("history", keep.map { .object($0.json) } ?? .null),
+    ])
+  }
+}
+
+extension NodeStatus.History {
+  var json: JSONObject {
+    JSONObject([
+      ("keep", .text(text)), ("keep_seconds", milliseconds.map { .integer($0 / 1000) } ?? .null),
+      ("keep_bytes", maxBytes.map { .integer($0) } ?? .null), ("bytes", .integer(Int64(clamping: bytes))),
+      ("shortened", .bool(isShortened)),
     ])
   }
 }

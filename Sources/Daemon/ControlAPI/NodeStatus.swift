@@ -163,8 +163,30 @@ package struct NodeStatus: Sendable {
     package var end: String
     /// The time when the oldest segment was begun, in µs since 1970 UTC.
     package var oldest: Int64
+    /// The history that is kept besides what readers need; nil if the conf asks for none.
+    package var keep: History?
     package init(name: String, bytes: UInt64, segments: Int, end: String, oldest: Int64) {
       (self.name, self.bytes, self.segments, self.end, self.oldest) = (name, bytes, segments, end, oldest)
+    }
+  }
+
+  /// The history of a trail, by `[trail.NAME] keep`.
+  ///
+  ///     NodeStatus.History(text: "7 d", milliseconds: 604_800_000, maxBytes: nil, bytes: 0, isShortened: false)
+  package struct History: Sendable {
+    /// The bounds as the conf gives them, in words.
+    package var text: String
+    /// The age to keep; nil for no bound.
+    package var milliseconds: Int64?
+    /// The size to keep, in bytes; nil for no bound.
+    package var maxBytes: Int64?
+    /// The part of the trail that no reader needs, in bytes.
+    package var bytes: UInt64
+    /// Whether a disk limit makes the history shorter than the bounds allow.
+    package var isShortened: Bool
+    package init(text: String, milliseconds: Int64?, maxBytes: Int64?, bytes: UInt64, isShortened: Bool) {
+      (self.text, self.milliseconds, self.maxBytes) = (text, milliseconds, maxBytes)
+      (self.bytes, self.isShortened) = (bytes, isShortened)
     }
   }
 

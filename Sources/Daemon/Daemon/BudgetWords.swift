@@ -1,3 +1,4 @@
+import Changes
 import Configuring
 import ControlAPI
 
@@ -33,6 +34,17 @@ struct BudgetWords {
   }
 
   private var retain: String { Lag.text(milliseconds: Double(limits.retain?.milliseconds ?? 0)) }
+
+  // MARK: History gives way
+
+  /// - Parameter since: The beginning of the history that is left, µs since 1970 UTC.
+  func shortened(_ trail: String, _ keep: Configuration.History, since: Int64) -> String {
+    "trail \(trail) keeps its history since \(UTCTime(since)) only, instead of \(keep.text): the trails hold \(size(plan.bytesBefore)), and a disk limit\(limits.diskBytes == nil ? "" : " (\(allowed) for all trails)") leaves no room for more"
+  }
+
+  func shortenedHint(_ trail: String) -> String {
+    "raise [limits] disk, or 'disk' of the peer that brings the trail, or lower 'keep' in its section [trail.NAME], and reload"
+  }
 
   // MARK: Captures rest
 

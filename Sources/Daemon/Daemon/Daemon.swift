@@ -261,17 +261,29 @@ package final class Daemon: Sendable {
     var now = NodeStatus(
       node: context.node, version: version, process: getpid(), now: Clock.system.microseconds(), startedAt: startedAt,
       loadedAt: loadedAt.load(ordering: .relaxed))
-    now.trails = context.trailInfos.values.sorted { $0.name.description < $1.name.description }.map {
-      NodeStatus.Trail(
-        name: $0.name.description, bytes: $0.onDisk, segments: $0.segments.count, end: $0.end.position.description,
-        oldest: $0.segments.first?.created ?? 0)
-    }
+    now.trails = trails()
     now.sources = context.sourceFacts
     now.paths = paths(now.now)
     now.leftSlots = leftSlots.slots
     published.withLock { published in
       now.disk = published.disk
       published = now
+    }
+  }
+
+  private func trails() -> [NodeStatus.Trail] {
+    let (keeps, history) = (context.configuration.histories, supervisor.histories)
+    return context.trailInfos.values.sorted { $0.name.description < $1.name.description }.map { info in
+      let name = info.name.description
+      var trail = NodeStatus.Trail(
+        name: name, bytes: info.onDisk, segments: info.segments.count, end: info.end.position.description,
+        oldest: info.segments.first?.created ?? 0)
+      trail.keep = keeps[name].map {
+        .init(
+          text: $0.text, milliseconds: $0.age?.milliseconds, maxBytes: $0.bytes, bytes: history.bytes[name] ?? 0,
+          isShortened: history.shortened.contains(name))
+      }
+      return trail
     }
   }
 
@@ -298,7 +310,9 @@ package final class Daemon: Sendable {
     let isKnown = statvfs(context.statePath, &info) == 0
     let free = isKnown ? UInt64(info.f_bavail) * UInt64(info.f_frsize) : 0
     let limit = context.configuration.limits.diskBytes
-    forecast.note(used: Int64(clamping: bytes), now: now)
+    // History gives way before the disk is full.
+    let history = supervisor.histories.bytes.values.reduce(0, +)
+    forecast.note(used: Int64(clamping: bytes) - Int64(clamping: min(history, bytes)), now: now)
     let room = min(limit ?? .max, Int64(clamping: bytes &+ free))
     let disk = NodeStatus.Disk(
       bytes: bytes, limitBytes: limit, freeBytes: free, secondsUntilFull: forecast.secondsUntil(room))

@@ -92,6 +92,12 @@ package enum Metrics {
     ofTrails("cairn_trail_oldest_time_seconds", "Start of the oldest segment, in seconds since 1970.") {
       Double($0.oldest) / 1e6
     },
+    ofTrails("cairn_trail_history_bytes", "Bytes of the trail that no reader needs, kept by [trail.NAME].") {
+      Double($0.keep?.bytes ?? 0)
+    },
+    ofTrails("cairn_trail_history_shortened", "1 while a disk limit makes the history shorter than `keep`.") {
+      $0.keep?.isShortened == true ? 1 : 0
+    },
     ofSources("cairn_slot_retained_bytes", "Log that the server keeps for the slot.") { $0.slotBytes.map(Double.init) },
     ofSources("cairn_slot_safe_bytes", "Log that may still be written before the slot is lost.") {
       $0.slotSafeBytes.map(Double.init)

@@ -3,14 +3,18 @@ import Configuring
 import ControlAPI
 import Trails
 
-/// The segments of trails that may be deleted. If the trails then still exceed their disk limit, readers expire or
-/// captures pause.
+/// The segments of trails that may be deleted. If the trails then still exceed a disk limit, history gives way first.
+/// After that, readers expire or captures pause.
 package struct RetentionPlan: Equatable, Sendable {
   package struct Trail: Equatable, Sendable {
     package var name: String
     /// The segments in order. The last one is still being written.
     package var segments: [TrailInfo.Segment]
-    package init(name: String, segments: [TrailInfo.Segment]) { (self.name, self.segments) = (name, segments) }
+    /// The history to keep besides what readers need; nil for none.
+    package var keep: Configuration.History?
+    package init(name: String, segments: [TrailInfo.Segment], keep: Configuration.History? = nil) {
+      (self.name, self.segments, self.keep) = (name, segments, keep)
+    }
   }
 
   /// A reader of a trail: an apply, a pump that pushes it, a peer that pulls it, or a two-way capture.
@@ -36,6 +40,15 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
+  /// The disk limit of the trails that one other node brings.
+  package struct Share: Equatable, Sendable {
+    package var trails: Set<String>
+    package var bytes: Int64
+    package init(trails: Set<String>, bytes: Int64) { (self.trails, self.bytes) = (trails, bytes) }
+  }
+
+  /// The fraction of a disk limit that the trails with their history may fill. Above it, the oldest history is deleted.
+  static let historyShare = 0.95
   /// The fraction of the disk limit below which paused captures continue.
   static let resumeShare = 0.9
 
@@ -56,6 +69,8 @@ package struct RetentionPlan: Equatable, Sendable {
   package struct Part: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0
+    /// The part that no reader needs, in bytes.
+    package var history: UInt64 = 0
   }
   /// The size of each trail after the planned segments are deleted, by the trail's name.
   package private(set) var parts: [String: Part] = [:]
@@ -66,12 +81,19 @@ package struct RetentionPlan: Equatable, Sendable {
   /// an empty list.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
+  /// The trails whose history is shorter than their conf says, because of a disk limit. A trail stays in the set until
+  /// its history is as long as the conf says.
+  package private(set) var shortened: Set<String> = []
+
   /// Decides which trails to purge, and whether captures pause, from the sizes of the trails and the limits.
   ///
+  /// - Parameter shares: The disk limits of the trails of other nodes, by node.
+  /// - Parameter shortened: The set ``shortened`` of the previous plan.
   /// - Parameter isPaused: Whether captures are paused already.
   /// - Parameter now: µs since 1970 UTC.
   package init(
-    _ limits: Configuration.Limits, trails: [Trail], readers: [Reader], isPaused: Bool, now: Int64
+    _ limits: Configuration.Limits, trails: [Trail], readers: [Reader], shares: [Share] = [],
+    shortened: Set<String> = [], isPaused: Bool, now: Int64
   ) {
     var given = Set(readers.filter(\.isExpired).map(\.id))
     if let retain = limits.retain {
@@ -83,55 +105,75 @@ package struct RetentionPlan: Equatable, Sendable {
         given.insert(reader.id)
       }
     }
-    weigh(limits, trails, readers, given, now)
-    bytesBefore = bytes
+    let shares = shares + (limits.diskBytes.map { [Share(trails: Set(trails.map(\.name)), bytes: $0)] } ?? [])
+    self.shortened = shortened.filter { name in
+      trails.contains { $0.name == name && $0.keep?.isReached(by: $0.segments, now: now) == false }
+    }
+    var histories = trails.map { TrailHistory($0, limits, readers, given, now) }
+    bytesBefore = histories.reduce(0) { $0 + $1.keptBytes }
+    giveWay(&histories, shares)
     if let most = limits.diskBytes {
-      while bytes > UInt64(max(0, most)), let slowest = Self.slowest(readers, besides: given, trails) {
+      while Self.bytes(histories) > UInt64(max(0, most)),
+        let slowest = Self.slowest(readers, besides: given, trails)
+      {
         given.insert(slowest)
         expiredForRoom.insert(slowest)
-        weigh(limits, trails, readers, given, now)
+        for (index, trail) in trails.enumerated() where trail.name == slowest.trail {
+          histories[index] = TrailHistory(trail, limits, readers, given, now)
+        }
+        giveWay(&histories, shares)
       }
+    }
+    for history in histories {
+      purgeBelow[history.name] = history.purgeBelow
+      parts[history.name] = Part(bytes: history.keptBytes, history: history.bytes)
+      bytes += history.keptBytes
+    }
+    if let most = limits.diskBytes {
       // If everything is applied, only open segments are left: they can be deleted when captures continue.
       let isAwaited =
         readers.contains { !given.contains($0.id) && !$0.isAtEnd }
-        || trails.contains { trail in !readers.contains { $0.trail == trail.name } }
+        || trails.contains { trail in trail.keep == nil && !readers.contains { $0.trail == trail.name } }
       pausesCaptures = isAwaited && Double(bytes) > Double(most) * (isPaused ? Self.resumeShare : 1)
     }
     for trail in trails {
       let all = readers.filter { $0.trail == trail.name }
-      if !all.isEmpty, all.allSatisfy({ given.contains($0.id) || $0.isAtEnd }) {
+      let isUnread = all.isEmpty && trail.keep == nil
+      if !isUnread, all.allSatisfy({ given.contains($0.id) || $0.isAtEnd }) {
         let open = min(trail.segments.last?.bytes ?? 0, Self.liveBytesMax)
         live += open
         parts[trail.name, default: Part()].live = open
       }
       let held = all.filter { !given.contains($0.id) && !$0.isAtEnd }.map(\.name).sorted()
-      if all.isEmpty || !held.isEmpty { holders[trail.name] = held }
+      if isUnread || !held.isEmpty { holders[trail.name] = held }
     }
-    expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
+    expired = readers.filter { !$0.isExpired && given.contains($0.id) && loses($0, trails) }.map(\.id)
   }
 
-  // No segments are kept for the readers in `given`, which have expired.
-  private mutating func weigh(
-    _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<ReaderID>, _ now: Int64
-  ) {
-    bytes = 0
-    for trail in trails {
-      let live = trail.segments.last?.number ?? 0
-      let all = readers.filter { $0.trail == trail.name }
-      var below = all.filter { !given.contains($0.id) }.map { $0.segment ?? 0 }.min() ?? live
-      if all.isEmpty { below = Self.unread(limits, trail, now) }
-      purgeBelow[trail.name] = min(below, live)
-      let kept = trail.segments.filter { $0.number >= min(below, live) }.reduce(0) { $0 + $1.onDisk }
-      parts[trail.name, default: Part()].bytes = kept
-      bytes += kept
-    }
+  // Returns whether a reader needs a segment that is not kept. Segments that are kept as history serve it, too.
+  private func loses(_ reader: Reader, _ trails: [Trail]) -> Bool {
+    let below = purgeBelow[reader.trail] ?? 0
+    return trails.first { $0.name == reader.trail }?.segments.contains {
+      $0.number >= reader.segment ?? 0 && $0.number < below
+    } ?? false
   }
 
-  // Without `retain`, all segments of a trail without readers are kept.
-  private static func unread(_ limits: Configuration.Limits, _ trail: Trail, _ now: Int64) -> UInt64 {
-    guard let retain = limits.retain else { return 0 }
-    let oldest = now - retain.milliseconds * 1000
-    return trail.segments.last { $0.created <= oldest }?.number ?? 0
+  private static func bytes(_ histories: [TrailHistory]) -> UInt64 { histories.reduce(0) { $0 + $1.keptBytes } }
+
+  // Shortens the histories of trails, the oldest segment first, until each share has room.
+  private mutating func giveWay(_ histories: inout [TrailHistory], _ shares: [Share]) {
+    for share in shares {
+      let most = Double(share.bytes) * Self.historyShare
+      let members = histories.indices.filter { share.trails.contains(histories[$0].name) }
+      var held = members.reduce(0) { $0 + histories[$1].keptBytes }
+      while Double(held) > most,
+        let oldest = members.filter({ histories[$0].oldest != nil })
+          .min(by: { histories[$0].oldest ?? 0 < histories[$1].oldest ?? 0 })
+      {
+        held -= histories[oldest].dropOldest()
+        shortened.insert(histories[oldest].name)
+      }
+    }
   }
 
   // True if the next segment was begun before `moment`.

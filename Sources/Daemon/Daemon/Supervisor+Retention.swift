@@ -11,9 +11,18 @@ extension Supervisor {
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos
-    let trails = infos.values.map { RetentionPlan.Trail(name: $0.name.description, segments: $0.segments) }
+    let trails = infos.values.map { info in
+      let name = info.name.description
+      return RetentionPlan.Trail(name: name, segments: info.segments, keep: configuration.histories[name])
+    }
+    let shares = configuration.shares.compactMap { share in
+      share.diskBytes.map { bytes in
+        let names = infos.values.map(\.name).filter { $0.origin != context.node && share.includes($0) }
+        return RetentionPlan.Share(trails: Set(names.map(\.description)), bytes: bytes)
+      }
+    }
     let keys = PeerReaders.keys(configuration, infos.values.map(\.name), besides: context.leftOut)
-    let plan = state.withLock { state in
+    let (plan, old) = state.withLock { state in
       var readers = applies(&state, infos)
       for key in keys {
         let info = infos[key.trail.description]
@@ -23,8 +32,11 @@ extension Supervisor {
         readers.append(reader)
       }
       let plan = RetentionPlan(
-        configuration.limits, trails: trails, readers: readers, isPaused: state.isPaused,
-        now: Clock.system.microseconds())
+        configuration.limits, trails: trails, readers: readers, shares: shares, shortened: state.shortened,
+        isPaused: state.isPaused, now: Clock.system.microseconds())
+      let old = state.shortened
+      state.shortened = plan.shortened
+      state.historyBytes = plan.parts.mapValues(\.history)
       for id in plan.expired {
         if id.name.kind == .apply {
           state.entries[id.name]?.isExpired = true
@@ -32,9 +44,10 @@ extension Supervisor {
           state.givenUp[id] = readers.first { $0.id == id }?.segment ?? 0
         }
       }
-      return plan
+      return (plan, old)
     }
     for id in plan.expired { tellExpired(id, plan) }
+    tellShortened(plan, old, infos)
     return plan
   }
 
@@ -75,6 +88,29 @@ extension Supervisor {
     context.log.write(
       LogEntry(
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
+  }
+
+  private func tellShortened(_ plan: RetentionPlan, _ old: Set<String>, _ infos: [String: TrailInfo]) {
+    let words = BudgetWords(plan, context.configuration.limits)
+    for trail in plan.shortened.subtracting(old).sorted() {
+      guard let keep = context.configuration.histories[trail], let info = infos[trail] else { continue }
+      let since = info.segments.first { $0.number >= plan.purgeBelow[trail] ?? 0 }?.created ?? 0
+      context.log.write(
+        LogEntry(
+          .warning, words.shortened(trail, keep, since: since), code: .diskBudget, hint: words.shortenedHint(trail),
+          context: ["trail": trail]))
+    }
+    for trail in old.subtracting(plan.shortened).sorted() where context.configuration.histories[trail] != nil {
+      context.log.write(
+        LogEntry(
+          .notice, "trail \(trail) has its whole history again", code: .diskBudget, context: ["trail": trail]))
+    }
+  }
+
+  /// The sizes of the histories of trails in bytes, and the trails whose history a disk limit shortens, by the last
+  /// plan.
+  package var histories: (bytes: [String: UInt64], shortened: Set<String>) {
+    state.withLock { ($0.historyBytes, $0.shortened) }
   }
 
   /// The readers at other nodes, and the captures of two-way databases, for which no segments are kept any more.

@@ -40,6 +40,10 @@ package final class Supervisor: Sendable {
     var isEnding = false
     var isPaused = false
     var pauseReason = ""
+    // The trails whose history a disk limit shortens.
+    var shortened: Set<String> = []
+    // The bytes of each trail that no reader needs.
+    var historyBytes: [String: UInt64] = [:]
   }
 
   let state = Mutex(State())

@@ -170,7 +170,7 @@ struct StatusTable {
     }
     for trail in answer.objects("trails") {
       lines.append(
-        "trail \(trail.text("name") ?? ""): \(Size.text(bytes: trail.integer("bytes") ?? 0)) in \((trail.integer("segments") ?? 0).counted("segment")), since \(trail.text("oldest")?.prefix(19) ?? "")Z"
+        "trail \(trail.text("name") ?? ""): \(Size.text(bytes: trail.integer("bytes") ?? 0)) in \((trail.integer("segments") ?? 0).counted("segment")), since \(trail.text("oldest")?.prefix(19) ?? "")Z\(history(trail))"
       )
     }
     for source in answer.objects("sources") { lines += [self.source(source)] + unhooked(source) }
@@ -184,6 +184,13 @@ struct StatusTable {
           + full(disk))
     }
     return lines
+  }
+
+  private func history(_ trail: JSONObject) -> String {
+    guard let history = trail.object("history") else { return "" }
+    let short = history.bool("shortened") == true ? ", shortened by a disk limit" : ""
+    return
+      "; keeps \(history.text("keep") ?? ""): \(Size.text(bytes: history.integer("bytes") ?? 0)) of history\(short)"
   }
 
   private func source(_ source: JSONObject) -> String {
