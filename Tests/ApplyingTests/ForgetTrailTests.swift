@@ -18,7 +18,7 @@ import Testing
     try other.begin("CREATE TABLE sale(id INTEGER PRIMARY KEY)", "sale", [[1]])
     let state = SQLiteApplyState(try Database(path: made.target), of: Handmade.name)
     #expect(try state.forgetTrail())
-    #expect(try state.checkpoint(of: Handmade.name) == nil && !state.knowsTables())
+    #expect(try state.checkpoints.checkpoint(of: Handmade.name) == nil && !state.knowsTables())
     #expect(try state.feeders(of: "item").isEmpty && state.feeders(of: "sale").map(\.trail) == ["near.shop"])
     #expect(try !state.forgetTrail())
     #expect(try made.rows("SELECT id FROM item") == [[1]])
@@ -46,7 +46,7 @@ import Testing
     }
     #expect(try PostgresOrigins.has(Handmade.name, state.connection))
     #expect(try state.forgetTrail())
-    #expect(try state.checkpoint(of: Handmade.name) == nil && !state.knowsTables())
+    #expect(try state.checkpoints.checkpoint(of: Handmade.name) == nil && !state.knowsTables())
     #expect(try !PostgresOrigins.has(Handmade.name, state.connection))
     // As many more find no room.
     let error = #expect(throws: CairnError.self) { try PostgresOrigins.check(state.connection, new: 100_000) }

@@ -16,9 +16,7 @@ import Testing
   static let allowed: [String: [String: [String]]] = [
     "names of trails and nodes, of ASCII letters, digits, '-', '_' and '.'": [
       "Applying/ApplyOptions.swift": ["var ownOrigins"],
-      "Applying/Conflicts/DisplacedRow.swift": ["func byteCounts"],
-      "Applying/Postgres/PostgresDisplacedRows.swift": ["func byteCounts"],
-      "Applying/SQLite/SQLiteDisplacedRows.swift": ["func byteCounts"],
+      "Applying/Bookkeeping/DisplacedRowStore.swift": ["func byteCounts"],
       "Applying/TwoWay/ReturnsFromWaiting.swift": [
         "var numbers", "var ofForgotten", "func note", "func mayWait", "func lacks",
       ],

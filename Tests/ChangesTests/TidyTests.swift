@@ -191,7 +191,7 @@ import Testing
     "Applying.PostgresReplay": 199, "Applying.SQLiteReplay": 127, "PostgresKit.PostgresConnection": 85,
     "Applying.TwoWaySession": 75, "Mapping.DDLParser": 68, "Capturing.Journal": 59, "SQLiteKit.Database": 52,
     "Versions.WindowIndex": 48, "Checking.ConfCheck": 46, "Capturing.PostgresSource": 44,
-    "Configuring.OptionReader": 43, "Applying.PostgresApplyState": 43,
+    "Configuring.OptionReader": 43,
     "Applying.PostgresApply": 42, "Statements.StatementParser": 41,
   ]
 
@@ -253,7 +253,6 @@ import Testing
     "Applying/TwoWay/KeyCheck.swift",
     "Applying/TwoWay/QuietServer.swift",
     "Applying/TwoWay/TwoWay.swift",
-    "Applying/WaitingRows.swift",
   ]
 
   @Test func `apply knows engines only in the folders of the engines`() throws {

@@ -1,6 +1,4 @@
 import Changes
-import PostgresKit
-import SQLiteKit
 
 /// Rows of a two-way database that apply keeps outside their tables, because other rows hold their unique values. Only
 /// Cairn's own tables have these rows, so dropping those tables would lose them.
@@ -30,17 +28,10 @@ package struct WaitingRows {
 
   package let rows: [Row]
 
-  package init(_ database: Database) throws {
-    let isThere = try database.integer("SELECT 1 FROM sqlite_schema WHERE name = 'cairn_candidate'") != nil
-    rows = try isThere ? Self.rows(SQLiteDisplacedRows(database: database)) : []
-  }
-
-  package init(_ connection: PostgresConnection) throws {
-    let isThere = try connection.first("SELECT to_regclass('cairn.candidate')") != nil
-    rows = try isThere ? Self.rows(PostgresDisplacedRows(connection)) : []
-  }
+  init(of store: some DisplacedRowStore) throws { rows = try Self.rows(store) }
 
   private static func rows(_ store: some DisplacedRowStore) throws -> [Row] {
+    guard try store.state.hasTable(DisplacedRow.stored) else { return [] }
     var found: [ContestedRow] = []
     try store.forEach { found.append($0.row) }
     return try found.sorted { ($0.fullName, $0.key.json) < ($1.fullName, $1.key.json) }.map { row in

@@ -19,6 +19,22 @@ package struct WaitingTable: Equatable, Sendable {
     (self.code, self.message, self.hint) = (code, message, hint)
   }
 
+  /// Reads a suspended table from the texts of its entry: the checkpoint, name, code, message and hint. Nil if this
+  /// version of Cairn did not write the entry.
+  init?(_ row: [String?]) {
+    guard let stored = CheckpointColumns.read(row) else { return nil }
+    let code = row[6].flatMap { ErrorCode(rawValue: $0) } ?? .schemaStopped
+    self.init(
+      name: row[5] ?? "", checkpoint: stored.checkpoint, number: stored.number, code: code, message: row[7] ?? "",
+      hint: row[8] ?? "")
+  }
+
+  /// The values from which ``init(_:)`` reads the table.
+  var values: [Value] {
+    CheckpointColumns.values(checkpoint, number)
+      + [.text(name), .text(code.rawValue), .text(message), .text(hint)]
+  }
+
   func isSuspended(by error: CairnError) -> Bool {
     CairnError(code, message, hint: hint).isReported(as: error)
   }

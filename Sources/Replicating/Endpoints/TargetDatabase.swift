@@ -78,8 +78,8 @@ package struct TargetDatabase {
 
   package func checkpoint(of trail: TrailName) throws -> Checkpoint? {
     switch handle {
-    case .sqlite(let database): try database.map { try SQLiteApplyState($0).checkpoint(of: trail) }??.checkpoint
-    case .postgres(let connection): try PostgresApplyState(connection).checkpoint(of: trail)?.checkpoint
+    case .sqlite(let database): try database.map { try Checkpoints($0).checkpoint(of: trail) }??.checkpoint
+    case .postgres(let connection): try Checkpoints(connection).checkpoint(of: trail)?.checkpoint
     }
   }
 

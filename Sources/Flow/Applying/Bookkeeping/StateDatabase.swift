@@ -17,14 +17,24 @@ protocol StateDatabase {
 
   func table(_ name: String) -> String
   func identity(isNeverUsedAgain: Bool) -> String
+  /// The name of the column with the offset of a checkpoint.
+  var offsetColumn: String { get }
+  /// The SQL expression for a time column's value, from the next parameter: µs since 1970 UTC.
+  var time: String { get }
+  /// Returns the SQL expression of a column with bytes, whose values ``rows(_:_:)`` returns in lower-case hexadecimal.
+  func hex(_ column: String) -> String
+  /// Returns the SQL expression for the number of bytes of a text.
+  func byteCount(of text: String) -> String
   func hasTable(_ name: String) throws -> Bool
   func columns(of name: String) throws -> [String]
   /// Takes the lock that lets only one apply at a time create Cairn's tables. The lock is held until the caller's
   /// transaction ends.
   func lockForInstall() throws
 
-  func rows(_ sql: String, _ values: [String?]) throws -> [[String?]]
-  @discardableResult func run(_ sql: String, _ values: [String?]) throws -> Int64
+  /// Returns the rows of a statement. The values of a PostgreSQL database are texts.
+  func query(_ sql: String, _ values: [Value]) throws -> [[Value]]
+  /// Runs a statement, and returns the number of changed rows.
+  @discardableResult func execute(_ sql: String, _ values: [Value]) throws -> Int64
   func transaction<Result>(_ body: () throws -> Result) throws -> Result
 
   func actAsApplication() throws
@@ -35,17 +45,31 @@ protocol StateDatabase {
 }
 
 extension StateDatabase {
-  func rows(_ sql: String) throws -> [[String?]] { try rows(sql, []) }
+  func rows(_ sql: String, _ values: [String?] = []) throws -> [[String?]] {
+    try query(sql, values.map { $0.map { .text($0) } ?? .null }).map { $0.map(\.stateText) }
+  }
 
   /// Returns the first value of a statement's first row. Nil if there is no row, or if the value is NULL.
   func first(_ sql: String, _ values: [String?] = []) throws -> String? {
     try rows(sql, values).first.flatMap { $0[0] }
   }
 
-  @discardableResult func run(_ sql: String) throws -> Int64 { try run(sql, []) }
+  /// Runs a statement, and returns the number of changed rows.
+  @discardableResult func run(_ sql: String, _ values: [String?] = []) throws -> Int64 {
+    try execute(sql, values.map { $0.map { .text($0) } ?? .null })
+  }
 
   /// The columns of Cairn's tables that identify one row of the target, as an SQL list such as `table_name, key`.
   var rowKey: String { hasSchemas ? "schema_name, table_name, key" : "table_name, key" }
+
+  var rowKeyCount: Int { hasSchemas ? 3 : 2 }
+
+  /// The SQL condition that ``rowKey`` has the values of the next parameters.
+  var isRow: String { "(\(rowKey)) = (\(marks(rowKeyCount)))" }
+
+  func rowKey(_ namespace: String, _ table: String, _ key: ConflictRow) -> [String?] {
+    Array([namespace, table, key.json].suffix(rowKeyCount))
+  }
 
   /// Creates a table of Cairn in which a column `id` numbers the rows.
   ///
@@ -77,4 +101,17 @@ extension StateDatabase {
   }
 
   func marks(_ count: Int) -> String { Array(repeating: "?", count: count).joined(separator: ", ") }
+}
+
+extension Value {
+  /// The value of a table of Cairn as a text, bytes in lower-case hexadecimal. Nil for NULL, and for types that Cairn
+  /// does not store.
+  var stateText: String? {
+    switch self {
+    case .text(let bytes): String(decoding: bytes, as: UTF8.self)
+    case .integer(let number): String(number)
+    case .blob(let bytes): bytes.hex
+    default: nil
+    }
+  }
 }

@@ -68,7 +68,10 @@ struct DisplacedRow {
     self.stamp = stamp
   }
 
-  static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
+  /// The name of the table of waiting rows, as ``StateDatabase`` takes it.
+  static let stored = "candidate"
+  static let columnNames = ["schema_name", "table_name", "key", "content", "clock", "origin", "number", "earlier"]
+  static let columns = columnNames.joined(separator: ", ")
   /// The SET clause that updates the stored entry of a waiting row. It leaves out `since`, the time when the wait
   /// began.
   static let renewal = """
@@ -76,7 +79,7 @@ struct DisplacedRow {
       earlier = excluded.earlier
     """
 
-  var texts: [String] {
+  var texts: [String?] {
     [
       row.namespace, row.table, row.key.json, row.row.json, String(Int64(bitPattern: stamp.clock)), stamp.origin,
       String(Int64(bitPattern: stamp.number)), earlier.map(\.hex).joined(separator: "\n"),
@@ -107,50 +110,5 @@ extension RowMark {
     let hasher = try SHA256()
     hasher.update(Array(json.utf8))
     self = Self(hasher.finalize()) ?? Self(0, 0)
-  }
-}
-
-/// Access to the waiting rows of a target, and to their tables.
-protocol DisplacedRowStore {
-  /// The primary key of the entry of a waiting row, as the engine stores it.
-  associatedtype Place: ByteComparable
-  /// Returns the entry that follows another one in the order of the primary key; the first one for nil.
-  ///
-  /// Its row is nil if another version of Cairn wrote the entry.
-  func next(after place: Place?) throws -> (place: Place, row: DisplacedRow?)?
-  /// Returns the waiting row with this key; nil if there is none.
-  ///
-  /// - Parameter namespace: PostgreSQL: the schema (namespace) of the table; empty in SQLite.
-  func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> DisplacedRow?
-  /// Returns the total size of the waiting rows, in bytes of all columns, by the trail that wrote them last.
-  func byteCounts() throws -> [String: Int64]
-  func counts() throws -> [NameKey: Int]
-  /// Returns the time at which a row began to wait, in µs since 1970 UTC; nil if not known.
-  func since(_ row: ContestedRow) throws -> Int64?
-  /// Returns the rows of the table that hold unique values of the given row, each with these values.
-  ///
-  /// Ignores unique indexes with an expression or a WHERE clause.
-  func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]
-  func add(_ candidate: DisplacedRow) throws
-  func remove(_ row: ContestedRow) throws
-  func hasTable(of row: ContestedRow) throws -> Bool
-  func mayWrite(_ row: ContestedRow) throws -> Bool
-  func isThere(_ row: ContestedRow) throws -> Bool
-  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
-  /// Deletes `others` and writes `row`, or does neither.
-  ///
-  /// - Returns: False if a constraint refuses `row` although `others` are deleted.
-  func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool
-}
-
-extension DisplacedRowStore {
-  /// Calls `body` with each waiting row. Only one row is in memory at a time. `body` may change and remove this row.
-  func forEach(_ body: (DisplacedRow) throws -> Void) throws {
-    var last: Place?
-    // A text that is not valid may not be found again by its place, and would follow itself.
-    while let found = try next(after: last), !(last.map { Place.areSame($0, found.place) } ?? false) {
-      last = found.place
-      if let row = found.row { try body(row) }
-    }
   }
 }

@@ -7,11 +7,12 @@ struct OwnStatements {
   let message = PostgresStatement(
     name: "cairn_message",
     sql: "SELECT \(MessageKey.call("cairn", "convert_to($1::text, 'UTF8')")) FROM cairn.key AS k WHERE k.id = 1")
-  let move = PostgresStatement(name: "cairn_move", sql: PostgresApplyState.moveText)
+  let move: PostgresStatement
   let noteConflict: PostgresStatement
   let commit = PostgresStatement(name: "cairn_commit", sql: "COMMIT")
 
   init(_ state: PostgresStateDatabase) {
+    move = PostgresStatement(name: "cairn_move", sql: Checkpoints.checkedMove(state))
     noteConflict = PostgresStatement(
       name: "cairn_conflict", sql: PostgresStateDatabase.numbered(ConflictLog.appendText(state)))
   }

@@ -354,7 +354,7 @@ package final class PostgresApply {
       return true
     }
     self.connection = connection
-    let applied = try PostgresApplyState(connection).checkpoint(of: name)?.number ?? options.begin.number
+    let applied = try Checkpoints(connection).checkpoint(of: name)?.number ?? options.begin.number
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk,

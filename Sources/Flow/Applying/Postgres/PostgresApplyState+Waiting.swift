@@ -35,47 +35,32 @@ extension PostgresApplyState {
   func waiting(of trail: TrailName) throws -> [Waiting] {
     let rows = try connection.query(
       """
-      SELECT source, place, since, name, encode(trail_id, 'hex'), segment, content_offset, encode(chain, 'hex'), number,
-        code, message, hint, id FROM cairn.waiting WHERE trail = $1 ORDER BY source, id
+      SELECT \(CheckpointColumns.readList(checkpoints.state)), name, code, message, hint, source, place, since, id
+      FROM cairn.waiting WHERE trail = $1 ORDER BY source, id
       """, [trail.description])
-    return try rows.map { $0.map { $0 ?? "" } }.map { row in
-      guard let checkpoint = Self.checkpoint(row[4], row[5], row[6], row[7]),
-        let number = Int64(row[8]).flatMap(NumberBounds.number)
-      else {
-        throw CairnError(
-          .databaseDamaged,
-          "table cairn.waiting of \(connection.place) holds a row that this version of Cairn did not write",
-          hint: "use the version of Cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+    return try rows.map { row in
+      guard let table = WaitingTable(row) else {
+        throw CheckpointColumns.damaged("table cairn.waiting of \(connection.place) holds a row")
       }
       return Waiting(
-        id: row[12], source: row[0], place: row[1], from: Position(row[2]),
-        table: WaitingTable(
-          name: row[3], checkpoint: checkpoint, number: number,
-          code: ErrorCode(rawValue: row[9]) ?? .schemaStopped, message: row[10], hint: row[11]))
+        id: row[12], source: row[9] ?? "", place: row[10] ?? "", from: row[11].flatMap { Position($0) }, table: table)
     }
   }
 
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
-    guard let stored = try checkpoint(of: trail) else { return nil }
-    let waiting = try waiting(of: trail)
-    let aside = Quarantine(try QuarantineLog(connection).list(), of: trail, stored.checkpoint.trail)
-    return .init(
-      id: stored.checkpoint.trail, number: stored.number,
-      held: (waiting.map(\.table.number) + [aside.heldThrough].compactMap { $0 }).min())
+    try checkpoints.reach(of: trail) { _ in try waiting(of: trail).map(\.table) }
   }
 
   /// Stores a suspended table in `cairn.waiting`, and returns the number of the entry.
   func add(_ waiting: Waiting, _ trail: TrailName) throws -> String? {
-    let table = waiting.table
-    return try connection.first(
+    try connection.first(
       """
-      INSERT INTO cairn.waiting(trail, source, place, since, name, trail_id, segment, content_offset, chain, number, code,
-        message, hint) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+      INSERT INTO cairn.waiting(\(CheckpointColumns.list(checkpoints.state)), name, code, message, hint, trail, source, place,
+        since) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
       RETURNING id
       """,
-      [trail.description, waiting.source, waiting.place, waiting.from?.description ?? "", table.name]
-        + Self.fields(table.checkpoint)
-        + [String(Int64(bitPattern: table.number)), table.code.rawValue, table.message, table.hint])
+      waiting.table.values.map(\.postgresInput)
+        + [trail.description, waiting.source, waiting.place, waiting.from?.description ?? ""])
   }
 
   func tell(_ waiting: Waiting, _ error: CairnError) throws {
@@ -85,21 +70,23 @@ extension PostgresApplyState {
   }
 
   func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, from: Position?)?) throws {
-    let from = Self.fields(waiting.table.checkpoint) + [waiting.from?.description ?? ""]
-    let condition = "id = $1 AND trail_id = $2 AND segment = $3 AND content_offset = $4 AND chain = $5 AND since = $6"
+    let state = checkpoints.state
+    let condition = "WHERE id = ? AND since = ? AND \(CheckpointColumns.isPlace(state))"
+    let from =
+      [.text(waiting.id ?? ""), .text(waiting.from?.description ?? "")]
+      + CheckpointColumns.place(waiting.table.checkpoint)
     let moved: Int64
     if let to {
-      moved = try connection.run(
-        """
-        UPDATE cairn.waiting SET trail_id = $7, segment = $8, content_offset = $9, chain = $10, number = $11, place = $12,
-          since = $13 WHERE \(condition)
-        """,
-        [waiting.id] + from + Self.fields(to.checkpoint)
-          + [String(Int64(bitPattern: to.number)), to.place, to.from?.description ?? ""])
+      moved = try state.execute(
+        "UPDATE cairn.waiting SET \(CheckpointColumns.assignments(state)), place = ?, since = ? \(condition)",
+        CheckpointColumns.values(to.checkpoint, to.number)
+          + [.text(to.place), .text(to.from?.description ?? "")] + from)
     } else {
-      moved = try connection.run("DELETE FROM cairn.waiting WHERE \(condition)", [waiting.id] + from)
+      moved = try state.execute("DELETE FROM cairn.waiting \(condition)", from)
     }
-    guard moved == 1 else { throw self.moved("the place where table \(waiting.source) waits in \(connection.place)") }
+    guard moved == 1 else {
+      throw CheckpointColumns.moved("the place where table \(waiting.source) waits in \(connection.place)")
+    }
   }
 
   package func heldTables() throws -> [HeldTable] {
@@ -137,11 +124,5 @@ extension PostgresApplyState {
     try connection.run(
       "UPDATE cairn.table_state SET source = $2 WHERE source = $1 AND trail IN ($3, '')",
       [waiting.source, new, trail?.description ?? ""])
-  }
-
-  func moved(_ what: String) -> CairnError {
-    CairnError(
-      .checkpointMoved, "\(what) was moved by another apply",
-      hint: "run only one apply of this trail to this target, then start again; nothing was applied twice")
   }
 }

@@ -8,14 +8,11 @@ import PostgresKit
 /// `cairn.pending` has the indexes and foreign keys that apply creates when their tables have their rows.
 ///
 /// ```
-/// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
 /// cairn.table_state(trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing,
 ///   claim, guarded)
 /// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table, definition)
 /// ```
 package struct PostgresApplyState {
-  static let version = 1
-
   struct Table {
     /// The schema (namespace) of the table at the target.
     var schema: String
@@ -67,9 +64,9 @@ package struct PostgresApplyState {
     try connection.execute("LOCK TABLE cairn.checkpoint IN SHARE UPDATE EXCLUSIVE MODE")
   }
 
-  package func isInstalled() throws -> Bool {
-    try connection.first("SELECT to_regclass('cairn.checkpoint') IS NOT NULL") == "t"
-  }
+  var checkpoints: Checkpoints { Checkpoints(connection) }
+
+  package func isInstalled() throws -> Bool { try checkpoints.isInstalled() }
 
   func install() throws {
     if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = 'cairn'") == nil {
@@ -134,88 +131,9 @@ package struct PostgresApplyState {
       """)
   }
 
-  // MARK: Checkpoint
-
-  /// Returns the checkpoint of a trail in this target; nil if nothing of the trail was applied yet.
-  package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
-    guard try isInstalled() else { return nil }
-    let rows = try connection.query(
-      """
-      SELECT encode(trail_id, 'hex'), segment, content_offset, encode(chain, 'hex'), number, version
-      FROM cairn.checkpoint WHERE trail = $1
-      """, [trail.description])
-    guard let row = rows.first?.map({ $0 ?? "" }) else { return nil }
-    guard let checkpoint = Self.checkpoint(row[0], row[1], row[2], row[3]),
-      let number = Int64(row[4]).flatMap(NumberBounds.number),
-      row[5] == String(Self.version)
-    else {
-      throw CairnError(
-        .databaseDamaged,
-        "table cairn.checkpoint of \(connection.place) holds a row that this version of Cairn did not write",
-        hint: "use the version of Cairn that wrote it, or run 'cairn detach' on the target and replicate again")
-    }
-    return (checkpoint, number)
-  }
-
-  static func checkpoint(_ id: String, _ segment: String, _ offset: String, _ chain: String) -> Checkpoint? {
-    guard let id = TrailID(bytes(id)), let segment = Int64(segment), let offset = Int64(offset),
-      let chain = ChainHash(bytes(chain)), let position = Position(storedSegment: segment, offset: offset)
-    else { return nil }
-    return Checkpoint(trail: id, position: position, chain: chain)
-  }
-
-  static func fields(_ checkpoint: Checkpoint) -> [String?] {
-    [
-      "\\x" + checkpoint.trail.bytes.hex, String(Int64(bitPattern: checkpoint.position.segment)),
-      String(Int64(bitPattern: checkpoint.position.offset)), "\\x" + checkpoint.chain.bytes.hex,
-    ]
-  }
-
-  private static func bytes(_ hex: String) -> [UInt8] {
-    let digits = Array(hex.utf8)
-    return stride(from: 0, to: digits.count - 1, by: 2).compactMap {
-      UInt8(String(decoding: digits[$0...$0 + 1], as: UTF8.self), radix: 16)
-    }
-  }
-
-  /// Writes the first checkpoint of a trail, in the caller's transaction.
-  ///
-  /// - Throws: `checkpoint-moved` if the trail already has a checkpoint.
-  func begin(_ trail: TrailName, at place: Checkpoint, number: UInt64, now: Int64) throws {
-    let made = try connection.run(
-      """
-      INSERT INTO cairn.checkpoint(trail_id, segment, content_offset, chain, number, applied_at, trail, version)
-      VALUES ($1, $2, $3, $4, $5, timestamptz 'epoch' + $6::bigint * interval '1 microsecond', $7, \(Self.version))
-      ON CONFLICT DO NOTHING
-      """, Self.values(trail, to: place, number: number, now: now))
-    guard made == 1 else { throw moved(trail) }
-  }
-
-  /// The statement that moves a checkpoint. It divides by zero if the stored checkpoint is not the expected one.
-  static let moveText = """
-    WITH moved AS (
-      UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
-        applied_at = timestamptz 'epoch' + $6::bigint * interval '1 microsecond'
-      WHERE trail = $7 AND trail_id = $8 AND segment = $9 AND content_offset = $10 AND chain = $11
-      RETURNING 1)
-    SELECT 1 / count(*) FROM moved
-    """
-  /// The SQLSTATE of a division by zero, by which the statement that moves a checkpoint fails on purpose.
-  static let notMoved = "22012"
-
-  static func values(
-    _ trail: TrailName, from: Checkpoint, to: Checkpoint, number: UInt64, now: Int64
-  ) -> [String?] { values(trail, to: to, number: number, now: now) + fields(from) }
-
-  private static func values(_ trail: TrailName, to: Checkpoint, number: UInt64, now: Int64) -> [String?] {
-    fields(to) + [String(Int64(bitPattern: number)), String(now), trail.description]
-  }
-
-  func moved(_ trail: TrailName) -> CairnError { moved("the checkpoint of trail \(trail) in \(connection.place)") }
-
   package func forgetCheckpoint(of trail: TrailName) throws {
     guard try isInstalled() else { return }
-    try connection.run("DELETE FROM cairn.checkpoint WHERE trail = $1", [trail.description])
+    try checkpoints.forget(trail)
     if try hasWaiting() { try connection.run("DELETE FROM cairn.waiting WHERE trail = $1", [trail.description]) }
     try QuarantineLog(connection).forget(trail)
   }

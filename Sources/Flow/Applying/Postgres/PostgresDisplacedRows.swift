@@ -1,7 +1,10 @@
 import Changes
 import Conflicts
 import PostgresKit
-import SystemKit
+
+extension WaitingRows {
+  package init(_ connection: PostgresConnection) throws { try self.init(of: PostgresDisplacedRows(connection)) }
+}
 
 /// The waiting rows of a PostgreSQL target. No other query may be in progress on the connection.
 struct PostgresDisplacedRows: DisplacedRowStore {
@@ -17,35 +20,7 @@ struct PostgresDisplacedRows: DisplacedRowStore {
     (self.connection, self.attempt, self.isTrusted) = (connection, attempt, isTrusted)
   }
 
-  func install() throws {
-    try connection.execute(
-      """
-      CREATE TABLE IF NOT EXISTS cairn.candidate(schema_name text, table_name text, key text, content text, clock bigint,
-        origin text, number bigint, earlier text, since bigint, PRIMARY KEY (schema_name, table_name, key))
-      """)
-    if try !hasSince() { try connection.execute("ALTER TABLE cairn.candidate ADD COLUMN IF NOT EXISTS since bigint") }
-    try shortenEarlier()
-  }
-
-  /// Returns whether `cairn.candidate` has the column `since`, which old versions of Cairn did not create.
-  private func hasSince() throws -> Bool {
-    try connection.first(
-      "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
-  }
-
-  /// Replaces the keys in `earlier`, which old versions of Cairn stored whole, by their marks.
-  private func shortenEarlier() throws {
-    let whole = "SELECT schema_name, table_name, key, earlier FROM cairn.candidate WHERE left(earlier, 1) = '{'"
-    let order = "ORDER BY schema_name, table_name, key LIMIT 1"
-    var row = try connection.query("\(whole) \(order)").first
-    while let found = row {
-      let place = Array(found[0..<3])
-      try connection.run(
-        "UPDATE cairn.candidate SET earlier = $4 WHERE schema_name = $1 AND table_name = $2 AND key = $3",
-        place + [DisplacedRow.shortened(earlier: found[3] ?? "")])
-      row = try connection.query("\(whole) AND (schema_name, table_name, key) > ($1, $2, $3) \(order)", place).first
-    }
-  }
+  var state: any StateDatabase { PostgresStateDatabase(connection: connection) }
 
   /// Returns whether any table of the database has a unique index besides its primary key. Otherwise there cannot be
   /// waiting rows.
@@ -57,64 +32,6 @@ struct PostgresDisplacedRows: DisplacedRowStore {
       LIMIT 1
       """) != nil
   }
-
-  func byteCounts() throws -> [String: Int64] {
-    let rows = try connection.query(
-      """
-      SELECT origin, sum(octet_length(schema_name) + octet_length(table_name) + octet_length(key)
-        + octet_length(content) + octet_length(origin) + coalesce(octet_length(earlier), 0))
-      FROM cairn.candidate GROUP BY origin
-      """)
-    return Dictionary(rows.map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }, uniquingKeysWith: +)
-  }
-
-  func counts() throws -> [NameKey: Int] {
-    let rows = try connection.query(
-      "SELECT schema_name, table_name, count(*) FROM cairn.candidate GROUP BY schema_name, table_name")
-    return Dictionary(
-      rows.map { ("\($0[0] ?? "").\($0[1] ?? "")".nameKey, $0[2].flatMap { Int($0) } ?? 0) }, uniquingKeysWith: +)
-  }
-
-  func since(_ row: ContestedRow) throws -> Int64? {
-    guard try hasSince() else { return nil }
-    return try connection.first(
-      "SELECT since FROM cairn.candidate WHERE schema_name = $1 AND table_name = $2 AND key = $3",
-      [row.namespace, row.table, row.key.json]
-    ).flatMap { Int64($0) }
-  }
-
-  func next(after place: [String?]?) throws -> (place: [String?], row: DisplacedRow?)? {
-    let condition = place == nil ? "" : " WHERE (schema_name, table_name, key) > ($1, $2, $3)"
-    return try connection.query(
-      "SELECT \(DisplacedRow.columns) FROM cairn.candidate\(condition) ORDER BY schema_name, table_name, key LIMIT 1",
-      place ?? []
-    ).first.map { (Array($0[0...2]), DisplacedRow($0.map { $0 ?? "" })) }
-  }
-
-  func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> DisplacedRow? {
-    try candidates(" WHERE schema_name = $1 AND table_name = $2 AND key = $3", [namespace, table, key.json]).first
-  }
-
-  private func candidates(_ condition: String, _ values: [String?]) throws -> [DisplacedRow] {
-    try connection.query("SELECT \(DisplacedRow.columns) FROM cairn.candidate\(condition)", values)
-      .compactMap { DisplacedRow($0.map { $0 ?? "" }) }
-  }
-
-  func add(_ candidate: DisplacedRow) throws {
-    try connection.run(
-      """
-      INSERT INTO cairn.candidate(\(DisplacedRow.columns), since) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-      ON CONFLICT (schema_name, table_name, key) DO UPDATE SET \(DisplacedRow.renewal)
-      """, candidate.texts + [String(Clock.system.microseconds())])
-  }
-
-  func remove(_ row: ContestedRow) throws {
-    try connection.run(
-      "DELETE FROM cairn.candidate WHERE schema_name = $1 AND table_name = $2 AND key = $3",
-      [row.namespace, row.table, row.key.json])
-  }
-
-  // MARK: Tables
 
   func hasTable(of row: ContestedRow) throws -> Bool { try table(of: row) != nil }
 

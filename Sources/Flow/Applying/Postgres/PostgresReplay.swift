@@ -129,7 +129,7 @@ final class PostgresReplay {
     state = PostgresApplyState(connection, of: name)
     sink = PostgresSink(connection)
     own = OwnStatements(PostgresStateDatabase(connection: connection))
-    let stored = catchUp == nil ? try state.checkpoint(of: name) : nil
+    let stored = catchUp == nil ? try state.checkpoints.checkpoint(of: name) : nil
     if let first = catchUp?.first {
       (checkpoint, applied) = (first.table.checkpoint, first.table.number)
     } else if let retried {
@@ -266,7 +266,7 @@ final class PostgresReplay {
       if scope.isCatchUp {
         try moveCatchUp(to: reached, isDone: isCatchUpDone)
       } else {
-        try state.begin(name, at: reached, number: number, now: clock.microseconds())
+        try state.checkpoints.begin(name, at: reached, number: number, now: clock.microseconds())
       }
       try connection.execute("COMMIT")
     }
@@ -307,11 +307,11 @@ final class PostgresReplay {
   /// Moves the trail's checkpoint and commits in one round trip. Throws `checkpoint-moved` if the stored checkpoint is
   /// not `from`.
   private func moveAndCommit(from: Checkpoint, to: Checkpoint) throws {
-    let values = PostgresApplyState.values(
-      name, from: from, to: to, number: cursor.whole, now: clock.microseconds())
-    do { try sink.run([(own.move, values), (own.commit, [])]) } catch let fault as PostgresSink.Fault
-      where fault.error?.sqlState == PostgresApplyState.notMoved
-    { throw state.moved(name) }
+    let values = Checkpoints.values(name, from: from, to: to, number: cursor.whole, now: clock.microseconds())
+    let move = (own.move, values.map(\.postgresInput))
+    do { try sink.run([move, (own.commit, [])]) } catch let fault as PostgresSink.Fault
+      where fault.error?.sqlState == Checkpoints.notMoved
+    { throw state.checkpoints.moved(name) }
   }
 
   /// Moves the checkpoints of the catch-up's tables to `reached`. If `isDone`, ends their suspension.

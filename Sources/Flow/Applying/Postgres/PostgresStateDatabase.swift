@@ -28,12 +28,21 @@ struct PostgresStateDatabase: StateDatabase {
 
   func lockForInstall() throws { try PostgresApplyState(connection).lock() }
 
-  func rows(_ sql: String, _ values: [String?]) throws -> [[String?]] {
-    try connection.query(Self.numbered(sql), values)
+  var offsetColumn: String { "content_offset" }
+  var time: String { "timestamptz 'epoch' + ?::bigint * interval '1 microsecond'" }
+
+  func hex(_ column: String) -> String { "encode(\(column), 'hex')" }
+
+  func byteCount(of text: String) -> String { "octet_length(\(text))" }
+
+  func query(_ sql: String, _ values: [Value]) throws -> [[Value]] {
+    try connection.query(Self.numbered(sql), values.map(\.postgresInput)).map { row in
+      row.map { $0.map { .text($0) } ?? .null }
+    }
   }
 
-  @discardableResult func run(_ sql: String, _ values: [String?]) throws -> Int64 {
-    try connection.run(Self.numbered(sql), values)
+  @discardableResult func execute(_ sql: String, _ values: [Value]) throws -> Int64 {
+    try connection.run(Self.numbered(sql), values.map(\.postgresInput))
   }
 
   func transaction<Result>(_ body: () throws -> Result) throws -> Result { try connection.transaction { try body() } }
@@ -73,6 +82,20 @@ struct PostgresStateDatabase: StateDatabase {
     }
     return String(decoding: out, as: UTF8.self)
   }
+}
+
+extension Checkpoints {
+  package init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
+
+  /// The statement that moves a checkpoint in a pipeline. It divides by zero if the stored checkpoint is not the
+  /// expected one.
+  static func checkedMove(_ state: PostgresStateDatabase) -> String {
+    let move = PostgresStateDatabase.numbered(moveText(state))
+    return "WITH moved AS (\(move) RETURNING 1) SELECT 1 / count(*) FROM moved"
+  }
+
+  /// The SQLSTATE of a division by zero, by which ``checkedMove(_:)`` fails on purpose.
+  static let notMoved = "22012"
 }
 
 extension ConflictLog {

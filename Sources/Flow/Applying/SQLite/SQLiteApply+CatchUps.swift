@@ -287,7 +287,7 @@ extension SQLiteApply {
   }
 
   private func end(_ key: NameKey, _ waiting: SQLiteApplyState.Waiting, isKept: Bool) throws {
-    try target.state.check(name, at: checkpoint)
+    try target.state.checkpoints.check(name, at: checkpoint)
     var row = waiting.names.last ?? key.text
     var known = target.tables[key] ?? .init()
     known.waiting = nil

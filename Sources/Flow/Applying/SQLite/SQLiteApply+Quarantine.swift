@@ -87,7 +87,7 @@ extension SQLiteApply {
       if group.isOfChanges {
         try write(noteOf: group, through: min(number, shelf.quarantine.heldThrough(besides: one) ?? .max), replay)
       }
-      try target.state.check(name, at: checkpoint)
+      try target.state.checkpoints.check(name, at: checkpoint)
       try target.commit()
       noteAdopted(replay)
       try desk?.shared.window.commit(name)

@@ -48,7 +48,7 @@ package final class SQLiteApply {
   ) throws {
     self.folder = folder
     target = try SQLiteTarget(path: path, trail: name, options: options, clock: clock, progress: progress)
-    let stored = try target.state.checkpoint(of: name)
+    let stored = try target.state.checkpoints.checkpoint(of: name)
     checkpoint = stored?.checkpoint
     number = stored?.number ?? 0
     desk = options.twoWay.map { TwoWaySession($0, name, RowNames(to: .sqlite, options.names), clock) }
@@ -249,7 +249,12 @@ package final class SQLiteApply {
   private func commit(_ group: ApplyGroup) throws {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
-    try target.state.move(name, from: checkpoint, to: reached, number: replay.cursor.whole, now: now)
+    let (checkpoints, whole) = (target.state.checkpoints, replay.cursor.whole)
+    if let checkpoint {
+      try checkpoints.move(name, from: checkpoint, to: reached, number: whole, now: now)
+    } else {
+      try checkpoints.begin(name, at: reached, number: whole, now: now)
+    }
     desk?.shared.hold(name, through: heldThrough)
     // A group that changes nothing is not noted: two databases would otherwise report such notes to each other for
     // ever.

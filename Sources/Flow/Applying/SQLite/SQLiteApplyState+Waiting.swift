@@ -14,9 +14,8 @@ extension SQLiteApplyState {
 
     static let columns: [(name: String, declaration: String)] = [
       ("wait_trail", "BLOB"), ("wait_segment", "INTEGER"), ("wait_offset", "INTEGER"), ("wait_chain", "BLOB"),
-      ("wait_number", "INTEGER"), ("wait_names", "TEXT"), ("wait_from", "TEXT"), ("wait_source", "TEXT"),
-      ("wait_code", "TEXT"), ("wait_message", "TEXT"), ("wait_hint", "TEXT"),
-      ("wait_gone", "INTEGER"),
+      ("wait_number", "INTEGER"), ("wait_source", "TEXT"), ("wait_code", "TEXT"), ("wait_message", "TEXT"),
+      ("wait_hint", "TEXT"), ("wait_names", "TEXT"), ("wait_from", "TEXT"), ("wait_gone", "INTEGER"),
     ]
     init(table: WaitingTable, names: [String], from: Position? = nil) {
       (self.table, self.names, self.from) = (table, names, from)
@@ -24,37 +23,23 @@ extension SQLiteApplyState {
 
     /// Reads the state of a suspended table; nil for a table that is not suspended.
     ///
+    /// - Parameter row: The values of ``columns``.
     /// - Throws: `database-damaged` if the stored state is invalid.
     init?(_ name: String, _ row: [Value]) throws {
       if row[0] == .null { return nil }
-      guard case .blob(let id) = row[0], let trail = TrailID(id), case .integer(let segment) = row[1],
-        case .integer(let offset) = row[2], case .blob(let bytes) = row[3], let chain = ChainHash(bytes),
-        case .integer(let stored) = row[4], let number = NumberBounds.number(stored),
-        let position = Position(storedSegment: segment, offset: offset)
-      else {
-        throw CairnError(
-          .databaseDamaged,
-          "table cairn_table of the target holds a state of table \(name) that this version of Cairn did not write",
-          hint: "use the version of Cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+      guard let table = WaitingTable(row.map(\.stateText)) else {
+        throw CheckpointColumns.damaged("table cairn_table of the target holds a state of table \(name)")
       }
-      table = WaitingTable(
-        name: row[7].string, checkpoint: Checkpoint(trail: trail, position: position, chain: chain),
-        number: number, code: ErrorCode(rawValue: row[8].string) ?? .schemaStopped,
-        message: row[9].string, hint: row[10].string)
-      names = NameList.names(row[5].string)
+      self.table = table
+      names = NameList.names(row[9].string)
       if names.isEmpty { names = [name] }
-      from = row[6] == .null ? nil : Position(row[6].string)
+      from = row[10] == .null ? nil : Position(row[10].string)
       isGone = row[11] == .integer(1)
     }
 
     var values: [Value] {
-      let checkpoint = table.checkpoint
-      return [
-        .blob(checkpoint.trail.bytes), .integer(Int64(bitPattern: checkpoint.position.segment)),
-        .integer(Int64(bitPattern: checkpoint.position.offset)), .blob(checkpoint.chain.bytes),
-        .integer(Int64(bitPattern: table.number)), .text(NameList.text(names)),
-        from.map { .text($0.description) } ?? .null, .text(table.name), .text(table.code.rawValue),
-        .text(table.message), .text(table.hint), .integer(isGone ? 1 : 0),
+      table.values + [
+        .text(NameList.text(names)), from.map { .text($0.description) } ?? .null, .integer(isGone ? 1 : 0),
       ]
     }
 
@@ -68,29 +53,14 @@ extension SQLiteApplyState {
     ).first
     guard let found = try row.flatMap({ try Waiting(name, $0) }), found.table.checkpoint == expected,
       found.from == from
-    else { throw moved("the place where table \(name) waits in \(database.path)") }
-  }
-
-  func check(_ trail: TrailName, at expected: Checkpoint?) throws {
-    guard try checkpoint(of: trail)?.checkpoint == expected else {
-      throw moved("the checkpoint of trail \(trail) in \(database.path)")
-    }
-  }
-
-  func moved(_ what: String) -> CairnError {
-    CairnError(
-      .checkpointMoved, "\(what) was moved by another apply",
-      hint: "run only one apply of this trail to this target, then start again; nothing was applied twice")
+    else { throw CheckpointColumns.moved("the place where table \(name) waits in \(database.path)") }
   }
 
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
-    guard let stored = try checkpoint(of: trail) else { return nil }
-    let waiting = try SQLiteApplyState(database, of: trail).tables().values.compactMap(\.waiting?.table)
-      .filter { $0.checkpoint.trail == stored.checkpoint.trail }
-    let aside = Quarantine(try QuarantineLog(database).list(), of: trail, stored.checkpoint.trail)
-    return .init(
-      id: stored.checkpoint.trail, number: stored.number,
-      held: (waiting.map(\.number) + [aside.heldThrough].compactMap { $0 }).min())
+    try checkpoints.reach(of: trail) { id in
+      try SQLiteApplyState(database, of: trail).tables().values.compactMap(\.waiting?.table)
+        .filter { $0.checkpoint.trail == id }
+    }
   }
 
   package func heldTables() throws -> [HeldTable] {

@@ -7,12 +7,10 @@ import SQLiteKit
 /// They are written in the transaction that applies the changes. `cairn_origin` has a table's definition in PostgreSQL.
 ///
 /// ```
-/// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
 /// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): SQLiteApplyState+Waiting.swift
 /// cairn_origin(name, shape): the definition that a table from PostgreSQL has there
 /// ```
 package struct SQLiteApplyState {
-  static let version: Int64 = 1
   /// The highest number of trails that are applied to one table.
   private static let feedersMax = 10_000
 
@@ -38,9 +36,9 @@ package struct SQLiteApplyState {
   let trail: TrailName?
   package init(_ database: Database, of trail: TrailName? = nil) { (self.database, self.trail) = (database, trail) }
 
-  package func isInstalled() throws -> Bool {
-    try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") == 1
-  }
+  var checkpoints: Checkpoints { Checkpoints(database) }
+
+  package func isInstalled() throws -> Bool { try checkpoints.isInstalled() }
 
   func install() throws {
     try database.execute(
@@ -85,55 +83,6 @@ package struct SQLiteApplyState {
   }
 
   var owner: Value { .text(trail?.description ?? "") }
-
-  /// Returns the checkpoint of a trail in this target; nil if nothing of the trail was applied yet.
-  package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
-    guard try isInstalled() else { return nil }
-    let rows = try database.query(
-      "SELECT trail_id, segment, offset, chain, number, version FROM cairn_checkpoint WHERE trail = ?",
-      [.text(trail.description)])
-    guard let row = rows.first else { return nil }
-    guard case .blob(let id) = row[0], let trailID = TrailID(id), case .integer(let segment) = row[1],
-      case .integer(let offset) = row[2], case .blob(let bytes) = row[3], let chain = ChainHash(bytes),
-      case .integer(let stored) = row[4], let number = NumberBounds.number(stored), row[5] == .integer(Self.version),
-      let position = Position(storedSegment: segment, offset: offset)
-    else {
-      throw CairnError(
-        .databaseDamaged,
-        "table cairn_checkpoint of \(database.path) holds a row that this version of Cairn did not write",
-        hint: "use the version of Cairn that wrote it, or run 'cairn detach' on the target and replicate again")
-    }
-    return (Checkpoint(trail: trailID, position: position, chain: chain), number)
-  }
-
-  /// Moves the checkpoint of a trail. Called in the transaction that writes the rows up to `to`.
-  ///
-  /// - Throws: `checkpoint-moved` if the stored checkpoint is not `from`.
-  func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
-    let values: [Value] = [
-      .blob(to.trail.bytes), .integer(Int64(bitPattern: to.position.segment)),
-      .integer(Int64(bitPattern: to.position.offset)), .blob(to.chain.bytes), .integer(Int64(bitPattern: number)),
-      .integer(now), .text(trail.description),
-    ]
-    if let from {
-      try database.run(
-        """
-        UPDATE cairn_checkpoint SET trail_id = ?, segment = ?, offset = ?, chain = ?, number = ?, applied_at = ?
-        WHERE trail = ? AND trail_id = ? AND segment = ? AND offset = ? AND chain = ?
-        """,
-        values + [
-          .blob(from.trail.bytes), .integer(Int64(bitPattern: from.position.segment)),
-          .integer(Int64(bitPattern: from.position.offset)), .blob(from.chain.bytes),
-        ])
-    } else {
-      try database.run(
-        """
-        INSERT OR IGNORE INTO cairn_checkpoint(trail_id, segment, offset, chain, number, applied_at, trail, version)
-        VALUES (?, ?, ?, ?, ?, ?, ?, \(Self.version))
-        """, values)
-    }
-    guard database.changes == 1 else { throw moved("the checkpoint of trail \(trail) in \(database.path)") }
-  }
 
   func tables() throws -> [NameKey: Table] {
     var tables: [NameKey: Table] = [:]
@@ -255,8 +204,8 @@ package struct SQLiteApplyState {
 
   /// Deletes the checkpoint of a trail that no longer exists. The state of its tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
-    if let id = try checkpoint(of: trail)?.checkpoint.trail { try forgetWaiting(in: id) }
+    if let id = try checkpoints.checkpoint(of: trail)?.checkpoint.trail { try forgetWaiting(in: id) }
     try QuarantineLog(database).forget(trail)
-    try database.run("DELETE FROM cairn_checkpoint WHERE trail = ?", [.text(trail.description)])
+    try checkpoints.forget(trail)
   }
 }

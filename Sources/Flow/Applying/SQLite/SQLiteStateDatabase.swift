@@ -29,21 +29,17 @@ struct SQLiteStateDatabase: StateDatabase {
   /// Does nothing: in SQLite, a transaction that writes excludes all other writing transactions.
   func lockForInstall() {}
 
-  func rows(_ sql: String, _ values: [String?]) throws -> [[String?]] {
-    try database.query(sql, values.map { $0.map { .text($0) } ?? .null }).map { row in
-      row.map { value in
-        switch value {
-        case .text(let bytes): String(decoding: bytes, as: UTF8.self)
-        case .integer(let number): String(number)
-        default: nil
-        }
-      }
-    }
-  }
+  var offsetColumn: String { "offset" }
+  var time: String { "?" }
 
-  /// Runs a statement, and returns the number of changed rows. Values are passed as texts.
-  @discardableResult func run(_ sql: String, _ values: [String?]) throws -> Int64 {
-    try database.run(sql, values.map { $0.map { .text($0) } ?? .null })
+  func hex(_ column: String) -> String { column }
+
+  func byteCount(of text: String) -> String { "length(CAST(\(text) AS BLOB))" }
+
+  func query(_ sql: String, _ values: [Value]) throws -> [[Value]] { try database.query(sql, values) }
+
+  @discardableResult func execute(_ sql: String, _ values: [Value]) throws -> Int64 {
+    try database.run(sql, values)
     return database.changes
   }
 
@@ -63,6 +59,10 @@ struct SQLiteStateDatabase: StateDatabase {
     default: nil
     }
   }
+}
+
+extension Checkpoints {
+  package init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }
 
 extension ConflictLog {

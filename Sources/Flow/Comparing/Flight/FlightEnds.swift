@@ -75,9 +75,9 @@ struct FlightEnds {
 
   func checkpoint() throws -> Checkpoint? {
     if let reader = target as? SQLiteRowReader {
-      return try SQLiteApplyState(reader.database).checkpoint(of: trail)?.checkpoint
+      return try Checkpoints(reader.database).checkpoint(of: trail)?.checkpoint
     }
-    return try PostgresApplyState(Self.connection(target)).checkpoint(of: trail)?.checkpoint
+    return try Checkpoints(Self.connection(target)).checkpoint(of: trail)?.checkpoint
   }
 
   /// Runs `body` in one snapshot of the target, and returns its result with the target's checkpoint in that snapshot.
