@@ -15,7 +15,7 @@ func system(_ name: String, _ pkgConfig: String, _ apt: String) -> Target {
 /// The floors of `Sources`, from the ground up: a module imports only modules of its floor or below.
 let floors = [
   "Base": ["Changes", "SystemKit", "CodecKit", "NetKit"],
-  "Engines": ["SQLiteKit", "PostgresKit"],
+  "Engines": ["SQLiteFormat", "SQLiteKit", "PostgresKit"],
   "Rules": ["Mapping", "Statements", "Conflicts", "Transforming"],
   "Flow": ["Trails", "Versions", "Pumping", "Capturing", "Applying", "Comparing"],
   "Replicating": ["Endpoints", "Replicating", "TrailText"],
@@ -63,6 +63,7 @@ let package = Package(
     module("NetKit", ["CHTTP", "CCurl", "CTLS", "CShims", "Changes", "SystemKit"]),
     module("Trust", ["Changes", "SystemKit", "CodecKit", "NetKit"]),
     module("ServiceKit", ["CSystemd", "Changes", "CodecKit", "NetKit"]),
+    module("SQLiteFormat", ["Changes"]),
     module("SQLiteKit", ["CSQLite", "CShims", "Changes", "SystemKit"]),
     module("PostgresKit", ["CPostgres", "Changes", "SystemKit", "CodecKit"]),
     module("Mapping", ["Changes"]),
@@ -184,6 +185,7 @@ let package = Package(
       name: "TrailsTests", dependencies: ["TestServers", "Trails", "Changes", "SystemKit", "CodecKit"],
       resources: [.copy("Golden")], swiftSettings: strict),
     tests("PumpingTests", ["TestServers", "Pumping", "Trails", "NetKit", "Changes", "SystemKit"]),
+    tests("SQLiteFormatTests", ["TestServers", "CShims", "CSQLite", "SQLiteFormat", "SQLiteKit", "Changes"]),
     tests("SQLiteKitTests", ["TestServers", "SQLiteKit", "Changes", "SystemKit"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["TestServers", "Mapping", "Changes", "SQLiteKit"]),
