@@ -725,7 +725,7 @@ import Testing
     defer { _ = try? target.psql("DROP TABLE item; DROP ROLE \(role)") }
     let connection = try PostgresConnection(target.url)
     #expect(try OwnersCode.read("public.item", connection).hasOtherOwner)
-    try target.psql("GRANT CURRENT_USER TO \(role)")
+    try target.psql("GRANT postgres TO \(role)")
     #expect(try !OwnersCode.read("public.item", connection).hasOtherOwner)
     #expect(try OwnersCode.read("public.item", connection).openness != .code)
   }
