@@ -75,8 +75,7 @@ extension UniqueContest {
   /// Decides which waiting rows are written to the table, in the order of their ranks. A row waits only while a row of
   /// higher rank has one of its unique values.
   ///
-  /// Reads the rows in the way of each claim twice at most, and keeps none of them in memory: a row may be large, and
-  /// many rows may wait for it.
+  /// Reads the rows in the way of each claim a few times at most. Keeps no row that wins in memory, as it may be large.
   ///
   /// - Parameter claims: The rows that wait for unique values.
   /// - Returns: Whether any row was written.
