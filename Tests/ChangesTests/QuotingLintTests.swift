@@ -65,6 +65,14 @@ import Testing
     Rule(
       pattern: #"'\\\([^()]+\)'::"#,
       reason: "casts a literal that is quoted by hand: use postgresLiteral"),
+    Rule(
+      pattern: #"\bDatabase\(path: (?!":memory:"|"")"#,
+      reason: "opens a file without a check of Cairn's tables in it: use OwnTables.openChecked",
+      // These check by themselves, or open a file that is open and checked already.
+      allowed: [
+        "Applying/SQLite/SQLiteTarget.swift", "Applying/SQLite/SQLiteApply.swift", "Endpoints/Ends.swift",
+        "Capturing/SQLite/TriggerSource.swift", "SQLiteKit/Checkpointer.swift", "SQLiteKit/OwnTables.swift",
+      ]),
   ]
 
   @Test(arguments: rules) func `no other code quotes`(rule: Rule) throws {

@@ -27,8 +27,12 @@ private final class Table: UniqueContest {
   /// Rows whose history is forgotten, or not known yet.
   var unknown: Set<Int> = []
 
+  /// The number of calls of ``rows(inTheWayOf:)``.
+  var reads = 0
+
   func rows(inTheWayOf row: Item) -> [Item] {
-    standing.values.filter { $0.key != row.key && $0.isInTheWay(of: row) }.sorted { $0.key < $1.key }
+    reads += 1
+    return standing.values.filter { $0.key != row.key && $0.isInTheWay(of: row) }.sorted { $0.key < $1.key }
   }
 
   func mark(of row: Item) -> RowMark {
@@ -49,7 +53,9 @@ private final class Table: UniqueContest {
     return true
   }
 
-  func wait(_ claim: UniqueConflict<Item>, for _: (row: Item, rank: UniqueRank?)) {
+  func note(_ claim: UniqueConflict<Item>, waitsFor _: (row: Item, rank: UniqueRank?)) {}
+
+  func wait(_ claim: UniqueConflict<Item>) {
     waiting[claim.row.key] = UniqueConflict(claim.row, claim.rank, isNew: false, earlier: claim.earlier)
   }
 
@@ -131,6 +137,26 @@ private final class Table: UniqueContest {
       let rows = Dictionary(grouping: all, by: \.key).compactMap { $1.max { $0.rank < $1.rank }?.item?.key }
       #expect(Set(table.waiting.keys) == Set(rows).subtracting(table.standing.keys), "seed \(seed)")
     }
+  }
+
+  @Test("rows in the way are read a few times for each row that waits, not for each pair of rows")
+  func linear() throws {
+    let (table, count) = (Table(), 300)
+    // Rows whose writes all nodes know, and rows that wait for one of them.
+    table.take(Write(key: 0, item: Item(key: 0, values: [nil, 0]), rank: Self.rank(1)))
+    for key in 1...count {
+      table.take(Write(key: key, item: Item(key: key, values: [key, nil]), rank: Self.rank(1 + key)))
+      let old = Item(key: 1000 + key, values: [nil, 0])
+      table.waiting[old.key] = UniqueConflict(old, Self.rank(0), isNew: false)
+    }
+    table.forget(before: nil)
+    for key in 1...count {
+      table.take(Write(key: 2000 + key, item: Item(key: 2000 + key, values: [key, nil]), rank: Self.rank(1000 + key)))
+    }
+    table.reads = 0
+    try table.judge()
+    #expect(table.standing.keys.filter { $0 > 2000 }.count == count)
+    #expect(table.reads <= 8 * count, "\(table.reads) reads")
   }
 
   @Test("a row that comes back moves an earlier one that was there meanwhile, and the one behind that comes back")

@@ -68,8 +68,8 @@ final class HeartbeatWorker: Worker {
         throw CairnError(
           .databaseMissing, "there is no database \(path)", hint: "put it back: capture then continues by itself")
       }
-      let source = try Database(path: path, mode: .readOnly, busyTimeoutMilliseconds: 1000)
-      source.forbidForeignCode()
+      let source = try OwnTables.openChecked(
+        path, isReader: true, mode: .readOnly, busyTimeoutMilliseconds: 1000, sizes: Self.tablesRead)
       let journal = Journal(source)
       var facts = NodeStatus.Source(capture: capture.name)
       facts.database = database.name
@@ -86,6 +86,8 @@ final class HeartbeatWorker: Worker {
       if stop.rest(.milliseconds(Self.lookMilliseconds)) { return }
     }
   }
+
+  private static let tablesRead: Set<NameKey> = ["cairn_control", "cairn_unhooked"]
 
   private func tell(_ level: JournalAlarm.Level, _ rows: Int64, _ cap: Int64) {
     let worker = WorkerName(.capture, capture.name)

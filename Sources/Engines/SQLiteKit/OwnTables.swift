@@ -24,13 +24,17 @@ package enum OwnTables {
   ///
   /// - Parameter isReader: Whether the connection only reads. The file itself is opened for writing: a read-only
   ///   connection could not recover the log of a program that crashed.
+  /// - Parameter sizes: The tables of Cairn whose sizes are checked; nil: all.
   /// - Throws: `database-unsafe`; ``SQLiteError``.
-  package static func openChecked(_ path: String, isReader: Bool) throws -> Database {
-    let database = try Database(path: path)
+  package static func openChecked(
+    _ path: String, isReader: Bool, mode: Database.Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000,
+    sizes: Set<NameKey>? = nil
+  ) throws -> Database {
+    let database = try Database(path: path, mode: mode, busyTimeoutMilliseconds: busyTimeoutMilliseconds)
     if isReader { try database.execute("PRAGMA query_only = 1") }
     database.forbidForeignCode()
     try database.checkOwnTables()
-    try database.checkOwnSizes()
+    try database.checkOwnSizes(of: sizes)
     return database
   }
 
@@ -82,8 +86,10 @@ extension Database {
 
   /// Throws `database-unsafe` if a table of Cairn is larger than Cairn makes it. A table that an application enlarged
   /// could fill the memory of the process.
-  package func checkOwnSizes() throws {
-    for (table, rows) in Self.ownRowsMax {
+  ///
+  /// - Parameter some: The tables to check; nil: all.
+  package func checkOwnSizes(of some: Set<NameKey>? = nil) throws {
+    for (table, rows) in Self.ownRowsMax where some?.contains(table.nameKey) ?? true {
       let columns = try query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string.quotedName }
       guard !columns.isEmpty else { continue }
       let bytes = columns.map { "coalesce(length(CAST(\($0) AS BLOB)), 0)" }.joined(separator: " + ")

@@ -94,9 +94,7 @@ final class SynchronizationRun: Sendable {
   /// database's rows, so that these changes are not sent.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
-    let database = try Database(path: path)
-    database.forbidForeignCode()
-    try EmbeddedCapture(database).forgetWaiting()
+    try EmbeddedCapture(OwnTables.openChecked(path, isReader: false)).forgetWaiting()
   }
 
   private func chosen(

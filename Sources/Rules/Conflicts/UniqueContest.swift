@@ -65,50 +65,75 @@ package protocol UniqueContest {
   /// Writes the row of `claim` to the table. The rows in `others` hold its unique values, and become waiting rows.
   /// Returns false if the row cannot be written.
   func settle(_ claim: UniqueConflict<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Stores the row of `claim` as a waiting row. The row `other` keeps the unique value that both rows have.
-  func wait(_ claim: UniqueConflict<Row>, for other: (row: Row, rank: UniqueRank?)) throws
+  /// Notes that the row of `claim` waits. The row `other` keeps the unique value that both rows have.
+  func note(_ claim: UniqueConflict<Row>, waitsFor other: (row: Row, rank: UniqueRank?)) throws
+  /// Stores the row of `claim` as a waiting row, after all rows were decided.
+  func wait(_ claim: UniqueConflict<Row>) throws
 }
 
 extension UniqueContest {
   /// Decides which waiting rows are written to the table, in the order of their ranks. A row waits only while a row of
   /// higher rank has one of its unique values.
   ///
+  /// Reads the rows in the way of each claim a few times at most. Keeps no row that wins in memory, as it may be large.
+  ///
   /// - Parameter claims: The rows that wait for unique values.
   /// - Returns: Whether any row was written.
   package func judge(_ claims: [UniqueConflict<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
     // Each queued row, with the number of rows that had been written when it was queued.
-    var held: [(claim: UniqueConflict<Row>, winner: (row: Row, rank: UniqueRank?), since: Int)] = []
-    // The order in which rows were written.
-    var settled: [Row: Int] = [:]
+    var held: [(claim: UniqueConflict<Row>, since: Int)] = []
+    // The order in which rows were written, and their ranks.
+    var settled: [Row: (order: Int, rank: UniqueRank)] = [:]
+    var wanting: [RowMark: [Int]]?
     while var claim = left.popFirst() {
       let others = try rows(inTheWayOf: claim.row).map { (row: $0, rank: try rank(of: $0, against: claim)) }
       if let winner = try others.first(where: { try !isLater(claim, than: $0.row, $0.rank) }) {
         claim.earlier = try others.filter { try isLater(claim, than: $0.row, $0.rank) }.map { try mark(of: $0.row) }
-        held.append((claim, winner, settled.count))
+        try note(claim, waitsFor: winner)
+        held.append((claim, settled.count))
         continue
       }
-      let moved = try others.map { (row: $0.row, rank: try $0.rank ?? bound($0.row, left)) }
+      let moved = try others.map { other in
+        let rank = try other.rank ?? settled[other.row]?.rank ?? bound(other.row, left, &wanting)
+        return (row: other.row, rank: rank)
+      }
       guard try settle(claim, insteadOf: moved) else { continue }
-      settled[claim.row] = settled.count
-      held += moved.map { (UniqueConflict($0.row, $0.rank, isNew: false), (claim.row, claim.rank), settled.count) }
+      settled[claim.row] = (settled.count, claim.rank)
+      held += moved.map { (UniqueConflict($0.row, $0.rank, isNew: false), settled.count) }
     }
     for var one in held {
       // Rows that were written since then have lower ranks than the queued row, if they were not moved again.
       if settled.count > one.since {
-        let later = try rows(inTheWayOf: one.claim.row).filter { settled[$0] ?? -1 >= one.since }
+        let later = try rows(inTheWayOf: one.claim.row).filter { settled[$0]?.order ?? -1 >= one.since }
         one.claim.earlier += try later.map(mark)
       }
-      try wait(one.claim, for: one.winner)
+      try wait(one.claim)
     }
     return !settled.isEmpty
   }
 
   /// Returns a substitute for the unknown rank of a row in the table. It is above the rank of the first row in `left`
   /// that needs a unique value of that row and may not take it.
-  private func bound(_ row: Row, _ left: ArraySlice<UniqueConflict<Row>>) throws -> UniqueRank {
-    let waiting = try left.first { try !isLater($0, than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
-    return waiting?.rank.next ?? .least
+  ///
+  /// - Parameter wanting: For each row that was in the table at the first call, the places in `left` of the claims that
+  ///   need its unique values. Nil before the first call.
+  private func bound(
+    _ row: Row, _ left: ArraySlice<UniqueConflict<Row>>, _ wanting: inout [RowMark: [Int]]?
+  ) throws -> UniqueRank {
+    if wanting == nil {
+      var found: [RowMark: [Int]] = [:]
+      for place in left.indices where !left[place].isNew {
+        for other in try rows(inTheWayOf: left[place].row) { found[try mark(of: other), default: []].append(place) }
+      }
+      wanting = found
+    }
+    // Rows of two tables may have the same mark.
+    let place = try wanting?[mark(of: row)]?.first { place in
+      try left.indices.contains(place) && !isLater(left[place], than: row, nil)
+        && rows(inTheWayOf: left[place].row).contains(row)
+    }
+    return place.map { left[$0].rank.next } ?? .least
   }
 
   /// Returns whether the row of a claim has a higher rank than `row`, and so gets the unique value.

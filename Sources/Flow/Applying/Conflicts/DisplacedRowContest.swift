@@ -111,9 +111,12 @@ final class DisplacedRowContest<Store: DisplacedRowStore>: UniqueContest {
     return true
   }
 
-  func wait(_ claim: UniqueConflict<ContestedRow>, for other: (row: ContestedRow, rank: UniqueRank?)) throws {
+  func note(_ claim: UniqueConflict<ContestedRow>, waitsFor other: (row: ContestedRow, rank: UniqueRank?)) throws {
     let stamp = other.rank.flatMap { $0 == .latest ? nil : $0.stamp }
     if claim.isNew || met.contains(claim.row) { try sight.log(claim.row, other.row, stamp, false) }
+  }
+
+  func wait(_ claim: UniqueConflict<ContestedRow>) throws {
     guard claim.earlier != kept[claim.row]?.earlier ?? [] else { return }
     try store.add(DisplacedRow(claim.row, claim.rank.stamp, earlier: claim.earlier))
   }
