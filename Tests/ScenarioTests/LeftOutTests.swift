@@ -161,7 +161,7 @@ extension Scenarios {
     }
 
     @Test func `what a PostgreSQL source has and no target gets is named at the start`() throws {
-      let bench = try PairBench(.postgresToSQLite)
+      let bench = try PairBench(.postgresToSQLite, PostgresServer())
       try bench.sql(
         bench.from,
         """
@@ -177,7 +177,8 @@ extension Scenarios {
         CREATE TRIGGER t1 BEFORE INSERT ON a FOR EACH ROW EXECUTE FUNCTION f();
         CREATE TABLE part(id int PRIMARY KEY) PARTITION BY RANGE (id);
         CREATE TABLE part1 PARTITION OF part FOR VALUES FROM (0) TO (9);
-        CREATE TABLE kid(PRIMARY KEY (id)) INHERITS (a); CREATE TEMP VIEW tv AS SELECT 1; SELECT lo_create(0)
+        CREATE TABLE kid(PRIMARY KEY (id)) INHERITS (a); CREATE TEMP VIEW tv AS SELECT 1; SELECT lo_create(0);
+        SELECT pg_create_physical_replication_slot('standby1')
         """)
       let said = [
         #"views are not replicated: public."M v", public.v"#,
@@ -185,6 +186,7 @@ extension Scenarios {
         "sequences that no column owns are not replicated: public.lone",
         "partitioned and inheriting tables arrive without partitions and inheritance: public.kid, public.part",
         "large objects are not replicated: there are 1",
+        "capture's slot does not follow a failover to a standby, after which the tables are copied again; standbys use slots: standby1",
       ]
       let checked = try bench.bench.run(Bench.cairn, ["check", "--from", bench.from.url])
       let first = try bench.once()
@@ -202,11 +204,15 @@ extension Scenarios {
       try bench.sql(
         bench.from,
         """
+        PRAGMA encoding = 'UTF-16'; CREATE TABLE k(id TEXT PRIMARY KEY NOT NULL);
         CREATE TABLE a(id INTEGER PRIMARY KEY, v); CREATE TABLE g(id INTEGER PRIMARY KEY, d AS (id * 2));
-        CREATE VIEW v AS SELECT 1; CREATE TRIGGER t1 AFTER INSERT ON a BEGIN UPDATE a SET v = 1; END
+        CREATE VIEW v AS SELECT 1; CREATE TRIGGER t1 AFTER INSERT ON a BEGIN UPDATE a SET v = 1; END;
+        CREATE TRIGGER t2 BEFORE UPDATE ON a BEGIN UPDATE a SET v = 2 WHERE id = NEW.id; END
         """)
       let said = [
-        "views are not replicated: v", "triggers are not replicated, what they write is: t1",
+        "views are not replicated: v", "triggers are not replicated, what they write is: t1, t2",
+        "SQLite leaves the result undefined of BEFORE triggers that update or delete the row for which they fire; these may: t2 on a",
+        "the file is in UTF-16, and each copied piece of 100,000 rows sorts the whole table if its key has texts: k",
         "while it is captured, INSERT INTO … SELECT * needs a list of columns in tables with generated columns: g",
       ]
       let checked = try bench.bench.run(Bench.cairn, ["check", "--from", bench.from.url])

@@ -22,10 +22,29 @@ package struct StoredTrigger: Sendable {
 
   /// The tables that the trigger's statements write to, except its own table: each once, in the trigger's spelling.
   package var written: [String] {
+    var found: [String] = []
+    for (_, name) in writes {
+      let isKnown = ([table] + found).contains { $0.sqliteKey == name.sqliteKey }
+      if !isKnown { found.append(name) }
+    }
+    return found
+  }
+
+  /// Whether a BEFORE trigger for UPDATE or DELETE updates or deletes rows of its own table. These may be the row for
+  /// which it fires. Source: https://www.sqlite.org/lang_createtrigger.html#undefined_before
+  package var mayChangeItsRow: Bool {
+    let head = tokens.prefix { $0.word != "ON" }.compactMap(\.word)
+    guard !head.contains("AFTER"), !head.contains("INSTEAD"), head.contains("UPDATE") || head.contains("DELETE") else {
+      return false
+    }
+    return writes.contains { $0.changesRows && $0.name.sqliteKey == table.sqliteKey }
+  }
+
+  /// The writes of the trigger's statements, with the written tables in the trigger's spelling.
+  private var writes: [(changesRows: Bool, name: String)] {
     guard let begin = tokens.firstIndex(where: { $0.word == "BEGIN" }) else { return [] }
     let body = Array(tokens[(begin + 1)...])
-    var found: [String] = []
-    for index in body.indices {
+    return body.indices.compactMap { index in
       let place: Int? =
         switch body[index].word {
         case "INTO": index + 1
@@ -35,11 +54,9 @@ package struct StoredTrigger: Sendable {
         case "UPDATE" where index == 0 || body[index - 1].word != "DO": index + 1
         default: nil
         }
-      guard let place, place < body.count, let name = name(body[place]) else { continue }
-      let isKnown = ([table] + found).contains { $0.sqliteKey == name.sqliteKey }
-      if !isKnown { found.append(name) }
+      guard let place, place < body.count, let name = name(body[place]) else { return nil }
+      return (body[index].word != "INTO", name)
     }
-    return found
   }
 
   /// Returns the statement that creates the same trigger as a TEMP trigger with another name. Nil if the text is no

@@ -15,6 +15,7 @@ package enum StartNotices {
         $0[0].string
       }
     }
+    try source.readEncoding()
     let tables = try source.userTables().filter { $0.refusal == nil }
     return [
       IgnoredObjects.notice("views are not replicated", try names("view")),
@@ -27,7 +28,19 @@ package enum StartNotices {
       IgnoredObjects.notice(
         "texts that read as numbers may arrive as these numbers in tables, WITHOUT ROWID or with a reference to themselves, whose texts a numeric column references",
         tables.filter(\.mayGiveWrongNew).map(\.name)),
+      IgnoredObjects.notice(
+        "SQLite leaves the result undefined of BEFORE triggers that update or delete the row for which they fire; these may",
+        try source.storedTriggers().filter(\.mayChangeItsRow).map { "\($0.name) on \($0.table)" }),
+      IgnoredObjects.notice(
+        "the file is in UTF-16, and each copied piece of 100,000 rows sorts the whole table if its key has texts",
+        source.isUTF16 ? tables.filter { Self.hasTextKey($0.schema) }.map(\.name) : []),
     ].compactMap { $0 }
+  }
+
+  /// Returns whether a column of the key can hold texts.
+  private static func hasTextKey(_ schema: TableSchema) -> Bool {
+    !schema.flags.contains(.wholeRow)
+      && schema.key.contains { schema.columns[$0].affinity != "INTEGER" }
   }
 
   /// Returns the notices of a start about what a database has and a target does not get.
@@ -70,6 +83,9 @@ package enum StartNotices {
       UNION ALL
       SELECT 6, 'large objects are not replicated', 'there are ' || count(*) FROM pg_largeobject_metadata
       HAVING count(*) > 0
+      UNION ALL
+      SELECT 7, 'capture''s slot does not follow a failover to a standby, after which the tables are copied again; standbys use slots',
+        slot_name::text FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT temporary
     )
     SELECT what, array_to_string((array_agg(replace(name, E'\\n', ' ') ORDER BY name COLLATE "C"))
       [1:\(IgnoredObjects.sentencesMax)], E'\\n'), count(*) FROM said

@@ -174,13 +174,17 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a deleted row, so deleted rows of \(names(found.map(\.fullName))) cannot be restored if another node refers to them; run there: \(script)"
   }
 
-  /// Returns warnings about two-way tables. They concern deleted rows that cannot be restored, keys that can have two
-  /// spellings, and unique indexes that each database judges by itself.
+  /// Returns warnings about two-way tables. They concern deleted rows that cannot be restored, and keys that are NULL or
+  /// can have two spellings. Others concern unique constraints that PostgreSQL defers, and unique indexes that each
+  /// database judges by itself.
   /// - Parameter other: The engine of the other end; nil if it is not known here.
   package static func warnings(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], beside other: Engine?) throws
     -> [String]
   {
-    let all = [try keysLogged(end, tables), spelledApart(end, tables, other), try judgedApart(end, tables, other)]
+    let all = [
+      try keysLogged(end, tables), spelledApart(end, tables, other), try judgedApart(end, tables, other),
+      try judgedLate(end, tables), try rowsWithoutKey(end, tables),
+    ]
     return all.compactMap { $0 }
   }
 
@@ -206,6 +210,40 @@ package struct TwoWayCheck {
     guard !found.isEmpty else { return nil }
     return
       "\(end.url.place): each database decides by itself which rows have one value in the unique \(found.count == 1 ? "index" : "indexes") \(names(found)), which \(found.count == 1 ? "has" : "have") an expression, a WHERE, or a column in which different texts can be equal; if the other database decides otherwise, a row may wait at one end and be present at the other: give both the same index, and run 'cairn compare'"
+  }
+
+  /// Returns a warning for DEFERRABLE unique constraints, in which apply does not choose the later of two rows with one
+  /// value. Nil if there are none.
+  private static func judgedLate(_ end: SourceDatabase, _ tables: [SourceDatabase.Table]) throws -> String? {
+    guard let server = end.server else { return nil }
+    let found = try tables.filter { $0.refusal == nil }.flatMap { table in
+      try server.query(
+        """
+        SELECT conname FROM pg_constraint
+        WHERE conrelid = to_regclass($1) AND contype IN ('u', 'x') AND condeferrable ORDER BY conname
+        """, [table.schema.qualifiedName]
+      ).compactMap { row in row[0].map { "\($0) of table \(table.name)" } }
+    }
+    guard !found.isEmpty else { return nil }
+    return
+      "\(end.url.place): if both ends write one value to two rows under the DEFERRABLE \(found.count == 1 ? "constraint" : "constraints") \(names(found)), apply does not choose the later row, and may stop with 'row-exists': make such a constraint NOT DEFERRABLE"
+  }
+
+  /// Returns a warning for tables of an SQLite file that have rows with NULL in the first column of the key, which stop
+  /// both directions. Nil if there are none.
+  private static func rowsWithoutKey(_ end: SourceDatabase, _ tables: [SourceDatabase.Table]) throws -> String? {
+    guard case .sqlite(let database) = end.handle else { return nil }
+    let found = try tables.filter { table in
+      guard table.refusal == nil, table.schema.flags.contains(.nullableKey), let first = table.schema.key.first else {
+        return false
+      }
+      let column = table.schema.columns[first].name.quotedName
+      return try database.integer(
+        "SELECT EXISTS (SELECT 1 FROM \(table.schema.name.quotedName) WHERE \(column) IS NULL)") == 1
+    }
+    guard !found.isEmpty else { return nil }
+    return
+      "\(end.url.place): \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) \(found.count == 1 ? "has" : "have") rows with NULL in the key, which stop both directions with 'constraint-failed': delete these rows, or give each a key"
   }
 
   /// Returns a warning for PostgreSQL keys of type `uuid` or `char(n)`, if the other database is SQLite. There, two

@@ -197,6 +197,8 @@ struct KeptObjectsTests {
       if character == ")" { depth -= 1 }
       if character == ",", depth == 0 { parts.append("") } else { parts[parts.count - 1].append(character) }
     }
+    // A table that Cairn made and makes again has quoted names.
+    parts = parts.map { $0.filter { $0 != "\"" } }
     // The options of the table follow.
     if let last = parts.last, let end = last.lastIndex(of: ")") { parts[parts.count - 1] = String(last[..<end]) }
     return parts.map { $0.split(whereSeparator: \.isWhitespace).joined(separator: " ") }
@@ -285,7 +287,8 @@ struct KeptObjectsTests {
         ? "SELECT attname FROM pg_attribute WHERE attrelid = 'old_sale'::regclass AND attnum > 0 AND NOT attisdropped"
         : "SELECT name FROM pragma_table_xinfo('old_sale')"
       let names = Set(try node.rows(columns))
-      #expect(names.isSuperset(of: ["note", "c2"]) && names.isDisjoint(with: ["memo", "c1"]), "\(node.name): \(names)")
+      #expect(names.isSuperset(of: ["note", "c2"]), "\(node.name): \(names)")
+      #expect(names.isDisjoint(with: ["memo", "c1"]), "\(node.name): \(names)")
     }
     try mesh.close()
   }
@@ -346,6 +349,8 @@ struct KeptObjectsTests {
         sql = "ALTER TABLE sale ALTER COLUMN \(column) SET DEFAULT NULL"
       case 12:
         guard let column = added.randomElement(using: &random), node.isPostgres else { continue }
+        // ALTER TABLE of SQLite cannot change a type, and Cairn makes no table of a user again: it is suspended.
+        guard mesh.nodes[1 - end].isPostgres || owner == (end == 0 ? .first : .second) else { continue }
         names = [column]
         sql = "ALTER TABLE sale ALTER COLUMN \(column) TYPE text"
       default:

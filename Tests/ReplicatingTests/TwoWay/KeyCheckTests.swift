@@ -270,4 +270,23 @@ struct KeyCheckTests {
     #expect(warnings.map { $0.contains("write each key in one spelling") } == (isNamed ? [true] : []))
     try mesh.close()
   }
+
+  @Test(
+    "constraints that PostgreSQL defers, and rows without a key, are named",
+    arguments: [
+      ("p", "CREATE TABLE item(id int PRIMARY KEY, a int CONSTRAINT late UNIQUE DEFERRABLE)", "late of table"),
+      ("p", "CREATE TABLE item(id int PRIMARY KEY, a int, CONSTRAINT x EXCLUDE (a WITH =) DEFERRABLE)", "x of table"),
+      ("p", "CREATE TABLE item(id int PRIMARY KEY, a int UNIQUE NOT DEFERRABLE)", nil),
+      ("s", "CREATE TABLE item(id TEXT PRIMARY KEY); INSERT INTO item VALUES (NULL)", "table item has rows with NULL"),
+      ("s", "CREATE TABLE item(id TEXT PRIMARY KEY); INSERT INTO item VALUES ('1')", nil),
+      ("s", "CREATE TABLE item(id INTEGER PRIMARY KEY, a TEXT UNIQUE); INSERT INTO item(id) VALUES (1)", nil),
+    ] as [(String, String, String?)])
+  func judgedLate(engine: String, schema: String, name: String?) throws {
+    let mesh = try Mesh(engine, schema: schema, isCaptured: false)
+    let end = try SourceDatabase(mesh.nodes[0].url)
+    let warnings = try TwoWayCheck.warnings(end, end.tables(TablePatterns()), beside: .sqlite)
+    #expect(warnings.count == (name == nil ? 0 : 1), "\(warnings)")
+    if let name { #expect(warnings.first?.contains(name) == true, "\(warnings)") }
+    try mesh.close()
+  }
 }
