@@ -175,7 +175,7 @@ struct Recovery {
     let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
     if try hasLater || (keeps == .transactions && search.laterSyncedBlock() != nil) { throw fault }
     cut = TrailRecovery(bytes: try search.usedBytes() + (cut?.bytes ?? 0), position: fault.position)
-    try Folder.remove(folder.segmentPath(number))
+    try folder.removeSegment(number)
     try Folder.sync(folder.path)
   }
 

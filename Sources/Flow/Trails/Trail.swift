@@ -99,7 +99,7 @@ package enum Trail {
       let deleted = try folder.segments().filter { $0 < min(below.segment, kept) }
       for number in deleted {
         // Another reader of the trail may delete it at the same time.
-        do throws(FileError) { try Folder.remove(folder.segmentPath(number)) } catch {
+        do throws(FileError) { try folder.removeSegment(number) } catch {
           if !error.isMissing { throw error }
         }
       }
@@ -119,7 +119,8 @@ package enum Trail {
       segments.append(
         .init(
           number: number, bytes: isLive ? mark.fileOffset : try file.size, isSealed: !isLive,
-          firstTransaction: header.firstTransaction, created: header.created, allocated: try file.allocated))
+          firstTransaction: header.firstTransaction, created: header.created, allocated: try file.allocated,
+          indexed: folder.indexAllocated(number)))
       name = header.name
       writtenAt = try file.writtenAt
     }

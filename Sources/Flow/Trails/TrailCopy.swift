@@ -57,7 +57,7 @@ package final class TrailCopy {
   package func remove() throws {
     try guarded {
       if mark != nil { try Folder.remove(folder.markPath) }
-      for number in try folder.segments() { try Folder.remove(folder.segmentPath(number)) }
+      for number in try folder.segments() { try folder.removeSegment(number) }
       (mark, marks, segment, check) = (nil, nil, nil, nil)
     }
     discard()
@@ -358,7 +358,7 @@ extension TrailCopy {
   private func removeForerunners(of number: UInt64) throws {
     let old = try folder.segments().filter { $0 < number }
     try writing {
-      for number in old { try Folder.remove(folder.segmentPath(number)) }
+      for number in old { try folder.removeSegment(number) }
       if !old.isEmpty { try Folder.sync(folder.path) }
     }
   }
@@ -366,7 +366,7 @@ extension TrailCopy {
   /// Removes the segments after the end of the copy, which have no blocks.
   private func removeSuccessors(of end: Recovery.End) throws {
     let later = try folder.segments().filter { $0 > end.segment }
-    for number in later { try Folder.remove(folder.segmentPath(number)) }
+    for number in later { try folder.removeSegment(number) }
     if !later.isEmpty { try Folder.sync(folder.path) }
   }
 }

@@ -19,7 +19,7 @@ struct TrailCreator {
       guard number == 1 || isCopy, try search.laterSyncedBlock() == nil else {
         throw folder.damaged(nil, "there are segments, but the file durable is missing")
       }
-      try Folder.remove(folder.segmentPath(number))
+      try folder.removeSegment(number)
     }
     return true
   }

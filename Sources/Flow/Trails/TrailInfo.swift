@@ -12,10 +12,12 @@ package struct TrailInfo: Equatable, Sendable {
     package var created: Int64
     /// The disk space of the segment's file in bytes, including the space allocated after the durable end.
     package var allocated: UInt64 = 0
-    /// The bytes that count against a limit of disk space: the larger of ``bytes`` and ``allocated``.
-    package var onDisk: UInt64 { max(bytes, allocated) }
+    /// The disk space of the segment's index in bytes; 0 if it has none.
+    package var indexed: UInt64 = 0
+    /// The bytes that count against a limit of disk space: the larger of ``bytes`` and ``allocated``, and the index.
+    package var onDisk: UInt64 { max(bytes, allocated) + indexed }
 
-    /// Compares all fields except ``allocated``, which file systems compute in different ways.
+    /// Compares all fields except ``allocated`` and ``indexed``, which file systems compute in different ways.
     package static func == (a: Segment, b: Segment) -> Bool {
       a.number == b.number && a.bytes == b.bytes && a.isSealed == b.isSealed
         && a.firstTransaction == b.firstTransaction && a.created == b.created

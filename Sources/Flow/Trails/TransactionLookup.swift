@@ -1,5 +1,4 @@
 import Changes
-import CodecKit
 import SystemKit
 
 /// Reads single transactions of a trail by their positions, in any order. The first read of a segment checks all of it;
@@ -24,9 +23,7 @@ package final class TransactionLookup {
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]
   private var useCount = 0
-  private var stored = Scratch(capacity: 64 << 10)
-  private let opener = BlockOpener()
-  private let share = BlockShare()
+  private let blocks = SingleBlocks()
 
   package init(folder path: String) { folder = TrailFolder(path) }
 
@@ -95,18 +92,16 @@ package final class TransactionLookup {
   private func read(
     _ place: Position, _ segment: Segment, _ body: (Record, TableSchema?) throws -> Void
   ) throws {
-    defer {
-      opener.release()
-      stored.shrink(above: BlockOpener.usualBytes)
-      share.leave()
-    }
+    defer { blocks.release() }
     let file = try File(folder.segmentPath(place.segment), .read)
     var index = (segment.blocks.partitioningIndex { $0.content > place.offset }) - 1
     guard index >= 0, place.offset < segment.end else { throw nothing(at: place) }
     var skipped = Int(place.offset - segment.blocks[index].content)
     var isFirst = true
     while index < segment.blocks.count {
-      let content = try block(file, segment.blocks[index], place.segment)
+      // The chain was checked when the segment was read.
+      let block = segment.blocks[index]
+      let content = try blocks.read(file, at: block.file, content: block.content, segment: place.segment).content
       var records = ByteReader(content)
       guard skipped <= content.count else { throw nothing(at: place) }
       _ = try records.read(skipped)
@@ -131,31 +126,6 @@ package final class TransactionLookup {
   private func next(_ records: inout ByteReader) throws -> Record? {
     let kind = try records.readByte()
     return try Record.decode(kind: kind, try records.readCounted())
-  }
-
-  /// Reads and checks a block, and returns its unpacked content, which is valid until the next call.
-  private func block(_ file: File, _ block: (content: UInt64, file: UInt64), _ segment: UInt64)
-    throws
-    -> UnsafeRawBufferPointer
-  {
-    let place = Position(segment: segment, offset: block.content)
-    let start = try stored.bytes(BlockHeader.size)
-    guard try file.read(into: start, at: block.file) == start.count,
-      let header = BlockHeader(UnsafeRawBufferPointer(start))
-    else { throw SegmentFault(.torn, place, "there is no block here") }
-    let begun = BlockHeader.checksumStart(UnsafeRawBufferPointer(start))
-    stored.shrink(above: BlockOpener.usualBytes)
-    opener.release()
-    try share.take(for: header)
-    let bytes = try stored.bytes(Int(header.storedLength))
-    guard try file.read(into: bytes, at: block.file + UInt64(BlockHeader.size)) == bytes.count
-    else {
-      throw SegmentFault(.torn, place, "the file ends in a block")
-    }
-    let checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: begun)
-    // The chain was checked when the segment was read.
-    return try opener.open(
-      header, UnsafeRawBufferPointer(bytes), checksum: checksum, at: place, chain: header.chain)
   }
 
   private func nothing(at place: Position) -> CairnError {

@@ -9,14 +9,16 @@ struct TrailCommand: Command {
   static let name = "trail"
   static let summary = "list, show and verify trails"
   static let operands = "list|show|verify [TRAIL]"
-  static let options = [
-    Option.state,
-    Option("--from", "POS", "show: transactions that begin at this position or after it"),
-    Option("--to", "POS", "show: transactions that end at this position or before it"),
-    Option("--sql", "sqlite|postgres", "show: as statements that can be executed, in commit order"),
-    Option("--statements", nil, "show: the statements that applications executed, for reading"),
-    Option.json,
-  ]
+  static let options =
+    [
+      Option.state,
+      Option("--from", "POS", "show: transactions that begin at this position or after it"),
+      Option("--to", "POS", "show: transactions that end at this position or before it"),
+    ] + TrailQuery.options + [
+      Option("--sql", "sqlite|postgres", "show: as statements that can be executed, in commit order"),
+      Option("--statements", nil, "show: the statements that applications executed, for reading"),
+      Option.json,
+    ]
   static let details = """
     TRAIL is NODE.NAME as 'cairn trail list' prints it, or the path of a trail's folder. If there is only one trail,
     it may be left out.
@@ -25,9 +27,13 @@ struct TrailCommand: Command {
       show     every record: transactions with their changes; with --sql, statements that replay them; with --statements,
                what applications executed through the embedded API, and with --sql also the changes without a known
                statement. 'as rows' gives the reason why a statement cannot be executed again (replay in [apply.NAME])
+               --table, --key, --column, --since, --until, --by and --last search, by an index of each segment. TIME is
+               RFC 3339, or in the local zone: 14:00, "2026-11-28 14:00", yesterday, "2 hours ago". A key is compared
+               as text. With one of these options, --to selects transactions that begin before the position
       verify   read everything and check every checksum, hash and value; exit status 65 when the trail is damaged
 
     example: cairn trail show --sql sqlite | sqlite3 copy.db
+             cairn trail show hq.erp --table item --key 7 --since yesterday --column price --last 5
 
     To stop at the first statement that fails, use 'sqlite3 -bail' or 'psql -v ON_ERROR_STOP=1'. A value that the
     dialect cannot hold is left out with a comment that says why, and the exit status is then not 0.
@@ -37,7 +43,7 @@ struct TrailCommand: Command {
     let words = try arguments.operands(1...2)
     let trail = words.count > 1 ? words[1] : nil
     if words[0] != "show",
-      let option = ["--from", "--to", "--sql", "--statements"].first(where: {
+      let option = options.map(\.name).filter({ $0 != "--state" && $0 != "--json" }).first(where: {
         arguments.value($0) != nil || arguments.has($0)
       })
     {
@@ -95,6 +101,15 @@ struct TrailCommand: Command {
       throw arguments.usage("--statements and --json exclude each other", "--json shows statements as it is;")
     }
     if dialect != nil, arguments.has("--json") { throw arguments.usage("--sql and --json exclude each other", nil) }
+    try TrailQuery.check(from, "--from", arguments, folder: folder)
+    try TrailQuery.check(to, "--to", arguments, folder: folder)
+    if TrailQuery.isMeant(arguments) {
+      if arguments.has("--statements") {
+        throw arguments.usage(
+          "--statements shows all transactions between --from and --to", "leave out the other options;")
+      }
+      return try TrailQuery(arguments, folder: folder).run(from: from, to: to, dialect: dialect)
+    }
     let extract = TrailExtract(folder: folder, from: from, to: to)
     if arguments.has("--statements") { return try TrailExecuted(dialect: dialect).run(extract) }
     if let dialect { return try TrailStatements(dialect).run(extract) }

@@ -13,13 +13,17 @@ struct TrailRecordsJSON {
     try TrailOutput.printing { output in
       try extract.read { record, reader in
         if case .begin(let header) = record { transaction = header.number }
-        let members: Members = [
-          ("position", .text(reader.position.description)), ("transaction", Self.number(transaction)),
-        ]
-        output.line(JSONObject(members + (try Self.members(record, reader.schema))).line)
+        output.line(try Self.line(record, reader.position, transaction, reader.schema))
       }
     }
     return 0
+  }
+
+  static func line(
+    _ record: Record, _ position: Position, _ transaction: UInt64, _ schema: (UInt64) -> TableSchema?
+  ) throws -> String {
+    let members: Members = [("position", .text(position.description)), ("transaction", number(transaction))]
+    return JSONObject(members + (try self.members(record, schema))).line
   }
 
   private static func number(_ n: UInt64) -> JSONObject.Value { .integer(Int64(clamping: n)) }

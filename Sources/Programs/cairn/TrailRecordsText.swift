@@ -9,12 +9,17 @@ struct TrailRecordsText {
   func run(_ extract: TrailExtract) throws -> Int32 {
     try TrailOutput.printing { output in
       try extract.read { record, reader in
-        let line = try Self.line(record, reader.schema)
-        // Names of tables and columns come from the trail, so they may contain line breaks.
-        output.line("\(reader.position)  \(line.oneLine)")
+        output.line(try Self.line(record, reader.position, 0, reader.schema))
       }
     }
     return 0
+  }
+
+  static func line(
+    _ record: Record, _ position: Position, _ transaction: UInt64, _ schema: (UInt64) -> TableSchema?
+  ) throws -> String {
+    // Names of tables and columns come from the trail, so they may contain line breaks.
+    "\(position)  \(try line(record, schema).oneLine)"
   }
 
   private static func line(_ record: Record, _ schema: (UInt64) -> TableSchema?) throws -> String {

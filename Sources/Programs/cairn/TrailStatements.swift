@@ -18,11 +18,21 @@ struct TrailStatements {
         for line in try sql.render(record, at: reader.position, schema: reader.schema) { output.line(line) }
       }
     }
-    guard sql.problemCount > 0 else { return 0 }
-    for problem in sql.problems { Terminal.note("cannot be represented: \(problem)") }
+    try sql.reportProblems()
+    return 0
+  }
+}
+
+extension TrailSQL {
+  /// Notes the values that the dialect cannot express.
+  ///
+  /// - Throws: `unsupported` if there are any.
+  func reportProblems() throws {
+    guard problemCount > 0 else { return }
+    for problem in problems { Terminal.note("cannot be represented: \(problem)") }
     throw CairnError(
       .unsupported,
-      "\(sql.problemCount.counted("change")) cannot be represented in the SQL of \(dialect.rawValue), and \(sql.problemCount == 1 ? "was" : "were") left out",
+      "\(problemCount.counted("change")) cannot be represented in the SQL of \(dialect.rawValue), and \(problemCount == 1 ? "was" : "were") left out",
       hint: "search the output for '-- cannot be represented'; --sql sqlite prints every value of an SQLite database")
   }
 }
