@@ -57,7 +57,8 @@ extension DisplacedRowStore {
 
   /// Returns the total size of the waiting rows, in bytes of all columns, by the trail that wrote them last.
   func byteCounts() throws -> [String: Int64] {
-    let bytes = state.byteCount(of: "coalesce(schema_name, '') || table_name || key || content || origin || coalesce(earlier, '')")
+    let columns = ["coalesce(schema_name, '')", "table_name", "key", "content", "origin", "coalesce(earlier, '')"]
+    let bytes = columns.map { state.byteCount(of: $0) }.joined(separator: " + ")
     let rows = try state.rows("SELECT origin, sum(\(bytes)) FROM \(table) GROUP BY origin")
     return Dictionary(rows.map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }, uniquingKeysWith: +)
   }
