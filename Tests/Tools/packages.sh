@@ -148,10 +148,11 @@ database = "hq"
 CONF
 }
 
-sell() { # SECONDS: a program that writes all the time, and says how many sales it made
+sell() { # SECONDS: a program that writes all the time, so long or until /run/closed, and says how many sales it made
+  inside rm -f /run/closed
   inside setpriv --reuid cashier --regid cashier --clear-groups sh -c '
     end=$(($(date +%s) + $1)) i=0
-    while [ $(date +%s) -lt $end ]; do
+    while [ ! -e /run/closed ] && [ $(date +%s) -lt $end ]; do
       sqlite3 -bail -cmd ".timeout 30000" /srv/pos/pos.db "INSERT INTO sale(item, price) VALUES ($i, $i * 0.25)" \
         "UPDATE sale SET price = price + 1 WHERE id = $i % 500 + 1" || exit 1
       i=$((i + 1))
@@ -184,7 +185,7 @@ trial() {
   until_true 10 "cairn status finds all well" well
 
   say "upgrade while a program writes"
-  sell 25 >"$work/sold" &
+  sell 300 >"$work/sold" &
   local seller=$! pid
   sleep 1
   pid=$(property MainPID)
@@ -193,6 +194,8 @@ trial() {
   kill -0 $seller 2>/dev/null || fail "the program ended before the upgrade did"
   [ "$(version)" != "$before" ] || fail "the version is the same"
   [ "$(property ActiveState)" = active ] && [ "$(property MainPID)" != "$pid" ] || fail "it was not restarted"
+  sleep 1
+  inside touch /run/closed
   wait $seller
   until_true 20 "nothing is lost" equal
   until_true 10 "all is well after the upgrade" well
