@@ -17,7 +17,7 @@ SONAME = libcairn.so.0
 # What is installed needs no Swift on the machine, which SwiftPM's own library does.
 LIBRARY ?= $(BUILT)/libcairn.so
 LINK_LIBRARY = $(SWIFT)c -emit-library -static-stdlib -o $(LIBRARY) @.build/release/CairnC.product/Objects.LinkFileList \
-  -Xlinker --gc-sections -Xlinker -s -Xlinker -soname=$(SONAME) -Xlinker --version-script=Sources/C/CCairn/cairn.map \
+  -Xlinker --gc-sections -Xlinker -soname=$(SONAME) -Xlinker --version-script=Sources/C/CCairn/cairn.map \
   -Xlinker -z -Xlinker now -no-toolchain-stdlib-rpath \
   $$(pkg-config --libs sqlite3 libpq libzstd libcrypto) -lstdc++
 # All symbols are bound at the start, so that their table is read-only; libraries come from the system's folders only.
@@ -25,7 +25,8 @@ RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=u
   --disable-local-rpath
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak hostile bench docs lint format stage install uninstall clean
+.PHONY: help setup build built demo test soak hostile bench docs lint format stage install uninstall clean deb deb-test \
+  tarball
 
 help:
 	@echo 'make setup     install the libraries and tools that are missing (Debian packages; needs root or sudo)'
@@ -40,7 +41,10 @@ help:
 	@echo 'make format    format all Swift files in place'
 	@echo 'make install   programs, library, unit, man pages, completion and docs below PREFIX (now $(PREFIX)), conf into'
 	@echo '               $(SYSCONFDIR)/cairn unless there is one; DESTDIR is put in front'
-	@echo 'make uninstall take away what install put there; conf and state stay'
+	@echo 'make uninstall take away what install put there, and name the databases to detach; conf and state stay'
+	@echo 'make deb       Debian packages of what was built, in $(DEB)'
+	@echo 'make deb-test  install, upgrade under load, remove and purge these packages in booted Debian 12 and 13 (root)'
+	@echo 'make tarball   an archive with its checksum, to unpack below /usr/local, in $(TARBALLS)'
 	@echo 'make clean     remove what was built'
 
 # Each line: what proves that it is there, and the Debian package that brings it.
@@ -105,6 +109,11 @@ build:
 	$(SWIFT) build $(RELEASE_FLAGS) --product CairnC
 	$(LINK_LIBRARY)
 
+# Builds unless what was built is newer than all sources.
+built:
+	@test -x $(LIBRARY) -a -x $(BUILT)/cairnd -a -z "$$(find Sources Package.swift -type f -newer $(LIBRARY) -print -quit)" \
+	  || $(MAKE) build
+
 demo: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
 	@docs/demo/run.sh $(RELEASE)
@@ -165,12 +174,16 @@ LIBDIR = $(PREFIX)/lib
 INCLUDEDIR = $(PREFIX)/include
 MANDIR = $(PREFIX)/share/man
 DOCDIR = $(PREFIX)/share/doc/cairn
-COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
+BASHDIR = $(PREFIX)/share/bash-completion/completions
+ZSHDIR = $(PREFIX)/share/zsh/site-functions
+FISHDIR = $(PREFIX)/share/fish/vendor_completions.d
 CONFDIR = $(SYSCONFDIR)/cairn
 STAGE = .build/stage
+# Programs and library are installed without their debug symbols; STRIP= keeps them.
+STRIP ?= -s
 # Installed as they are here, so that their links hold.
 DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/*.md docs/images/*.svg docs/examples/*/*.*) \
-  docs/examples/till/Sources/till/Till.swift $(wildcard conf/*.toml conf/network/*.toml conf/*.yml systemd/*.example)
+  docs/examples/till/Sources/till/Till.swift $(wildcard conf/*.toml conf/network/*.toml conf/*.yml conf/*.json systemd/*.example)
 
 # What install puts where and uninstall takes away: mode:file:place.
 INSTALLED = \
@@ -179,14 +192,17 @@ INSTALLED = \
   644:$(LIBRARY):$(LIBDIR)/$(SONAME) \
   644:Sources/C/CCairn/include/cairn.h:$(INCLUDEDIR)/cairn.h \
   644:$(STAGE)/cairn.pc:$(LIBDIR)/pkgconfig/cairn.pc \
-  644:$(STAGE)/cairnd.service:$(LIBDIR)/systemd/system/cairnd.service \
-  644:$(STAGE)/cairn.sysusers:$(LIBDIR)/sysusers.d/cairn.conf \
-  644:$(STAGE)/cairn.tmpfiles:$(LIBDIR)/tmpfiles.d/cairn.conf \
+  644:$(STAGE)/cairnd.service:$(PREFIX)/lib/systemd/system/cairnd.service \
+  644:$(STAGE)/cairn.sysusers:$(PREFIX)/lib/sysusers.d/cairn.conf \
+  644:$(STAGE)/cairn.tmpfiles:$(PREFIX)/lib/tmpfiles.d/cairn.conf \
   644:$(STAGE)/cairn.1:$(MANDIR)/man1/cairn.1 \
   644:$(STAGE)/cairnd.8:$(MANDIR)/man8/cairnd.8 \
   644:$(STAGE)/cairn.toml.5:$(MANDIR)/man5/cairn.toml.5 \
-  644:$(STAGE)/completion:$(COMPLETIONDIR)/cairn \
-  644:$(STAGE)/completion:$(COMPLETIONDIR)/cairnd \
+  644:$(STAGE)/cairn.bash:$(BASHDIR)/cairn \
+  644:$(STAGE)/cairn.bash:$(BASHDIR)/cairnd \
+  644:$(STAGE)/cairn.zsh:$(ZSHDIR)/_cairn \
+  644:$(STAGE)/cairn.fish:$(FISHDIR)/cairn.fish \
+  644:$(STAGE)/cairn.fish:$(FISHDIR)/cairnd.fish \
   $(foreach doc,$(DOCS),644:$(doc):$(DOCDIR)/$(doc))
 
 # Files that are made of others before they are installed.
@@ -201,32 +217,70 @@ stage:
 	done
 	@sed -e 's,@PREFIX@,$(PREFIX),' -e 's,@LIBDIR@,$(LIBDIR),' -e 's,@INCLUDEDIR@,$(INCLUDEDIR),' \
 	  -e 's,@VERSION@,$(VERSION),' Sources/C/CCairn/cairn.pc >$(STAGE)/cairn.pc
-	@# Which node this is, only a person knows: without a name the daemon does not start.
-	@sed 's,^name = ,#&,' conf/cairn.toml >$(STAGE)/cairn.toml
 	@$(BUILT)/cairn help --man cairn >$(STAGE)/cairn.1
 	@$(BUILT)/cairn help --man cairnd >$(STAGE)/cairnd.8
 	@$(BUILT)/cairn config --man >$(STAGE)/cairn.toml.5
-	@$(BUILT)/cairn help --completion bash >$(STAGE)/completion
+	@for shell in bash zsh fish; do $(BUILT)/cairn help --completion $$shell >$(STAGE)/cairn.$$shell || exit 1; done
 
+# Which node this is, only a person knows: the starter has no name, so the daemon does not start before it has one.
 install: stage
 	@for entry in $(INSTALLED); do \
 	  IFS=: read -r mode file place <<< "$$entry"; \
-	  install -D -m $$mode $$file $(DESTDIR)$$place || exit 1; \
+	  strip=; case $$place in $(BINDIR)/* | */$(SONAME)) strip='$(STRIP)';; esac; \
+	  install -D $$strip -m $$mode $$file $(DESTDIR)$$place || exit 1; \
 	done
 	@ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libcairn.so
 	@install -d $(DESTDIR)$(CONFDIR)/conf.d
 	@install -d -m 700 $(DESTDIR)$(CONFDIR)/credentials
-	@test -e $(DESTDIR)$(CONFDIR)/cairn.toml || install -m 644 $(STAGE)/cairn.toml $(DESTDIR)$(CONFDIR)/cairn.toml
+	@test -e $(DESTDIR)$(CONFDIR)/cairn.toml || install -m 644 conf/starter.toml $(DESTDIR)$(CONFDIR)/cairn.toml
 	@echo "installed below $(DESTDIR)$(PREFIX); conf is in $(DESTDIR)$(CONFDIR)"
 ifeq ($(DESTDIR),)
 	@echo 'next, as root: systemd-sysusers && systemd-tmpfiles --create cairn.conf && systemctl daemon-reload'
 	@echo 'then $(DOCDIR)/docs/guides/install.md'
 endif
 
+# The program that detaches databases goes too, so it first says which databases still have something of Cairn.
 uninstall:
+	@test ! -x $(DESTDIR)$(BINDIR)/cairn || attached=$$( \
+	    { timeout -k 5 30 $(DESTDIR)$(BINDIR)/cairn detach --list --config $(DESTDIR)$(CONFDIR) 2>&1 </dev/null \
+	      || echo 'cairn detach URL  # for each database of the conf, which could not be listed'; } \
+	    | grep -E '^cairn( detach|: trail) ' || true); \
+	  if [ -n "$$attached" ]; then \
+	    echo 'these databases of $(DESTDIR)$(CONFDIR) may keep triggers, tables or slots of Cairn. Triggers go on recording.'; \
+	    echo 'To detach them, install Cairn again, and run:'; \
+	    sed 's/^/  /' <<< "$$attached"; \
+	  fi
 	@rm -f $(DESTDIR)$(LIBDIR)/libcairn.so $(foreach entry,$(INSTALLED),$(DESTDIR)$(lastword $(subst :, ,$(entry))))
 	@test ! -d $(DESTDIR)$(DOCDIR) || find $(DESTDIR)$(DOCDIR) -depth -type d -empty -delete
 	@echo "left: $(DESTDIR)$(CONFDIR), $(DESTDIR)$(STATEDIR), the user cairn"
+
+# The packages are built in a copy of the tree, in which debhelper leaves its files.
+DEB = .build/deb
+deb: built
+	@command -v dh >/dev/null || { echo "deb: install the packages debhelper and dpkg-dev first" >&2; exit 1; }
+	@head -n 1 debian/changelog | grep -qF '($(VERSION))' || { echo "deb: debian/changelog is not of $(VERSION)" >&2; exit 1; }
+	@rm -rf $(DEB) && mkdir -p $(DEB)/tree
+	@cp -a debian Makefile Package.swift Sources README.md CHANGELOG.md LICENSE conf docs systemd $(DEB)/tree/
+	cd $(DEB)/tree && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS BUILT=$(abspath $(BUILT)) dpkg-buildpackage -b -us -uc >../log 2>&1 \
+	  || { tail -n 30 ../log; exit 1; }
+	@rm -rf $(DEB)/tree
+	@ls -1 $(DEB)/*.deb
+
+# The roots are made by debootstrap at the first run, and kept in .build/roots.
+deb-test:
+	@test -e $(DEB)/cairnd_$(VERSION)_*.deb || $(MAKE) deb
+	Tests/Tools/packages.sh $(DEB) .build/roots $(SUITES)
+
+TARBALLS = .build/tarball
+TARBALL = cairn-$(VERSION)-linux-$(shell uname -m)
+tarball: built
+	@rm -rf $(TARBALLS) && mkdir -p $(TARBALLS)
+	@$(MAKE) -s install PREFIX=/usr/local DESTDIR=$(abspath $(TARBALLS))/root STAGE=$(TARBALLS)/stage >/dev/null
+	@tar -C $(TARBALLS)/root/usr --transform 's,^local,$(TARBALL),' --sort=name --owner=0 --group=0 --numeric-owner \
+	  --mtime='@$(shell git log -1 --format=%ct 2>/dev/null || date +%s)' -czf $(TARBALLS)/$(TARBALL).tar.gz local
+	@rm -rf $(TARBALLS)/root $(TARBALLS)/stage
+	@cd $(TARBALLS) && sha256sum $(TARBALL).tar.gz >$(TARBALL).tar.gz.sha256
+	@ls -1 $(TARBALLS)/*
 
 clean:
 	rm -rf .build $(ASAN)

@@ -18,6 +18,17 @@ import Testing
     return try ConfFolder.load(Self.folder.appending(path: name).path(), environment: { values[$0] }).get()
   }
 
+  /// An installed starter has no name and no database; the comments are a conf that works.
+  @Test func `the starter of an installation`() throws {
+    let path = Self.folder.appending(path: "starter.toml").path()
+    let text = try String(contentsOfFile: path, encoding: .utf8)
+    #expect(ConfFolder.load(path, environment: { _ in nil }).problems.map(\.code) == [.confMissing])
+    let lines = text.split(separator: "\n").map { $0.hasPrefix("#") && !$0.hasPrefix("# ") ? $0.dropFirst() : $0 }
+    let file = ConfFile(path: "cairn.toml", text: lines.joined(separator: "\n"))
+    let conf = try LoadedConfiguration(files: [file], environment: { _ in nil }).get()
+    #expect(conf.captures.map(conf.trail) == ["store-042.pos"] && conf.applies.map(\.trail) == ["store-042.pos"])
+  }
+
   @Test func `one-way`() throws {
     let conf = try load("one-way.toml")
     #expect(conf.databases.map(\.url) == ["postgresql://cairn@db.example/erp", "sqlite:///srv/pos/pos.db"])
@@ -87,7 +98,8 @@ import Testing
   }
 
   @Test func `every file in the folder loads`() throws {
-    for name in try FileManager.default.contentsOfDirectory(atPath: Self.folder.path()) where name.hasSuffix(".toml") {
+    for name in try FileManager.default.contentsOfDirectory(atPath: Self.folder.path())
+    where name.hasSuffix(".toml") && name != "starter.toml" {
       _ = try load(name)
     }
     let network = Self.folder.appending(path: "network").path()

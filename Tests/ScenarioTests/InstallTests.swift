@@ -40,6 +40,7 @@ extension DaemonScenarios {
         "opt/lib/sysusers.d/cairn.conf 644", "opt/lib/tmpfiles.d/cairn.conf 644", "opt/share/man/man1/cairn.1 644",
         "opt/share/man/man5/cairn.toml.5 644", "opt/share/man/man8/cairnd.8 644",
         "opt/share/bash-completion/completions/cairn 644", "opt/share/bash-completion/completions/cairnd 644",
+        "opt/share/zsh/site-functions/_cairn 644", "opt/share/fish/vendor_completions.d/cairn.fish 644",
         "opt/share/doc/cairn/README.md 644", "opt/share/doc/cairn/docs/README.md 644",
         "opt/share/doc/cairn/docs/guides/install.md 644",
         "opt/share/doc/cairn/docs/decisions/0001-no-time-in-journal-rows.md 644",
@@ -58,11 +59,29 @@ extension DaemonScenarios {
           "ExecStart=/opt/bin/cairnd --config /etc/cairn"))
 
       let conf = bench.path("image/etc/cairn/cairn.toml")
+      #expect(bench.text("image/etc/cairn/cairn.toml").split(separator: "\n").count <= 15)
+      #expect(
+        try bench.run(Bench.cairn, ["check", "--config", bench.path("image/etc/cairn")]).errors.contains("conf-missing")
+      )
       try Data("[node]\nname = 'mine'\n".utf8).write(to: URL(fileURLWithPath: conf))
       #expect(try make(bench, ["install"] + words).status == 0)
       #expect(bench.text("image/etc/cairn/cairn.toml").contains("mine"))
 
-      #expect(try make(bench, ["uninstall"] + words).status == 0)
+      try bench.makeSample()
+      #expect(try bench.replicateOnce().status == 0)
+      try Data(
+        """
+        [node]
+        name = "mine"
+        [database.pos]
+        url = "sqlite://\(bench.path("source.db"))"
+        [capture.pos]
+        database = "pos"
+        """.utf8
+      ).write(to: URL(fileURLWithPath: conf))
+      let uninstalled = try make(bench, ["uninstall"] + words)
+      #expect(uninstalled.status == 0)
+      #expect(uninstalled.output.contains("cairn detach 'sqlite:\(bench.path("source.db"))'  # capture.pos"))
       #expect(try self.files(bench, place) == ["etc/cairn/cairn.toml 644", "opt/share/doc/cairn/of-somebody.txt 644"])
     }
 
@@ -135,12 +154,14 @@ extension DaemonScenarios {
       return Set(code.matches(of: /\b(cairn_[a-z_]+)\(/).map { String($0.1) })
     }()
 
-    @Test func `the alert rules name metrics that there are`() throws {
-      let rules = try String(contentsOfFile: Bench.root + "/conf/prometheus-rules.yml", encoding: .utf8)
+    @Test(arguments: [("prometheus-rules.yml", " expr: "), ("grafana-dashboard.json", "\"expr\": ")])
+    func `alert rules and dashboard name metrics that there are`(file: String, mark: String) throws {
+      let rules = try String(contentsOfFile: Bench.root + "/conf/" + file, encoding: .utf8)
       let page = try String(contentsOfFile: Bench.root + "/docs/reference/metrics.md", encoding: .utf8)
       let names = Set(
-        rules.split(separator: "\n").filter { $0.contains(" expr: ") }.flatMap {
+        rules.split(separator: "\n").filter { $0.contains(mark) }.flatMap {
           $0.split(whereSeparator: { !$0.isLetter && $0 != "_" }).filter { $0.hasPrefix("cairn_") }
+            .map { $0.hasSuffix("_bucket") ? $0.dropLast("_bucket".count) : $0 }
         })
       #expect(names.count > 8)
       for name in names { #expect(page.contains("| `\(name)` |"), "\(name)") }

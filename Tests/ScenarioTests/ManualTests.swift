@@ -88,7 +88,7 @@ extension DaemonScenarios {
     @Test func `a topic that is unknown to help is refused`() throws {
       let bench = try Bench()
       for words in [
-        ["help", "replicat"], ["help", "--man", "x"], ["help", "--completion", "zsh"], ["help", "--man"],
+        ["help", "replicat"], ["help", "--man", "x"], ["help", "--completion", "csh"], ["help", "--man"],
         ["help", "--markdown", "x"],
       ] {
         let outcome = try bench.run(Bench.cairn, words)

@@ -11,7 +11,8 @@ extension DaemonScenarios {
       "docs/tutorials/library.md", "docs/guides/add-a-table.md", "docs/guides/back-up.md",
       "docs/guides/certificates.md", "docs/guides/connect-nodes.md", "docs/guides/daily-work.md",
       "docs/guides/debug-lag.md", "docs/guides/embedding.md", "docs/guides/install.md", "docs/guides/monitor.md",
-      "docs/guides/move-a-target.md", "docs/guides/remove-cairn.md", "docs/guides/review-security.md",
+      "docs/guides/move-a-target.md", "docs/guides/packages.md", "docs/guides/remove-cairn.md",
+      "docs/guides/review-security.md",
       "docs/guides/rotate-a-password.md", "docs/guides/size-a-machine.md", "docs/guides/skip-a-bad-row.md",
       "docs/guides/take-a-node-out.md", "docs/guides/topologies.md", "docs/guides/troubleshoot.md",
       "docs/guides/upgrade.md",
@@ -21,6 +22,7 @@ extension DaemonScenarios {
       "README.md": ["builds Cairn"],
       "docs/guides/embedding.md": ["is a part of docs/examples/till", "is a part of docs/examples/till"],
       "docs/guides/install.md": ["builds and installs Cairn", "makes users and groups", "edits a unit of systemd"],
+      "docs/guides/packages.md": ["builds and installs packages", "unpacks and installs Cairn"],
       "docs/guides/remove-cairn.md": ["uninstalls Cairn", "deletes folders and users of the machine"],
       "docs/guides/upgrade.md": ["builds and installs Cairn"],
     ]

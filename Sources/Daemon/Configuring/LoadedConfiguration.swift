@@ -45,6 +45,8 @@ package struct LoadedConfiguration: Sendable {
   package let notices: [String]
   /// The options by which a running daemon is found, known even if the conf has problems.
   package let place: DaemonPlace
+  /// The databases with the captures and applies that use them, known even if the conf has problems.
+  package let databases: [UsedDatabase]
 
   /// Parses and checks a configuration, without reading from the disk.
   ///
@@ -94,6 +96,7 @@ package struct LoadedConfiguration: Sendable {
       problems.isEmpty ? Configuration(sections, secrets: credentials.mapValues(\.secret)) : nil
     settings = Setting.all(sections, credentials)
     place = DaemonPlace(files, environment: environment)
+    databases = UsedDatabase.all(sections)
     self.files = files.map(\.path)
     credentialFiles = credentials.values.map(\.path).sorted()
     let names = sections.filter { $0.source.section.key == "database" }.map(\.source.name)

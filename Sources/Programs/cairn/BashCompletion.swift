@@ -1,35 +1,31 @@
-import Changes
-
 /// Word completion for bash, generated from the tables of commands and options.
 enum BashCompletion {
   static var script: String {
-    let all = Cairn.commands + [HelpCommand.self]
+    let all = CompletionTable.commands
     return """
       # bash completion for cairn and cairnd, printed by 'cairn help --completion bash'.
 
-      _cairn_commands='\(all.map { $0.name }.joined(separator: " "))'
-      _cairn_codes='\(ErrorCode.allCases.map(\.rawValue).joined(separator: " "))'
+      _cairn_commands='\(all.map(\.name).joined(separator: " "))'
+      _cairn_codes='\(CompletionTable.codes.joined(separator: " "))'
 
       # COMMAND: its options.
       _cairn_options() {
         case $1 in
-      \(all.map { row($0.name, options($0.options)) }.joined(separator: "\n"))
-          cairnd) echo '\(Manual.daemonOptions.map(\.name).joined(separator: " "))' ;;
+      \((all + [CompletionTable.daemon]).map { row($0.name, $0.options.map(\.name)) }.joined(separator: "\n"))
         esac
       }
 
       # COMMAND OPTION: the kind of its value; nothing for a switch.
       _cairn_value() {
         case "$1 $2" in
-      \(all.flatMap { values($0.name, $0.options) }.joined(separator: "\n"))
-      \(values("cairnd", Manual.daemonOptions).joined(separator: "\n"))
+      \((all + [CompletionTable.daemon]).flatMap(values).joined(separator: "\n"))
         esac
       }
 
       # COMMAND: the kinds of the words behind it, in order.
       _cairn_operands() {
         case $1 in
-      \(all.compactMap(operands).joined(separator: "\n"))
+      \(all.filter { !$0.operands.isEmpty }.map { row($0.name, $0.operands) }.joined(separator: "\n"))
         esac
       }
 
@@ -40,26 +36,12 @@ enum BashCompletion {
 
   // MARK: The tables
 
-  private static func row(_ pattern: String, _ words: String) -> String { "    \(pattern)) echo '\(words)' ;;" }
-
-  private static func options(_ options: [Option]) -> String {
-    (options.map(\.name) + ["--help"]).joined(separator: " ")
+  private static func row(_ pattern: String, _ words: [String]) -> String {
+    "    \(pattern)) echo '\(words.joined(separator: " "))' ;;"
   }
 
-  private static func values(_ command: String, _ options: [Option]) -> [String] {
-    options.compactMap { option in option.value.map { row("'\(command) \(option.name)'", $0) } }
-  }
-
-  /// Returns the line of the completion script with the kinds of a command's operands; nil if the command has none. For
-  /// example, the operands `list|show|verify [TRAIL]` become `list|show|verify TRAIL`.
-  private static func operands(_ command: any Command.Type) -> String? {
-    var kinds: [String] = []
-    var rest = command.operands.split(whereSeparator: { " []".contains($0) })[...]
-    while let word = rest.popFirst() {
-      if word.hasPrefix("--") { _ = rest.popFirst() } else if word != "|" { kinds.append(String(word)) }
-    }
-    if command.name == HelpCommand.name { kinds = ["COMMAND"] }
-    return kinds.isEmpty ? nil : row(command.name, kinds.joined(separator: " "))
+  private static func values(_ command: CompletionTable.Entry) -> [String] {
+    command.options.compactMap { option in option.value.map { row("'\(command.name) \(option.name)'", [$0]) } }
   }
 
   // MARK: The same for all

@@ -7,12 +7,13 @@ import SystemKit
 struct DetachCommand: Command {
   static let name = "detach"
   static let summary = "remove everything of Cairn from a database; user tables and rows stay"
-  static let operands = "URL"
+  static let operands = "[URL]"
   static let options =
     [
       Option("--slot", "NAME", "only this slot that a capture left at the server, and its publication"),
       Option("--trail", "NODE.NAME", "only what a target stores about this trail, which no apply uses any longer"),
       Option("--reader", nil, "only the record that trails are kept for this target; the database is not opened"),
+      Option("--list", nil, "print the command for each database of the daemon's conf that has something of Cairn"),
       Option("--state", "DIR", "the state folder of 'cairn replicate', if it is not the default"),
     ] + DaemonPeer.options
   static let details = """
@@ -26,14 +27,28 @@ struct DetachCommand: Command {
     A trail that several 'cairn replicate' share is kept for each of their targets, until it is detached. If the target
     is gone, use --reader, which does not open it.
 
+    With --list, nothing is changed. SQLite files are opened to see whether they have triggers or tables of Cairn.
+    PostgreSQL databases of the conf are listed without a look at them. The daemon may be stopped.
+
     example: cairn detach sqlite:shop.db
     example: cairn detach postgresql://cairn@db.example/erp
     example: cairn detach postgresql://cairn@db.example/erp --slot cairn_0123456789abcdef
     example: cairn detach postgresql://cairn@db.example/erp --trail store-042.pos
     example: cairn detach --reader sqlite:lost.db --state /var/lib/cairn-shop
+    example: cairn detach --list --config /etc/cairn
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
+    if arguments.has("--list") {
+      _ = try arguments.operands(0...0)
+      if let other = ["--slot", "--trail", "--state"].first(where: { arguments.value($0) != nil })
+        ?? (arguments.has("--reader") ? "--reader" : nil)
+      {
+        throw arguments.usage("--list does not go with \(other)", "it lists the databases of the daemon's conf;")
+      }
+      try DetachListing(arguments.value("--config")).print(isJSON: arguments.has("--json"))
+      return 0
+    }
     let url = try DatabaseURL(arguments.operands(1...1)[0])
     if arguments.has("--reader") {
       if arguments.value("--slot") != nil || arguments.value("--trail") != nil {

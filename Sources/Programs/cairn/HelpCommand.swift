@@ -7,7 +7,7 @@ struct HelpCommand: Command {
   static let operands = "[COMMAND]"
   static let options = [
     Option("--man", "cairn|cairnd|cairn.toml", "print a man page, in mdoc"),
-    Option("--completion", "bash", "print a completion script for a shell"),
+    Option("--completion", "bash|zsh|fish", "print a completion script for a shell"),
     Option("--markdown", nil, "print the page of all commands, docs/reference/commands.md"),
   ]
   static let details = """
@@ -25,8 +25,7 @@ struct HelpCommand: Command {
       Terminal.write(try manual(page, arguments), to: 1)
     } else if let shell = arguments.value("--completion") {
       guard words.isEmpty else { throw arguments.usage("--completion takes no other argument", nil) }
-      guard shell == "bash" else { throw arguments.usage("--completion: '\(shell)' is unknown", "there is bash;") }
-      Terminal.write(BashCompletion.script, to: 1)
+      Terminal.write(try completion(shell, arguments), to: 1)
     } else if arguments.has("--markdown") {
       guard words.isEmpty else { throw arguments.usage("--markdown takes no other argument", nil) }
       Terminal.write(CommandsPage.markdown, to: 1)
@@ -36,6 +35,15 @@ struct HelpCommand: Command {
       Terminal.page(Cairn.help)
     }
     return 0
+  }
+
+  private static func completion(_ shell: String, _ arguments: Arguments) throws -> String {
+    switch shell {
+    case "bash": return BashCompletion.script
+    case "zsh": return ZshCompletion.script
+    case "fish": return FishCompletion.script
+    default: throw arguments.usage("--completion: '\(shell)' is unknown", "there are bash, zsh and fish;")
+    }
   }
 
   private static func manual(_ page: String, _ arguments: Arguments) throws -> String {

@@ -23,6 +23,11 @@ package enum Detaching {
     }
   }
 
+  /// Returns whether an SQLite file has triggers or tables of Cairn. Writes nothing.
+  package static func isAttached(sqlite path: String) throws -> Bool {
+    try !OwnObjects(Ends.open(path, mode: .readOnly, checksOwn: false)).isEmpty
+  }
+
   /// Returns the waiting rows of a database.
   package static func waitingRows(at url: DatabaseURL) throws -> WaitingRows {
     switch url {

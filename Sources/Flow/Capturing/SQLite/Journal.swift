@@ -121,16 +121,10 @@ package struct Journal {
 
   private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {
     try database.transaction {
-      let names = try database.query("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'table')")
-      let triggers = names.filter {
-        $0[0].string == "trigger"
-          && (CaptureTriggers.layout(ofTrigger: $0[1].string) != nil
-            || withGuards && $0[1].string.hasPrefix(SQLiteTable.guardPrefix))
-      }
-      for row in triggers { try database.execute("DROP TRIGGER \(row[1].string.quotedName)") }
-      let tables = names.filter { $0[0].string == "table" && own.contains($0[1].string) }
-      for row in tables { try database.execute("DROP TABLE \(row[1].string.quotedName)") }
-      return !tables.isEmpty || !triggers.isEmpty
+      let own = try OwnObjects(database, own, withGuards: withGuards)
+      for name in own.triggers { try database.execute("DROP TRIGGER \(name.quotedName)") }
+      for name in own.tables { try database.execute("DROP TABLE \(name.quotedName)") }
+      return !own.isEmpty
     }
   }
 
