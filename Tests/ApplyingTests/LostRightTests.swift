@@ -10,8 +10,8 @@ import Testing
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct LostRightTests {
   /// A target of a role that is no superuser, with a table of role `keeper`.
-  private func started() throws -> PostgresTarget {
-    let target = try PostgresTarget()
+  private func started(_ server: PostgresServer? = nil) throws -> PostgresTarget {
+    let target = try PostgresTarget(server)
     for role in ["entitled", "keeper"] {
       try target.psql(
         "DO $$ BEGIN CREATE ROLE \(role) LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$")
@@ -83,10 +83,8 @@ struct LostRightTests {
     #expect(try target.psql(whole) == after)
   }
 
-  @Test func `a session that keeps a table locked is named`() throws {
-    let target = try started()
-    let keeper = try PostgresConnection(target.server.url(target.name, user: "keeper"), application: "shop")
-    try keeper.executeScript("BEGIN; LOCK TABLE s.k")
+  /// Applies a row while the table is locked, until the holder of the lock is reported; then calls `release`.
+  private func expectNamed(_ name: String, at target: PostgresTarget, hint: String, release: () throws -> Void) throws {
     try target.trail.transaction { try target.trail.insert("s.k", [.exact("3"), .exact("c")]) }
     let (stop, drain) = (StopSignal(), StopSignal())
     let (url, options, progress) = (
@@ -97,14 +95,33 @@ struct LostRightTests {
       let apply = try? PostgresApply(uri: url, trail: folder, name: trail, options: options, progress: progress)
       try? apply?.run(stop: stop, drain: drain)
     }
-    let name = "process \(keeper.backendPID) of role keeper (shop)"
-    for _ in 0..<600 where progress.snapshot.lockHolder == nil { Clock.sleep(milliseconds: 100) }
+    for _ in 0..<300 where progress.snapshot.lockHolder == nil { Clock.sleep(milliseconds: 100) }
     #expect(target.progress.snapshot.lockHolder == name)
-    #expect(target.progress.snapshot.notices.contains { $0.contains("table s.k, which \(name) holds") })
-    try keeper.execute("COMMIT")
+    #expect(target.progress.snapshot.notices.contains { $0.contains("table s.k, which \(name) holds; \(hint)") })
+    try release()
     drain.set()
     _ = worker.join()
     #expect(target.progress.snapshot.lockHolder == nil)
     #expect(try target.psql("SELECT count(*) FROM s.k") == "3")
+  }
+
+  @Test func `a session that keeps a table locked is named`() throws {
+    let target = try started()
+    let keeper = try PostgresConnection(target.server.url(target.name, user: "keeper"), application: "shop")
+    try keeper.executeScript("BEGIN; LOCK TABLE s.k")
+    let name = "process \(keeper.backendPID) of role keeper (shop)"
+    try expectNamed(name, at: target, hint: "end that session") { try keeper.execute("COMMIT") }
+  }
+
+  @Test func `a prepared transaction that keeps a table locked is named`() throws {
+    var settings = PostgresServer.Settings()
+    settings.more["max_prepared_transactions"] = "2"
+    let target = try started(PostgresServer(settings))
+    let keeper = try PostgresConnection(target.server.url(target.name, user: "keeper"), application: "shop")
+    for statement in ["BEGIN", "LOCK TABLE s.k", "PREPARE TRANSACTION 'it''s'"] { try keeper.execute(statement) }
+    try expectNamed(
+      "prepared transaction 'it''s' of role keeper", at: target,
+      hint: "if it is not wanted, run in that database: ROLLBACK PREPARED 'it''s'"
+    ) { try keeper.execute("ROLLBACK PREPARED 'it''s'") }
   }
 }

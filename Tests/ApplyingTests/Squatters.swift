@@ -7,7 +7,8 @@ import Testing
 /// The target of tests in which one role has made objects under the names that tables of a trail need.
 enum Squatters {
   /// A target of a role that is no superuser, and a role that may create objects there.
-  static func started(isListed: Bool = false) throws -> PostgresTarget {
+  /// - Parameter squat: What the other role makes before the first apply.
+  static func started(isListed: Bool = false, squat: String = "") throws -> PostgresTarget {
     let target = try PostgresTarget()
     for role in ["squatted", "squatter"] {
       try target.psql(
@@ -18,6 +19,7 @@ enum Squatters {
       GRANT SET ON PARAMETER session_replication_role TO squatted; ALTER DATABASE \(target.name) OWNER TO squatted;
       ALTER SCHEMA public OWNER TO squatted; GRANT CREATE ON SCHEMA public TO squatter
       """)
+    if !squat.isEmpty { try target.psql("SET ROLE squatter; \(squat)") }
     if isListed { target.options.scope = TargetScope(["item", "k"]) }
     try target.shape(postgres: "CREATE TABLE item(id integer PRIMARY KEY)")
     try target.trail.transaction {

@@ -71,6 +71,18 @@ package struct TablePatterns: Equatable, Sendable {
     return scalars.first == "!" ? (true, String(scalars.dropFirst())) : (false, pattern)
   }
 
+  /// Returns whether the list has one of these names of a table itself, and not only a pattern that matches it.
+  ///
+  ///     TablePatterns(["item*", "sale"]).names(anyOf: ["public.sale", "sale"])  // true
+  ///     TablePatterns(["item*", "sale"]).names(anyOf: ["public.item", "item"])  // false
+  package func names(anyOf names: [String]) -> Bool {
+    let wanted = names.map(\.asciiLowercased)
+    return alternatives.flatMap(\.patterns).contains { pattern in
+      !Self.parts(pattern).excludes && !Self.isPattern(pattern)
+        && wanted.contains { $0.hasSameBytes(as: pattern.asciiLowercased) }
+    }
+  }
+
   package func includes(_ table: String) -> Bool { includes(anyOf: [table]) }
 
   /// Returns whether the list includes a table with these names: the last pattern that matches one of them decides.

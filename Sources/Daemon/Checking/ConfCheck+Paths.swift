@@ -75,7 +75,7 @@ extension ConfCheck {
       }
       try tellIdleSlots(server, url)
     }
-    let tables = try end.tables(TablePatterns(capture.tables))
+    let tables = try end.tables(TablePatterns(capture.tables), passesLocked: true)
     output.tellTables(tables)
     for notice in try end.startNotices() { note(notice) }
     if case .sqlite = end.handle {

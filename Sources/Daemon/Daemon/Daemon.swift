@@ -3,6 +3,7 @@ import Configuring
 import ControlAPI
 import Endpoints
 import Glibc
+import PostgresKit
 import ServiceKit
 import Synchronization
 import SystemKit
@@ -135,6 +136,7 @@ package final class Daemon: Sendable {
         // A second signal ends the daemon at once, and loses nothing either.
         if endSince != nil { _exit(0) }
         endSince = Clock.monotonicMilliseconds
+        PostgresConnection.isEnding.withLock { $0 = { true } }
         begin(ending: "shutting down: workers stop at the next transaction border")
       case SIGHUP where endSince == nil: reloadAsService()
       default: break

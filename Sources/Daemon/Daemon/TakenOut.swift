@@ -15,9 +15,9 @@ enum TakenOut {
       else { return nil }
       do {
         let source = try SourceDatabase(database.location().canonical)
-        let kept = Set(try source.tables(TablePatterns(capture.tables)).map(\.name.nameKey))
-        let gone = try source.tables(TablePatterns(before.tables)).filter {
-          $0.refusal == nil && !kept.contains($0.name)
+        let kept = Set(try source.tables(TablePatterns(capture.tables), passesLocked: true).map(\.name.nameKey))
+        let gone = try source.tables(TablePatterns(before.tables), passesLocked: true).filter {
+          ($0.refusal == nil || $0.isLocked) && !kept.contains($0.name)
         }
         guard !gone.isEmpty else { return nil }
         let names = gone.prefix(namesMax).map(\.name).joined(separator: ", ")

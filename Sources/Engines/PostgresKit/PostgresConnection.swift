@@ -1,6 +1,7 @@
 import CPostgres
 import Changes
 import Glibc
+import Synchronization
 import SystemKit
 
 /// A connection to one PostgreSQL database, for use on one thread. The session settings fix the text form of values,
@@ -25,6 +26,9 @@ package final class PostgresConnection {
   package var interrupt: Int32 = -1
   /// A function that is called about once a second during a statement, and returns false to cancel the statement.
   package var onWait: (() -> Bool)?
+  /// Returns whether the process must end; nil: unknown. Then a statement without an ``interrupt`` is cancelled if the
+  /// server has not answered for a second. Otherwise, the statement would wait on, and its session after the process.
+  package static let isEnding = Mutex<(@Sendable () -> Bool)?>(nil)
 
   /// The session settings that decide how values and definitions print.
   package static let printSettings = [
@@ -44,7 +48,10 @@ package final class PostgresConnection {
       "exit_on_error=off",
     ]
   /// Settings that a session may make from PostgreSQL 14 on.
-  private static let laterSettings = ["idle_session_timeout=0", "wal_sender_timeout=60s"]
+  // A session whose process was killed ends within ten seconds, also while it waits for a lock.
+  private static let laterSettings = [
+    "idle_session_timeout=0", "wal_sender_timeout=60s", "client_connection_check_interval=10s",
+  ]
 
   /// Connects to a server. `uri` is anything that libpq accepts. Throws ``PostgresError``, with an empty SQLSTATE if no
   /// server answered.
@@ -82,6 +89,7 @@ package final class PostgresConnection {
     }
     do { handle = try open(Self.settings + Self.laterSettings) } catch let error as PostgresError
       where error.message.contains("idle_session_timeout")
+      || error.message.contains("client_connection_check_interval")
     {
       handle = try open(Self.settings)
     }
@@ -315,7 +323,8 @@ package final class PostgresConnection {
     // A server may take long. The connection's keepalives detect a lost server.
     Pulse.beat()
     let isQuiet = poll(&entries, 2, isCancelled ? 200 : 1000) == 0
-    let isUnwanted = isQuiet && (isCancelled || !(onWait?() ?? true))
+    let isEnding = isQuiet && interrupt < 0 && Self.isEnding.withLock { $0 }?() == true
+    let isUnwanted = isQuiet && (isCancelled || isEnding || !(onWait?() ?? true))
     guard entries[1].revents != 0 || isUnwanted else { return }
     isCancelled = true
     cancel()

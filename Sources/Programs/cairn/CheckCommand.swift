@@ -68,7 +68,7 @@ struct CheckCommand: Command {
     for url in ends {
       if let notice = url.trustNotice { output.say(notice, [("event", .text("notice")), ("text", .text(notice))]) }
     }
-    let tables = try source.tables(patterns)
+    let tables = try source.tables(patterns, passesLocked: true)
     output.tellTables(tables)
     for notice in try source.startNotices() { output.note(notice) }
     for name in try source.unmatched(patterns) {

@@ -6,6 +6,7 @@ import Conflicts
 import Endpoints
 import Glibc
 import Mapping
+import PostgresKit
 import Replicating
 import SystemKit
 
@@ -155,16 +156,23 @@ struct ReplicateCommand: Command {
     let to = try DatabaseURL(arguments.required("--to"))
     // From here on a signal stays pending until the replication can handle it.
     let signals = blockSignals()
+    let stopped = StopSignal()
+    PostgresConnection.isEnding.withLock { $0 = { stopped.isSet || Self.isStopPending } }
     /// Runs the replication until it ends. Returns false if another process began to capture the source at the same
     /// time; call it again to join that capture.
     func replicate(isSecondTry: Bool) throws -> Bool {
       let replication = try Replication(from: from, to: to, options: options) { notice in
         Terminal.note("cairn: \(notice.text)")
       }
-      let state = try replication.prepare()
+      let state: StateFolder
+      do { state = try replication.prepare() } catch {
+        // A signal came while the databases were looked at.
+        if Self.isStopPending { return true }
+        throw error
+      }
       return try withExtendedLifetime(state) {
         var display = Display(replication, isJSON: isJSON, once: options.once)
-        let isStopped = try follow(replication, signals, &display)
+        let isStopped = try follow(replication, signals, stopped, &display)
         if replication.mayJoin, !isStopped, !isSecondTry { return false }
         // A replication that was to stop anyway does not report that another one captures its source.
         let isOvertaken = replication.mayJoin && replication.error?.code == .sourceCaptured
@@ -189,9 +197,16 @@ struct ReplicateCommand: Command {
     return signals
   }
 
+  /// Whether a signal that ends the replication waits for ``follow(_:_:_:_:)``.
+  private static var isStopPending: Bool {
+    var pending = sigset_t()
+    sigpending(&pending)
+    return [SIGINT, SIGTERM, SIGHUP].contains { sigismember(&pending, $0) == 1 }
+  }
+
   /// Waits until capture and apply have ended, and prints their progress. Returns whether a signal stopped them.
   private static func follow(
-    _ replication: Replication, _ blocked: sigset_t, _ display: inout Display
+    _ replication: Replication, _ blocked: sigset_t, _ stopped: StopSignal, _ display: inout Display
   ) throws -> Bool {
     var signals = blocked
     var isStopped = false
@@ -204,6 +219,7 @@ struct ReplicateCommand: Command {
       let number = sigtimedwait(&signals, nil, &wait)
       if number == SIGINT || number == SIGTERM || number == SIGHUP {
         isStopped = true
+        stopped.set()
         display.stopping()
         replication.stop()
         // A second signal ends the program at once, which loses nothing either.

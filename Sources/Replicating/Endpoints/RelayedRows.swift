@@ -15,7 +15,9 @@ package enum RelayedRows {
     guard Trail.exists(folder: folder), !Folder.exists(path(folder)) else { return false }
     let from = try SourceDatabase(source)
     guard try !from.appliedTrails().isEmpty else { return false }
-    return try from.tables(tables).contains { try !from.feeders(of: $0.schema, besides: trail).isEmpty }
+    return try from.tables(tables, passesLocked: true).contains {
+      try !from.feeders(of: $0.schema, besides: trail).isEmpty
+    }
   }
 
   /// Writes or removes the file which says that the trail includes rows that apply workers write to the source.

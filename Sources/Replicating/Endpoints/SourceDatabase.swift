@@ -26,6 +26,8 @@ package struct SourceDatabase {
     package let refusal: String?
     /// The statements that make it possible to capture the table, joined with "; "; empty if none are needed.
     package var mend = ""
+    /// Whether another session keeps the table locked. Then ``schema`` has no columns.
+    package var isLocked = false
   }
 
   /// Opens the database, and checks that it can be captured, without writing.
@@ -54,19 +56,30 @@ package struct SourceDatabase {
   }
 
   /// Returns the tables that match the patterns, including those that cannot be captured.
-  package func tables(_ patterns: TablePatterns) throws -> [Table] {
+  ///
+  /// - Parameter passesLocked: Whether a table that another session keeps locked is returned with that as its refusal.
+  ///   If false, such a table is waited for, up to five seconds.
+  /// - Throws: `database-busy` with the session that keeps a table locked.
+  package func tables(_ patterns: TablePatterns, passesLocked: Bool = false) throws -> [Table] {
     switch handle {
     case .sqlite(let database):
       return try database.transaction("BEGIN") { try database.userTables() }
         .filter { patterns.includes($0.name) }
         .map { Table(name: $0.name, schema: $0.schema, refusal: $0.refusal) }
     case .postgres(let connection):
-      return try connection.catalog { try connection.userTables(patterns.includes) }.map { table in
+      let (readable, locked) = try connection.tables(passesLocked: passesLocked, patterns.includes)
+      let taken = readable.map { table -> Table in
         let mend = table.refusal.map { $0.mend.isEmpty ? "" : "; run: \($0.mend)" } ?? ""
         return Table(
           name: table.displayName, schema: table.schema, refusal: table.refusal.map { $0.reason + mend },
           mend: table.refusal?.mend ?? "")
       }
+      let passed = locked.map { locked -> Table in
+        let refusal = "\(locked.reason); \(locked.remedy)"
+        return Table(
+          name: locked.table.displayName, schema: locked.table.schema, refusal: refusal, isLocked: true)
+      }
+      return taken + passed
     }
   }
 

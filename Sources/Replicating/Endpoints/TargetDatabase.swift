@@ -53,10 +53,10 @@ package struct TargetDatabase {
         .first { $0.name.isSameInSQLite(as: mapping.target.name) }
       return there.map { mapping.onto($0.schema) } ?? mapping
     case .postgres(let server):
-      let there = try server.catalog {
-        let target = mapping.target
-        return try server.userTables { $0.hasSameBytes(as: target.namespace) && $1.hasSameBytes(as: target.name) }
-      }.first
+      let target = mapping.target
+      let there = try server.tables(passesLocked: false) {
+        $0.hasSameBytes(as: target.namespace) && $1.hasSameBytes(as: target.name)
+      }.tables.first
       return there.map { mapping.onto($0.schema) } ?? mapping
     }
   }
@@ -172,7 +172,7 @@ package struct TargetDatabase {
         "SELECT 1 FROM \(table.name.quotedName)\(condition) LIMIT 1", shares.map(\.value)) != nil
     case .postgres(let connection):
       guard try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil else { return false }
-      return try connection.transaction("BEGIN READ ONLY") {
+      return try connection.reading(table.qualifiedName) {
         try connection.hold(table.qualifiedName)
         try connection.lockPlanning(of: table.qualifiedName)
         try connection.checkPlanning(of: table.qualifiedName, .ownersCode)

@@ -7,8 +7,10 @@ extension Replication {
   /// - Throws: `table-refused` for a table that cannot be replicated two-way, such as a table without a key.
   func checkTwoWay(_ from: SourceDatabase, _ to: TargetDatabase) throws {
     let other = try to.isMissing ? nil : SourceDatabase(target)
-    let tables = try from.tables(options.tables)
-    let theirs = try other?.tables(options.tables) ?? []
+    // Once it has begun, captures go on without a table that its owner keeps locked.
+    let hasBegun = try to.checkpoint(of: trail) != nil
+    let tables = try from.tables(options.tables, passesLocked: hasBegun).filter { !$0.isLocked }
+    let theirs = try other?.tables(options.tables, passesLocked: hasBegun).filter { !$0.isLocked } ?? []
     let ends =
       [(from, tables, (engine: target.engine, tables: theirs))]
       + (other.map { [($0, theirs, (engine: source.engine, tables: tables))] } ?? [])

@@ -406,6 +406,7 @@ package final class Replication: Sendable {
     options.names = self.options.names
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
+    options.listed = self.options.tables
     (options.replay, options.statementMark) = (self.options.replay, "\(statePath)/\(trail).statement")
     options.localWrites = LocalWritesPlan(self.options.localWrites)
     options.quarantines = self.options.quarantines

@@ -42,6 +42,11 @@ package struct TargetScope: Equatable, Sendable {
     isOpen || patterns.includesTables(of: schema) || (schema == "public" && patterns.includesPlainTables)
   }
 
+  /// Returns whether the setting `tables` has the name of a PostgreSQL table itself, and not only a pattern for it.
+  package func names(_ namespace: String, _ name: String) -> Bool {
+    patterns.names(anyOf: TableSchema.names(namespace, name))
+  }
+
   /// Returns whether the setting `tables` includes a table.
   private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     guard engine == .postgres else { return patterns.includes(name) }
@@ -53,5 +58,13 @@ package struct TargetScope: Equatable, Sendable {
   package static func isReserved(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     if engine == .postgres, max(name.utf8.count, namespace.utf8.count) > NamePolicy.postgresNameBytesMax { return true }
     return ReservedName.isReserved(namespace, name)
+  }
+}
+
+extension TableSchema {
+  /// The names by which a list can mean a table itself. A name without a schema is one of schema `public`.
+  package static func names(_ namespace: String, _ name: String) -> [String] {
+    let isPublic = namespace.isEmpty || namespace.hasSameBytes(as: "public")
+    return isPublic ? [name, "public.\(name)"] : ["\(namespace).\(name)"]
   }
 }

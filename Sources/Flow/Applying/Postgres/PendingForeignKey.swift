@@ -47,6 +47,16 @@ struct PendingForeignKey: Equatable {
     isFull = object.bool("full") ?? false
   }
 
+  /// This foreign key without the actions that change rows of its own table.
+  var withoutActions: Self {
+    func kept(_ action: String) -> String { Self.changing.contains(action.nameKey) ? "" : action }
+    var key = self
+    (key.onUpdate, key.onDelete, key.deleteColumns) = (kept(onUpdate), kept(onDelete), [])
+    return key
+  }
+
+  private static let changing: Set<NameKey> = ["CASCADE", "SET NULL", "SET DEFAULT"]
+
   var json: String {
     func list(_ names: [String]) -> JSONObject.Value { .list(names.map { .text($0) }) }
     return JSONObject([

@@ -11,7 +11,7 @@ enum PostgresApplySession {
     try check(connection)
     try adopt(connection)
     try claim(connection, trail)
-    let state = PostgresApplyState(connection)
+    let state = PostgresApplyState(connection, of: trail)
     try setUpOrigin(connection, try state.originPrefix() + trail.description, trail)
     try OwnSchema.check("cairn", connection)
     try connection.makingOnce {

@@ -11,6 +11,7 @@ import PostgresKit
 /// cairn.table_state(trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing,
 ///   claim, guarded)
 /// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table, definition)
+/// cairn.tables_found(trail, relations)
 /// ```
 package struct PostgresApplyState {
   struct Table {
@@ -96,6 +97,7 @@ package struct PostgresApplyState {
         PRIMARY KEY (schema_name, table_name, kind, name));
       """)
     try connection.execute(Self.waitingTable)
+    try noteTablesFound()
   }
 
   /// Adds to the schema `cairn` the tables and columns that an older version of Cairn did not create.
@@ -103,6 +105,7 @@ package struct PostgresApplyState {
     try OwnSchema.check("cairn", connection)
     try MessageKey.install(.own, connection, hadMessages: true)
     if try !hasWaiting() { try connection.execute(Self.waitingTable) }
+    try noteTablesFound()
     let hasDefinitions = try connection.first(
       """
       SELECT 1 FROM pg_attribute

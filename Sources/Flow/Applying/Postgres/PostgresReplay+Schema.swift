@@ -74,12 +74,14 @@ extension PostgresReplay {
     let users = try connection.query(
       """
       SELECT a.pid, a.usename, a.application_name, date_trunc('second', now() - a.xact_start)
-      FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid WHERE l.granted AND l.pid <> pg_backend_pid()
+      FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+      WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
         AND l.relation = to_regclass($1) AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
       ORDER BY a.xact_start LIMIT 1
       """,
       ["\((known?.schema ?? target.namespace).quotedName).\((known?.name ?? target.name).quotedName)"])
     let who = users.first.map { row in
+      if row[0] == nil { return "a prepared transaction (see pg_prepared_xacts)" }
       let texts = row.map { $0 ?? "?" }
       return "process \(texts[0]) of \(texts[1]) (\(texts[2])), in a transaction open for \(texts[3])"
     }

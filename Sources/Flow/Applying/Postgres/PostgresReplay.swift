@@ -148,7 +148,8 @@ final class PostgresReplay {
   var shape: PostgresSchemaChanges {
     PostgresSchemaChanges(
       connection: connection, state: state, progress: progress, tables: tables,
-      waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, proof: proof, scope: options.scope)
+      waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, proof: proof, scope: options.scope,
+      listed: options.listed)
   }
 
   var proof: OwnersProof { OwnersProof(connection: connection, options: options) }
