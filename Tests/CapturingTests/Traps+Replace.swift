@@ -97,6 +97,25 @@ extension Trap {
       "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE, n DEFAULT 0); CREATE TRIGGER tb BEFORE INSERT ON t BEGIN UPDATE t SET n = n + 1 WHERE u = NEW.u; END; INSERT INTO t(id,u) VALUES (1,'a'),(2,'b')",
       ["REPLACE INTO t(id,u) VALUES (5,'a')", "REPLACE INTO t(id,u) VALUES (2,'b')"]),
     Trap(
+      "UPDATE OR REPLACE whose row a BEFORE trigger of the program moves or changes first",
+      """
+      CREATE TABLE w(k INTEGER PRIMARY KEY, x, y, z UNIQUE); CREATE TABLE v(x, y, z); CREATE UNIQUE INDEX vz ON v(z + 0);
+      CREATE TRIGGER wa BEFORE UPDATE OF y ON w BEGIN UPDATE w SET k = k + 100 WHERE z = NEW.z; END;
+      CREATE TRIGGER va BEFORE UPDATE OF y ON v BEGIN UPDATE v SET x = x + 1 WHERE z = NEW.z; END;
+      INSERT INTO w VALUES (1,0,0,5),(2,0,0,6); INSERT INTO v VALUES (1,0,5),(2,0,6)
+      """,
+      ["UPDATE OR REPLACE w SET y = 3, z = 6 WHERE z = 5", "UPDATE OR REPLACE v SET y = 3, z = 6 WHERE z = 5"]),
+    Trap(
+      "REPLACE of a row that a BEFORE trigger of the program has inserted",
+      """
+      CREATE TABLE t(k INTEGER PRIMARY KEY, a, z UNIQUE); CREATE TABLE r(k INTEGER PRIMARY KEY, a);
+      CREATE TRIGGER ta BEFORE INSERT ON t WHEN NEW.k < 50 BEGIN
+        DELETE FROM t WHERE z = NEW.z; INSERT INTO t VALUES (NEW.k + 50, 'other', NEW.z); END;
+      CREATE TRIGGER ra BEFORE INSERT ON r WHEN NEW.a < 50 BEGIN INSERT INTO r VALUES (NEW.k, NEW.a + 50); END;
+      INSERT INTO t VALUES (1,'a',1),(2,'b',2)
+      """,
+      ["REPLACE INTO t VALUES (3,'c',1)", "REPLACE INTO t VALUES (4,'d',4)", "REPLACE INTO r VALUES (1,1),(2,2)"]),
+    Trap(
       "a REPLACE that fails half way",
       "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE, a CHECK (a < 10)); INSERT INTO t VALUES (1,'x',1),(2,'y',2),(3,'z',3)",
       [

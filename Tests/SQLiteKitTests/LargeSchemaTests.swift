@@ -86,6 +86,46 @@ import Testing
     }
   }
 
+  @Test func `definitions that are long comments end the reading of a file`() throws {
+    try prepared { program in
+      let open = try Database(path: path)
+      #expect(try open.integer("SELECT count(*) FROM item") == 1)
+      try forge(program, 60, "'CREATE TABLE t' || number || '(a /*' || hex(zeroblob(400000)) || '*/)'")
+      for isOpen in [false, true] {
+        let found = try reason { try (isOpen ? open : Database(path: path)).execute("SELECT * FROM item") }
+        #expect(found == "its definitions have more than 32 MiB", "\(isOpen)")
+      }
+      try program.executeScript("DELETE FROM sqlite_master WHERE name LIKE 't%'; PRAGMA schema_version = 99")
+      #expect(try open.integer("SELECT count(*) FROM item") == 1, "the file is read again")
+    }
+  }
+
+  @Test func `rows without a definition end the reading of a file`() throws {
+    try prepared { program in
+      try program.executeScript(
+        """
+        CREATE TABLE u(a UNIQUE); PRAGMA writable_schema = ON;
+        WITH RECURSIVE n(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM n WHERE number < 600000)
+          INSERT INTO sqlite_master SELECT m.type, m.name, m.tbl_name, m.rootpage, NULL FROM n, sqlite_master AS m
+          WHERE m.name = 'sqlite_autoindex_u_1';
+        PRAGMA schema_version = 77
+        """)
+      let found = try reason { try Database(path: path).execute("SELECT * FROM item") }
+      #expect(found == "its definitions have more than 32 MiB")
+    }
+  }
+
+  @Test func `a connection that sees many changes of a schema reads on`() throws {
+    try prepared { program in
+      try program.execute("CREATE TABLE wide(a /*\(String(repeating: "-", count: 900_000))*/)")
+      let open = try Database(path: path)
+      for number in 0..<60 {
+        try program.execute("CREATE TABLE more_\(number)(a)")
+        #expect(try open.integer("SELECT count(*) FROM item") == 1)
+      }
+    }
+  }
+
   @Test func `definitions whose texts do not fit into memory together are not listed`() throws {
     try prepared { program in
       try forge(

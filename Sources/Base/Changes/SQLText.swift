@@ -93,14 +93,18 @@ package enum SQLText {
     let tokens = tokens(bytes)
     return zip(tokens, tokens.dropFirst()).compactMap { word, name in
       guard word.word == "COLLATE" else { return nil }
-      let text = bytes[name.range]
-      guard name.symbol != 0 else { return String(decoding: text, as: UTF8.self) }
-      let inner = Array(text.dropFirst().dropLast())
-      // A quote within quotes is doubled.
-      var plain: [UInt8] = []
-      for byte in inner where !(byte == name.symbol && plain.last == byte) { plain.append(byte) }
-      return String(decoding: plain, as: UTF8.self)
+      return Self.name(bytes, name)
     }
+  }
+
+  /// Returns the name that a token of `bytes` is, without quotes.
+  package static func name(_ bytes: [UInt8], _ token: Token) -> String {
+    let text = bytes[token.range]
+    guard token.symbol != 0 else { return String(decoding: text, as: UTF8.self) }
+    // A quote within quotes is doubled.
+    var plain: [UInt8] = []
+    for byte in text.dropFirst().dropLast() where !(byte == token.symbol && plain.last == byte) { plain.append(byte) }
+    return String(decoding: plain, as: UTF8.self)
   }
 
   private static func text(_ bytes: [UInt8], _ first: Token, _ last: Token) -> String {

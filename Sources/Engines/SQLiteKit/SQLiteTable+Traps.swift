@@ -1,5 +1,64 @@
 import Changes
 
+/// The tables to which triggers of the application and foreign keys lead from a table.
+///
+///     TriggerWrites([("t", "CREATE TRIGGER a BEFORE INSERT ON t BEGIN DELETE FROM t; END", true)], []).mayReturn(to: "t")
+struct TriggerWrites {
+  private struct Step: Hashable {
+    let table: NameKey
+    let isByTrigger: Bool
+  }
+
+  private var written: [NameKey: Set<NameKey>] = [:]
+  private var writtenEarly: [NameKey: Set<NameKey>] = [:]
+  private var children: [NameKey: Set<NameKey>] = [:]
+
+  init(_ triggers: [(table: String, text: String, isEarly: Bool)], _ tables: [SQLiteTable]) {
+    for trigger in triggers {
+      let names = Self.written(trigger.text)
+      written[trigger.table.sqliteKey, default: []].formUnion(names)
+      if trigger.isEarly { writtenEarly[trigger.table.sqliteKey, default: []].formUnion(names) }
+    }
+    guard !triggers.isEmpty else { return }
+    for table in tables {
+      for key in table.schema.foreignKeys { children[key.table.sqliteKey, default: []].insert(table.name.sqliteKey) }
+    }
+  }
+
+  /// Returns whether a write to a table may lead to another write of the table before it replaces rows.
+  func mayReturn(to table: NameKey) -> Bool {
+    var next = (writtenEarly[table] ?? []).map { Step(table: $0, isByTrigger: true) }
+    next += (children[table] ?? []).map { Step(table: $0, isByTrigger: false) }
+    var seen = Set(next)
+    while let step = next.popLast() {
+      if step.isByTrigger, step.table == table { return true }
+      var steps = (written[step.table] ?? []).map { Step(table: $0, isByTrigger: true) }
+      steps += (children[step.table] ?? []).map { Step(table: $0, isByTrigger: step.isByTrigger) }
+      for one in steps where seen.insert(one).inserted { next.append(one) }
+    }
+    return false
+  }
+
+  /// Returns the names that follow INSERT INTO, REPLACE INTO, UPDATE and DELETE FROM in a trigger's body.
+  private static func written(_ text: String) -> Set<NameKey> {
+    let bytes = Array(text.utf8)
+    let tokens = SQLText.tokens(bytes)
+    guard let begin = tokens.firstIndex(where: { $0.word == "BEGIN" }) else { return [] }
+    var names: Set<NameKey> = []
+    for place in tokens.indices[begin...] {
+      var next = place + 1
+      switch tokens[place].word {
+      case "INTO": break
+      case "UPDATE": if next < tokens.count, tokens[next].word == "OR" { next += 2 }
+      case "DELETE": next += 1
+      default: continue
+      }
+      if next < tokens.count { names.insert(SQLText.name(bytes, tokens[next]).sqliteKey) }
+    }
+    return names
+  }
+}
+
 /// Finds properties of tables that affect which values triggers read, or whether Cairn's statements can use the table.
 extension Database {
   /// Sets ``SQLiteTable/givesWrongOld`` of each table whose AFTER triggers get wrong values of OLD.
@@ -48,7 +107,22 @@ extension Database {
     if !triggers.isEmpty {
       for table in tables { names.formUnion(table.schema.foreignKeys.map(\.table.sqliteKey)) }
     }
-    for index in tables.indices { tables[index].mayNestWrites = names.contains(tables[index].name.sqliteKey) }
+    let referenced = Set(tables.flatMap { $0.schema.foreignKeys.map(\.table.sqliteKey) })
+    let writes = TriggerWrites(
+      triggers.map { (table: $0[0].string, text: $0[2].string, isEarly: isEarly($0[2].string)) }, tables)
+    for index in tables.indices {
+      let name = tables[index].name.sqliteKey
+      tables[index].mayNestWrites = names.contains(name)
+      tables[index].mayWriteBeforeReplace = writes.mayReturn(to: name)
+      tables[index].isReferenced = referenced.contains(name)
+    }
+  }
+
+  /// Returns whether a trigger may run before a write deletes the rows that it replaces: a BEFORE trigger, or one that
+  /// the delete of a row fires.
+  private func isEarly(_ text: String) -> Bool {
+    let words = SQLText.tokens(Array(text.utf8)).map(\.word)
+    return isBefore(text) || words.prefix { $0 != "ON" }.contains("DELETE")
   }
 
   /// Sets ``SQLiteTable/refusal`` of tables that need a collation which only the application defines. If only an index

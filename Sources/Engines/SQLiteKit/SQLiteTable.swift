@@ -40,6 +40,10 @@ package struct SQLiteTable: Sendable {
   }
   /// Whether triggers of the application may write to this table while another write to it is in progress.
   package var mayNestWrites = false
+  /// Whether such a write may come before the other write deletes the rows that it replaces.
+  package var mayWriteBeforeReplace = false
+  /// Whether a foreign key references this table, so that its actions may run before AFTER triggers of this table.
+  package var isReferenced = false
 
   package var name: String { schema.name }
 

@@ -1,6 +1,7 @@
 import CSQLite
+import SystemKit
 
-/// Interrupts the reading of a schema that would take too much memory.
+/// Interrupts the reading of a schema that would take too much memory or time.
 ///
 /// SQLite parses all definitions of a file before the first statement, and again after each change of the schema. A
 /// small file can have many long ones, because the rows of `sqlite_master` can share their pages.
@@ -17,6 +18,10 @@ final class SchemaLimit {
   private static let columnCount: Int32 = 5
 
   private var unmeasured = 0
+  /// The size of the definitions that SQLite has read by one statement so far, in bytes.
+  private var read: Int64 = 0
+  /// The instructions that this statement had executed at its last row.
+  private var instructions: Int32 = 0
   private var refusal: FileRefusal?
 
   /// Watches a connection, which this object must outlive.
@@ -36,6 +41,15 @@ final class SchemaLimit {
     let bytes = Int(sqlite3_column_bytes(statement, 4))
     unmeasured += bytes
     let handle = sqlite3_db_handle(statement)
+    // The count grows within a statement, so a count that has not grown is that of another reading.
+    let count = sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, 0)
+    if count <= instructions { read = 0 }
+    (read, instructions) = (read + Int64(bytes) + Self.rowBytes, count)
+    Pulse.beat()
+    if read > Self.textBytesMax {
+      refusal = .schema(Self.tooMuchText)
+      return sqlite3_interrupt(handle)
+    }
     if bytes > Self.definitionBytesMax {
       refusal = .schema("a definition has more than \(Self.definitionBytesMax >> 20) MiB")
       return sqlite3_interrupt(handle)
@@ -59,8 +73,12 @@ final class SchemaLimit {
     return refusal
   }
 
-  /// The maximum size of all definitions of a file, in bytes. They are kept together.
+  /// The maximum size of all definitions of a file, in bytes. They are kept together. The parsed schema has no comments,
+  /// so it can be small although SQLite reads definitions that share their pages for minutes.
   static let textBytesMax: Int64 = 32 << 20
+  /// The bytes that each row of `sqlite_master` counts in addition to its definition, which it may lack.
+  private static let rowBytes: Int64 = 64
+  private static let tooMuchText = "its definitions have more than \(textBytesMax >> 20) MiB"
 
   /// Throws `database-unsafe` if the texts of all definitions do not fit into memory together. The
   /// memory of the parsed schema does not count comments.
@@ -69,8 +87,7 @@ final class SchemaLimit {
     try database.forEachRow("SELECT length(CAST(sql AS BLOB)) FROM sqlite_master WHERE sql IS NOT NULL") { row in
       if case .integer(let size) = row[0] { bytes += size }
       guard bytes <= Self.textBytesMax else {
-        throw FileRefusal.schema("its definitions have more than \(Self.textBytesMax >> 20) MiB")
-          .asCairnError(database.path)
+        throw FileRefusal.schema(Self.tooMuchText).asCairnError(database.path)
       }
     }
   }

@@ -50,6 +50,7 @@ struct CaptureTriggers {
   private var carriesRowid: Bool { Self.carriesRowid(table.schema) }
   private var isRowidOnly: Bool {
     table.uniqueKeys.isEmpty && !table.schema.flags.contains(.withoutRowid)
+      && !(table.mayWriteBeforeReplace && table.rowidColumn != nil)
   }
 
   private var valueNames: String {
@@ -203,7 +204,9 @@ struct CaptureTriggers {
 
   /// The highest number of the table's rows in `cairn_stage`. Triggers of the application can nest writes, for which 64
   /// rows suffice.
-  private var stagedRowsMax: Int { table.mayNestWrites ? 64 : table.uniqueKeys.count + 4 }
+  private var stagedRowsMax: Int {
+    table.mayNestWrites || table.mayWriteBeforeReplace ? 64 : table.uniqueKeys.count + 4
+  }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
@@ -229,16 +232,60 @@ struct CaptureTriggers {
     return keys.joined(separator: " OR ")
   }
 
+  // MARK: Writes within a write
+
+  /// The value of column `layout` in `cairn_stage` for a row whose key a write in progress changes.
+  private var parkedLayout: Int64 { layout + 1 << 32 }
+  /// The value of column `layout` in `cairn_stage` for the NEW row of a write in progress.
+  private var pendingLayout: Int64 { layout + 2 << 32 }
+
+  private var isOld: String { identity("cairn_stage.", "", leftNames: stageNames, rightNames: oldColumns) }
+
+  /// Saves the NEW row of a write. A trigger of the application may write a row that this write then replaces.
+  private var pend: [String] {
+    guard table.mayWriteBeforeReplace else { return [] }
+    let names = (0..<columns.count + (rowidIsKnown ? 1 : 0)).map { "v\($0)" }.joined(separator: ",")
+    let values = (columns + (rowidIsKnown ? [rowid] : [])).map { "NEW.\($0)" }.joined(separator: ",")
+    return ["INSERT INTO cairn_stage(layout,\(names)) VALUES (\(pendingLayout),\(values));"]
+  }
+
+  /// Ends the write of a row, and stages the row if a write around this one may replace it. A saved row of a write that
+  /// ended early only adds staged rows.
+  private var endPending: [String] {
+    guard table.mayWriteBeforeReplace else { return [] }
+    var keys = table.uniqueKeys.map { key in
+      let terms = key.terms.compactMap { term in
+        term.column.map { "\(newColumns[$0]) COLLATE \(term.collation.quotedName) = p.v\($0)" }
+      }
+      return terms.isEmpty ? "1" : "(\(terms.joined(separator: " AND ")))"
+    }
+    if rowidIsKnown { keys.append("NEW.\(rowid) = p.v\(columns.count)") }
+    let row = (newColumns + (carriesRowid ? ["NEW.\(rowid)"] : [])).joined(separator: ",")
+    let isStaged = identity("", "s.", leftNames: newColumns, rightNames: stageNames)
+    return [
+      "DELETE FROM cairn_stage WHERE rowid = (SELECT max(rowid) FROM cairn_stage WHERE layout = \(pendingLayout));",
+      """
+      INSERT INTO cairn_stage(layout,\(valueNames)) SELECT \(layout),\(row) \
+      WHERE EXISTS (SELECT 1 FROM cairn_stage AS p WHERE p.layout = \(pendingLayout) AND (\(keys.joined(separator: " OR ")))) \
+      AND NOT EXISTS (SELECT 1 FROM cairn_stage AS s WHERE s.layout = \(layout) AND \(isStaged));
+      """,
+    ]
+  }
+
   private var staged: [Trigger] {
     let names = (["layout"] + stageNames).joined(separator: ",")
     let images = values("")
     let isOfStaged = identity("\(target).", "cairn_stage.", rightNames: stageNames)
+    // The fewer terms for tables without foreign keys and triggers of the application.
+    let layouts = table.isReferenced ? "IN (\(layout),\(parkedLayout))" : "= \(layout)"
+    let oldest = "(SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1) - \(stagedRowsMax)"
+    let isPending = table.mayWriteBeforeReplace ? "(layout = \(pendingLayout) AND rowid < \(oldest)) OR " : ""
     func stage(_ condition: String) -> [String] {
       [
         // Rows left by an OR IGNORE or an upsert. Those that the write may delete are staged again, as the newest ones.
         """
-        DELETE FROM cairn_stage WHERE layout = \(layout) AND (rowid < (SELECT rowid FROM cairn_stage ORDER BY rowid DESC \
-        LIMIT 1) - \(stagedRowsMax) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(condition)) AND \(isOfStaged)));
+        DELETE FROM cairn_stage WHERE \(isPending)layout \(layouts) AND (rowid < \(oldest) \
+        OR EXISTS (SELECT 1 FROM \(target) WHERE (\(condition)) AND \(isOfStaged)));
         """,
         "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition));",
       ]
@@ -246,37 +293,41 @@ struct CaptureTriggers {
     // Logs staged rows that no longer exist, or whose key the new row has taken.
     func emit(unless exception: String = "") -> [String] {
       let gone =
-        "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(isOfStaged)) OR (\(identity("", "cairn_stage.", leftNames: newColumns, rightNames: stageNames))\(exception)))"
+        "cairn_stage.layout = \(layout)\(exception) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(isOfStaged)) OR (\(identity("", "cairn_stage.", leftNames: newColumns, rightNames: stageNames))))"
       return [
         "INSERT INTO cairn_journal(code,\(stageNames.joined(separator: ","))) SELECT \(code(.vanished)),\(stageNames.joined(separator: ",")) FROM cairn_stage WHERE \(gone);",
         "DELETE FROM cairn_stage WHERE \(gone);",
       ]
     }
-    let isOld = identity("cairn_stage.", "", leftNames: stageNames, rightNames: oldColumns)
     let isSame = " AND NOT (\(isOld))"
     let unstage =
       "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
     // A row that a BEFORE trigger of the application changes stays in `cairn_stage`, with its new values.
     let refresh =
-      "UPDATE cairn_stage SET \(zip(stageNames, newColumns + (carriesRowid ? ["NEW.\(rowid)"] : [])).map { "\($0) = \($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(isOld);"
+      "UPDATE cairn_stage SET \(table.isReferenced ? "layout = \(layout)," : "")\(zip(stageNames, newColumns + (carriesRowid ? ["NEW.\(rowid)"] : [])).map { "\($0) = \($1)" }.joined(separator: ",")) WHERE cairn_stage.layout \(layouts) AND \(isOld);"
     let isMoved = "NOT (\(identity("NEW.", "OLD.", rightNames: columns)))"
     let another = "NOT (\(identity("", "OLD.", rightNames: columns)))"
+    let park =
+      "UPDATE cairn_stage SET layout = \(parkedLayout) WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames)) AND \(isMoved);"
     let isStaged = "EXISTS (SELECT 1 FROM cairn_stage)"
+    func when(_ condition: String) -> String? { table.mayWriteBeforeReplace ? nil : condition }
     return [
       trigger(
-        "replace", "BEFORE INSERT", when: "EXISTS (SELECT 1 FROM \(target) WHERE \(conflicts))",
-        stage(conflicts) + [sometimes]),
-      // A row whose key is about to change is first deleted from `cairn_stage`. Foreign key actions run before AFTER
-      // triggers, and the triggers that they fire would report the row as vanished.
+        "replace", "BEFORE INSERT", when: when("EXISTS (SELECT 1 FROM \(target) WHERE \(conflicts))"),
+        stage(conflicts) + pend + [sometimes]),
+      // Foreign key actions run before AFTER triggers. The triggers that they fire would report a staged row as vanished
+      // while a write changes its key or deletes it. A row that a write then leaves in place is not staged any more.
       trigger(
         "move", "BEFORE UPDATE",
-        when: "\(isStaged) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",
-        [unstage.dropLast() + " AND \(isMoved);"] + stage("(\(conflicts)) AND \(another)")),
-      trigger("remove", "BEFORE DELETE", when: isStaged, [unstage]),
-      trigger("insert", "AFTER INSERT", emit() + [logNew(.insert), sometimesByRowid]),
+        when: when("\(isStaged) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))"),
+        (table.isReferenced ? [park] : []) + stage("(\(conflicts)) AND \(another)") + pend),
+      table.isReferenced
+        ? trigger("remove", "BEFORE DELETE", when: isStaged, [unstage])
+        : trigger("remove", "AFTER DELETE", when: isStaged, [unstage]),
+      trigger("insert", "AFTER INSERT", emit() + [logNew(.insert)] + endPending + [sometimesByRowid]),
       trigger(
         "update", "AFTER UPDATE",
-        [refresh] + emit(unless: isSame) + logOld(.updateOld) + [logNew(.updateNew), sometimes]),
+        emit(unless: isSame) + [refresh] + endPending + logOld(.updateOld) + [logNew(.updateNew), sometimes]),
       trigger("delete", "AFTER DELETE", logOld(.delete) + [sometimes]),
     ]
   }
