@@ -65,7 +65,7 @@ let package = Package(
     module("ServiceKit", ["CSystemd", "Changes", "CodecKit", "NetKit"]),
     module("SQLiteFormat", ["Changes"]),
     module("SQLiteKit", ["CSQLite", "CShims", "Changes", "SystemKit"]),
-    module("WALKit", ["SQLiteFormat"]),
+    module("WALKit", ["Changes", "SystemKit", "SQLiteFormat", "SQLiteKit"]),
     module("PostgresKit", ["CPostgres", "Changes", "SystemKit", "CodecKit"]),
     module("Mapping", ["Changes"]),
     module("Statements", ["Changes", "Mapping"]),
@@ -153,7 +153,8 @@ let package = Package(
     .executableTarget(
       name: "cairn-bench",
       dependencies: [
-        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
+        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "WALKit", "PostgresKit", "NetKit", "Trails",
+        "Pumping",
         "Capturing", "Conflicts", "Mapping", "Applying", "Endpoints", "Replicating", "CairnCapture",
       ], path: "Tests/Benchmarks",
       swiftSettings: strict),
@@ -188,7 +189,7 @@ let package = Package(
     tests("PumpingTests", ["TestServers", "Pumping", "Trails", "NetKit", "Changes", "SystemKit"]),
     tests("SQLiteFormatTests", ["TestServers", "CShims", "CSQLite", "SQLiteFormat", "SQLiteKit", "Changes"]),
     tests("SQLiteKitTests", ["TestServers", "SQLiteKit", "Changes", "SystemKit"]),
-    tests("WALKitTests", ["TestServers", "WALKit", "SQLiteFormat"]),
+    tests("WALKitTests", ["TestServers", "WALKit", "SQLiteFormat", "SQLiteKit", "Changes"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["TestServers", "Mapping", "Changes", "SQLiteKit"]),
     tests("StatementsTests", ["Statements", "Changes", "Mapping", "SQLiteKit"]),
