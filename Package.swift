@@ -15,7 +15,7 @@ func system(_ name: String, _ pkgConfig: String, _ apt: String) -> Target {
 /// The floors of `Sources`, from the ground up: a module imports only modules of its floor or below.
 let floors = [
   "Base": ["Changes", "SystemKit", "CodecKit", "NetKit"],
-  "Engines": ["SQLiteFormat", "SQLiteKit", "PostgresKit"],
+  "Engines": ["SQLiteFormat", "SQLiteKit", "WALKit", "PostgresKit"],
   "Rules": ["Mapping", "Statements", "Conflicts", "Transforming"],
   "Flow": ["Trails", "Versions", "Pumping", "Capturing", "Applying", "Comparing"],
   "Replicating": ["Endpoints", "Replicating", "TrailText"],
@@ -65,6 +65,7 @@ let package = Package(
     module("ServiceKit", ["CSystemd", "Changes", "CodecKit", "NetKit"]),
     module("SQLiteFormat", ["Changes"]),
     module("SQLiteKit", ["CSQLite", "CShims", "Changes", "SystemKit"]),
+    module("WALKit", ["Changes", "SystemKit", "SQLiteFormat", "SQLiteKit"]),
     module("PostgresKit", ["CPostgres", "Changes", "SystemKit", "CodecKit"]),
     module("Mapping", ["Changes"]),
     module("Statements", ["Changes", "Mapping"]),
@@ -152,7 +153,8 @@ let package = Package(
     .executableTarget(
       name: "cairn-bench",
       dependencies: [
-        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
+        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "WALKit", "PostgresKit", "NetKit", "Trails",
+        "Pumping",
         "Capturing", "Conflicts", "Mapping", "Applying", "Endpoints", "Replicating", "CairnCapture",
       ], path: "Tests/Benchmarks",
       swiftSettings: strict),
@@ -187,6 +189,7 @@ let package = Package(
     tests("PumpingTests", ["TestServers", "Pumping", "Trails", "NetKit", "Changes", "SystemKit"]),
     tests("SQLiteFormatTests", ["TestServers", "CShims", "CSQLite", "SQLiteFormat", "SQLiteKit", "Changes"]),
     tests("SQLiteKitTests", ["TestServers", "SQLiteKit", "Changes", "SystemKit"]),
+    tests("WALKitTests", ["TestServers", "WALKit", "SQLiteFormat", "SQLiteKit", "Changes"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["TestServers", "Mapping", "Changes", "SQLiteKit"]),
     tests("StatementsTests", ["Statements", "Changes", "Mapping", "SQLiteKit"]),

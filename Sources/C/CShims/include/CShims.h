@@ -140,3 +140,41 @@ int cairn_guard_refusal(struct cairn_guard *guard, const char **path);
 int cairn_guard_is_cut(struct cairn_guard *guard);
 
 void cairn_guard_free(struct cairn_guard *guard);
+
+/// The wal-index of a database in WAL mode, as one connection has it in memory. Valid while the connection is open.
+struct cairn_log {
+  sqlite3_file *file;
+  void volatile *memory;
+};
+
+enum {
+  /// The slots for readers in a wal-index.
+  CAIRN_LOG_SLOTS = 5,
+  /// The locks for ``cairn_log_is_locked``.
+  CAIRN_LOG_WRITE = 0,
+  CAIRN_LOG_CHECKPOINT = 1,
+};
+
+/// The words of a wal-index: its header, the frames that are copied, the marks of the slots. In the byte order of the
+/// machine.
+struct cairn_log_look {
+  uint32_t header[12];
+  uint32_t backfilled;
+  uint32_t marks[CAIRN_LOG_SLOTS];
+};
+
+/// Finds the wal-index of a connection that has read something in WAL mode. Returns SQLITE_CANTOPEN if there is none.
+int cairn_log_open(sqlite3 *db, struct cairn_log *log);
+
+/// Takes or releases a shared lock on a slot for readers, without waiting. Returns a code of SQLite.
+int cairn_log_lock(const struct cairn_log *log, int slot, int lock);
+
+/// Reads the wal-index. Returns 0 if a program was writing the header all the time.
+int cairn_log_look(const struct cairn_log *log, struct cairn_log_look *look);
+
+/// Returns 1 if a process holds a lock of the wal-index, this one too; 0 if none does; a negative error number if the
+/// question failed. Takes no lock (fcntl(2), F_OFD_GETLK).
+///
+/// - Parameter descriptor: An open `-shm`. Close it only when this process has no connection to the database: close(2)
+///   releases the locks of the process.
+int cairn_log_is_locked(int descriptor, int lock);
