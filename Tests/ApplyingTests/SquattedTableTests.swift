@@ -39,7 +39,7 @@ struct SquattedTableTests {
   @Test func `a table of another role is taken if a list names it, or policy stop leaves it to the operator`() throws {
     for way in 0..<3 {
       let target = try Squatters.started(isListed: way == 0)
-      if way == 1 { target.options.listed = TablePatterns(["*", "K"]) }
+      if way == 1 { target.options.scope.listed = TablePatterns(["*", "K"]) }
       if way == 2 { target.options.ddl = .stop }
       try target.psql("SET ROLE squatter; \(Self.squat)")
       try bring(target)
@@ -48,7 +48,7 @@ struct SquattedTableTests {
     }
   }
 
-  @Test func `a table that was there at the first start is taken, whoever owns it`() throws {
+  @Test func `a table that was there at the first start is taken, also that of another role`() throws {
     let target = try Squatters.started(squat: Self.squat)
     try bring(target)
     #expect(Squatters.problem(target) == nil)
@@ -84,7 +84,7 @@ struct SquattedTableTests {
     }
     #expect(Squatters.problem(target) == nil)
     let actions = try target.psql(
-      "SELECT string_agg(confdeltype::text || confupdtype, ' ' ORDER BY conkey) FROM pg_constraint WHERE conrelid = 'child'::regclass AND contype = 'f'"
+      "SELECT string_agg(confdeltype::text || confupdtype::text, ' ' ORDER BY conkey) FROM pg_constraint WHERE conrelid = 'child'::regclass AND contype = 'f'"
     )
     #expect(actions == (owner == "squatted" ? "cc nr" : "aa ar"))
     let notices = target.progress.snapshot.notices.filter { $0.contains("without its actions") }

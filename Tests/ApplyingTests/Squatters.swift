@@ -7,7 +7,7 @@ import Testing
 /// The target of tests in which one role has made objects under the names that tables of a trail need.
 enum Squatters {
   /// A target of a role that is no superuser, and a role that may create objects there.
-  /// - Parameter squat: What the other role makes before the first apply.
+  /// - Parameter squat: The statements of the other role before the first apply.
   static func started(isListed: Bool = false, squat: String = "") throws -> PostgresTarget {
     let target = try PostgresTarget()
     for role in ["squatted", "squatter"] {

@@ -117,7 +117,7 @@ struct UntrustedObjectTests {
     let trail = target.trail
     target.options.ddl = .follow
     // A table of another role is taken only if a list names it.
-    target.options.listed = TablePatterns(["k"])
+    target.options.scope.listed = TablePatterns(["k"])
     let enums = "\(Self.mood); CREATE TYPE public.color AS ENUM ('red')"
     try target.psql(
       "GRANT squatter TO squatted; SET ROLE squatter; \(enums); \(Self.table("mood")); GRANT ALL ON k TO squatted")

@@ -109,10 +109,10 @@ extension Trap {
       "REPLACE of a row that a BEFORE trigger of the program has inserted",
       """
       CREATE TABLE t(k INTEGER PRIMARY KEY, a, z UNIQUE); CREATE TABLE r(k INTEGER PRIMARY KEY, a);
+      INSERT INTO t VALUES (1,'a',1),(2,'b',2);
       CREATE TRIGGER ta BEFORE INSERT ON t WHEN NEW.k < 50 BEGIN
         DELETE FROM t WHERE z = NEW.z; INSERT INTO t VALUES (NEW.k + 50, 'other', NEW.z); END;
-      CREATE TRIGGER ra BEFORE INSERT ON r WHEN NEW.a < 50 BEGIN INSERT INTO r VALUES (NEW.k, NEW.a + 50); END;
-      INSERT INTO t VALUES (1,'a',1),(2,'b',2)
+      CREATE TRIGGER ra BEFORE INSERT ON r WHEN NEW.a < 50 BEGIN INSERT INTO r VALUES (NEW.k, NEW.a + 50); END
       """,
       ["REPLACE INTO t VALUES (3,'c',1)", "REPLACE INTO t VALUES (4,'d',4)", "REPLACE INTO r VALUES (1,1),(2,2)"]),
     Trap(

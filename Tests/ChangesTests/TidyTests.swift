@@ -136,7 +136,7 @@ import Testing
     "Changes/Record.swift": 448,
     "Explaining/ErrorCode+Explanation.swift": 632,
     "Mapping/Parsed/PostgresDDL.swift": 586,
-    "Replicating/Replication.swift": 471,
+    "Replicating/Replication.swift": 456,
   ]
 
   @Test func `files are short enough to be read at one sitting`() throws {
@@ -189,7 +189,7 @@ import Testing
   /// Types with more methods and initializers, with their number. A number may only go down.
   static let busy = [
     "Applying.PostgresReplay": 199, "Applying.SQLiteReplay": 127, "PostgresKit.PostgresConnection": 85,
-    "Applying.TwoWaySession": 75, "Mapping.DDLParser": 68, "Capturing.Journal": 59, "SQLiteKit.Database": 52,
+    "Applying.TwoWaySession": 75, "Mapping.DDLParser": 68, "Capturing.Journal": 59, "SQLiteKit.Database": 51,
     "Versions.WindowIndex": 48, "Checking.ConfCheck": 46, "Capturing.PostgresSource": 44,
     "Configuring.OptionReader": 43,
     "Applying.PostgresApply": 42, "Statements.StatementParser": 41,

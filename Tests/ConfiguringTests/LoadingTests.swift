@@ -213,7 +213,7 @@ import Testing
   }
 
   @Test func `a trail keeps history by time, by size or both`() throws {
-    func history(_ keep: String, _ trail: String = "shop") throws -> [String: Configuration.History] {
+    func history(_ keep: String, _ trail: String = "shop") throws -> [NameKey: Configuration.History] {
       let peer = "[peer.b]\nmay = { push = [\"b.*\"] }\n"
       return try Conf.load(Conf.good + peer + "[trail.\(trail)]\nkeep = \(keep)\n").get().histories
     }

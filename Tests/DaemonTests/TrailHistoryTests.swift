@@ -91,7 +91,7 @@ import Testing
   }
 
   @Test func `history that was shortened is reported until it is whole again`() {
-    func shortened(_ first: UInt64, _ days: Int) -> Set<String> {
+    func shortened(_ first: UInt64, _ days: Int) -> Set<NameKey> {
       RetentionPlan(
         limits(disk: 3000), trails: [trail("n.a", first...20, days: days)], readers: [], shortened: ["n.a"],
         isPaused: false, now: 20 * Self.day

@@ -27,7 +27,7 @@ import Testing
     defer { try? server.dropDatabase(name) }
     try server.psql("CREATE TABLE k(id integer PRIMARY KEY); CREATE TABLE item(id integer PRIMARY KEY)", name)
     let keeper = try PostgresConnection(server.url(name), application: "shop")
-    try keeper.executeScript("BEGIN; LOCK TABLE k")
+    try keeper.executeScript("BEGIN; LOCK TABLE public.k")
     let holder = "process \(keeper.backendPID) of postgres (shop) keeps it locked"
     let url = try DatabaseURL(server.url(name))
     let source = try SourceDatabase(url)

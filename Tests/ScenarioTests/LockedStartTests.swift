@@ -13,7 +13,7 @@ extension Scenarios {
       defer { try? server.dropDatabase(name) }
       try server.psql("CREATE TABLE k(id integer PRIMARY KEY)", name)
       let keeper = try PostgresConnection(server.url(name), application: "shop")
-      try keeper.executeScript("BEGIN; LOCK TABLE k")
+      try keeper.executeScript("BEGIN; LOCK TABLE public.k")
       let arguments = ["replicate", "--from", server.url(name), "--to", "sqlite:target.db", "--once"]
       let first = try bench.run(Bench.cairn, arguments, seconds: 60)
       #expect(first.status == 75, "\(first.errors)")

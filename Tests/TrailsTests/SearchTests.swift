@@ -133,7 +133,7 @@ import Testing
     let folder = try TempFolder()
     var random = Seeded(seed)
     var options = TrailOptions()
-    (options.segmentBytes, options.blockBytes) = (seed < 2 ? 200_000 : 1_000_000, seed % 2 == 0 ? 4096 : 65_536)
+    (options.segmentBytes, options.blockBytes) = (seed < 2 ? 200_000 : 150_000, seed % 2 == 0 ? 4096 : 65_536)
     let writer = try openWriter(folder("t"), options)
     var all = try fill(writer, &random, transactions: 300)
     for round in 0..<2 {

@@ -5,7 +5,7 @@ package enum TimeText {
   package static let forms =
     "2026-11-28T14:00:00Z, \"2026-11-28 14:00\", 14:00, today, yesterday, \"yesterday 14:00\", \"2 hours ago\" or now"
 
-  private static let units: [String: Int64] = [
+  private static let units: [NameKey: Int64] = [
     "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400,
     "week": 604_800,
   ]
@@ -14,7 +14,7 @@ package enum TimeText {
   ///
   /// - Parameter zone: The zone of texts that name none.
   package static func parse(_ text: String, now: Int64, zone: some CalendarZone) -> Int64? {
-    let words = text.asciiLowercased.split(separator: " ").map(String.init)
+    let words = text.asciiLowercased.split(at: " ")
     switch (words.first, words.count) {
     case ("now", 1): return now
     case ("today", 1...2): return day(0, words.dropFirst().first, now, zone)
@@ -22,9 +22,9 @@ package enum TimeText {
     default: break
     }
     if words.last == "ago" { return ago(Array(words.dropLast()), now) }
-    if words.count == 1, words[0].contains(":"), !words[0].contains("-") { return day(0, words[0], now, zone) }
-    let parts = words.count == 1 ? words[0].split(separator: "t", maxSplits: 1).map(String.init) : words
-    guard (1...2).contains(parts.count), words.count == 2 || parts.count == 2 || !words[0].contains("t"),
+    if words.count == 1, words[0].has(":"), !words[0].has("-") { return day(0, words[0], now, zone) }
+    let parts = words.count == 1 ? words[0].split(at: "t", maxSplits: 1) : words
+    guard (1...2).contains(parts.count), words.count == 2 || parts.count == 2 || !words[0].has("t"),
       var time = date(parts[0])
     else { return nil }
     guard parts.count == 2 else { return valid(zone.microseconds(of: time)) }
@@ -62,7 +62,7 @@ package enum TimeText {
   }
 
   private static func date(_ text: String) -> CalendarTime? {
-    let parts = text.split(separator: "-", omittingEmptySubsequences: false)
+    let parts = text.split(at: "-", omittingEmpty: false)
     guard parts.count == 3, parts[0].utf8.count == 4, parts[1].utf8.count == 2, parts[2].utf8.count == 2,
       let year = number(parts[0], 1...9999), let month = number(parts[1], 1...12),
       let day = number(parts[2], 1...31)
@@ -81,22 +81,23 @@ package enum TimeText {
 
   // Parts "14:00:00+01:00" into the clock and the seconds east of UTC; the latter is nil without a zone.
   private static func split(_ text: String) -> (clock: String?, east: Int?) {
-    if text.hasSuffix("z") { return (String(text.dropLast()), 0) }
-    guard let sign = text.lastIndex(where: { $0 == "+" || $0 == "-" }) else { return (text, nil) }
-    let zone = text[text.index(after: sign)...].split(separator: ":")
+    if text.hasSuffix("z") { return (String(decoding: text.utf8.dropLast(), as: UTF8.self), 0) }
+    let (plus, minus) = (UInt8(ascii: "+"), UInt8(ascii: "-"))
+    guard let sign = text.utf8.lastIndex(where: { $0 == plus || $0 == minus }) else { return (text, nil) }
+    let zone = text[text.utf8.index(after: sign)...].split(at: ":")
     guard zone.count == 2, let hours = number(zone[0], 0...23), let minutes = number(zone[1], 0...59) else {
       return (nil, nil)
     }
-    return (String(text[..<sign]), (hours * 60 + minutes) * (text[sign] == "+" ? 60 : -60))
+    return (String(text[..<sign]), (hours * 60 + minutes) * (text.utf8[sign] == plus ? 60 : -60))
   }
 
   private static func set(_ clock: String, _ time: inout CalendarTime) -> Bool {
-    let parts = clock.split(separator: ":", omittingEmptySubsequences: false)
+    let parts = clock.split(at: ":", omittingEmpty: false)
     guard (2...3).contains(parts.count), let hour = number(parts[0], 0...23), let minute = number(parts[1], 0...59)
     else { return false }
     (time.hour, time.minute) = (hour, minute)
     guard parts.count == 3 else { return true }
-    let seconds = parts[2].split(separator: ".", omittingEmptySubsequences: false)
+    let seconds = parts[2].split(at: ".", omittingEmpty: false)
     guard (1...2).contains(seconds.count), let second = number(seconds[0], 0...60) else { return false }
     time.second = second
     guard seconds.count == 2 else { return true }

@@ -9,7 +9,7 @@ package struct Configuration: Equatable, Sendable {
   package var databases: [Database] = []
   package var captures: [Capture] = []
   /// The history to keep of each trail that has a section, by `NODE.NAME`.
-  package var histories: [String: History] = [:]
+  package var histories: [NameKey: History] = [:]
   package var applies: [Apply] = []
   package var pumps: [Pump] = []
   /// The listener for other nodes; nil if no node may connect.

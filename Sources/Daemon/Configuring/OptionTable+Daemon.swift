@@ -4,7 +4,7 @@ extension OptionTable {
     help: "the history of a trail; NAME is that of its capture, or the quoted NODE.NAME of a received trail",
     details: """
       Without this section a trail is deleted, segment by segment, as soon as all its readers have passed it. With it, \
-      `cairn trail show` and `cairn blame` can look further back. Readers of the trail always get what they need.
+      `cairn trail show` can look further back. Readers of the trail always get what they need.
       """, example: "pos",
     options: [
       Option(

@@ -7,7 +7,7 @@ package struct UsedDatabase: Equatable, Sendable {
   /// The URL, as the conf has it.
   @ByBytes package var url: String
   /// The names of the captures and applies, such as `capture.pos`.
-  package var workers: [String]
+  @ByBytes package var workers: [String]
 
   package init(url: String, workers: [String]) { (self.url, self.workers) = (url, workers) }
 

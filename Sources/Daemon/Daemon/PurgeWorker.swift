@@ -16,7 +16,7 @@ final class PurgeWorker: Worker {
   private let plan: @Sendable () -> RetentionPlan
   private let purged = Atomic<UInt64>(0)
   // The last message about an index that could not be built, by trail.
-  private let indexFaults = Mutex<[String: String]>([:])
+  private let indexFaults = Mutex<[NameKey: String]>([:])
   // One hour in µs: the age at which a received trail without a whole transaction is deleted.
   private static let emptyMicroseconds: Int64 = 3_600_000_000
 
@@ -56,9 +56,8 @@ final class PurgeWorker: Worker {
       indexFaults.withLock { $0[trail.description] = nil }
     } catch {
       let error = CairnError(enveloping: error, doing: "index trail \(trail)")
-      guard indexFaults.withLock({ $0.updateValue(error.message, forKey: trail.description) }) != error.message else {
-        return
-      }
+      let key = trail.description.nameKey
+      guard indexFaults.withLock({ $0.updateValue(error.message, forKey: key) }) != error.message else { return }
       context.log.write(
         LogEntry(
           .warning, "cannot build an index of trail \(trail), so searches in it take longer: \(error.message)",

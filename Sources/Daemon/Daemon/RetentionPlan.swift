@@ -42,9 +42,9 @@ package struct RetentionPlan: Equatable, Sendable {
 
   /// The disk limit of the trails that one other node brings.
   package struct Share: Equatable, Sendable {
-    package var trails: Set<String>
+    package var trails: Set<NameKey>
     package var bytes: Int64
-    package init(trails: Set<String>, bytes: Int64) { (self.trails, self.bytes) = (trails, bytes) }
+    package init(trails: Set<NameKey>, bytes: Int64) { (self.trails, self.bytes) = (trails, bytes) }
   }
 
   /// The fraction of a disk limit that the trails with their history may fill. Above it, the oldest history is deleted.
@@ -83,7 +83,7 @@ package struct RetentionPlan: Equatable, Sendable {
 
   /// The trails whose history is shorter than their conf says, because of a disk limit. A trail stays in the set until
   /// its history is as long as the conf says.
-  package private(set) var shortened: Set<String> = []
+  package private(set) var shortened: Set<NameKey> = []
 
   /// Decides which trails to purge, and whether captures pause, from the sizes of the trails and the limits.
   ///
@@ -93,7 +93,7 @@ package struct RetentionPlan: Equatable, Sendable {
   /// - Parameter now: µs since 1970 UTC.
   package init(
     _ limits: Configuration.Limits, trails: [Trail], readers: [Reader], shares: [Share] = [],
-    shortened: Set<String> = [], isPaused: Bool, now: Int64
+    shortened: Set<NameKey> = [], isPaused: Bool, now: Int64
   ) {
     var given = Set(readers.filter(\.isExpired).map(\.id))
     if let retain = limits.retain {
@@ -105,9 +105,9 @@ package struct RetentionPlan: Equatable, Sendable {
         given.insert(reader.id)
       }
     }
-    let shares = shares + (limits.diskBytes.map { [Share(trails: Set(trails.map(\.name)), bytes: $0)] } ?? [])
+    let shares = shares + (limits.diskBytes.map { [Share(trails: Set(trails.map(\.name.nameKey)), bytes: $0)] } ?? [])
     self.shortened = shortened.filter { name in
-      trails.contains { $0.name == name && $0.keep?.isReached(by: $0.segments, now: now) == false }
+      trails.contains { $0.name.nameKey == name && $0.keep?.isReached(by: $0.segments, now: now) == false }
     }
     var histories = trails.map { TrailHistory($0, limits, readers, given, now) }
     bytesBefore = histories.reduce(0) { $0 + $1.keptBytes }

@@ -18,7 +18,7 @@ extension Supervisor {
     let shares = configuration.shares.compactMap { share in
       share.diskBytes.map { bytes in
         let names = infos.values.map(\.name).filter { $0.origin != context.node && share.includes($0) }
-        return RetentionPlan.Share(trails: Set(names.map(\.description)), bytes: bytes)
+        return RetentionPlan.Share(trails: Set(names.map(\.description.nameKey)), bytes: bytes)
       }
     }
     let keys = PeerReaders.keys(configuration, infos.values.map(\.name), besides: context.leftOut)
@@ -36,7 +36,8 @@ extension Supervisor {
         isPaused: state.isPaused, now: Clock.system.microseconds())
       let old = state.shortened
       state.shortened = plan.shortened
-      state.historyBytes = plan.parts.mapValues(\.history)
+      state.historyBytes = [:]
+      for (trail, part) in plan.parts { state.historyBytes[trail] = part.history }
       for id in plan.expired {
         if id.name.kind == .apply {
           state.entries[id.name]?.isExpired = true
@@ -47,7 +48,7 @@ extension Supervisor {
       return (plan, old)
     }
     for id in plan.expired { tellExpired(id, plan) }
-    tellShortened(plan, old, infos)
+    tellShortened(plan, old)
     return plan
   }
 
@@ -90,9 +91,10 @@ extension Supervisor {
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
-  private func tellShortened(_ plan: RetentionPlan, _ old: Set<String>, _ infos: [String: TrailInfo]) {
+  private func tellShortened(_ plan: RetentionPlan, _ old: Set<NameKey>) {
+    let infos = context.trailInfos
     let words = BudgetWords(plan, context.configuration.limits)
-    for trail in plan.shortened.subtracting(old).sorted() {
+    for trail in plan.shortened.subtracting(old).sorted().map(\.text) {
       guard let keep = context.configuration.histories[trail], let info = infos[trail] else { continue }
       let since = info.segments.first { $0.number >= plan.purgeBelow[trail] ?? 0 }?.created ?? 0
       context.log.write(
@@ -100,7 +102,8 @@ extension Supervisor {
           .warning, words.shortened(trail, keep, since: since), code: .diskBudget, hint: words.shortenedHint(trail),
           context: ["trail": trail]))
     }
-    for trail in old.subtracting(plan.shortened).sorted() where context.configuration.histories[trail] != nil {
+    for trail in old.subtracting(plan.shortened).sorted().map(\.text)
+    where context.configuration.histories[trail] != nil {
       context.log.write(
         LogEntry(
           .notice, "trail \(trail) has its whole history again", code: .diskBudget, context: ["trail": trail]))
@@ -109,7 +112,7 @@ extension Supervisor {
 
   /// The sizes of the histories of trails in bytes, and the trails whose history a disk limit shortens, by the last
   /// plan.
-  package var histories: (bytes: [String: UInt64], shortened: Set<String>) {
+  package var histories: (bytes: [NameKey: UInt64], shortened: Set<NameKey>) {
     state.withLock { ($0.historyBytes, $0.shortened) }
   }
 

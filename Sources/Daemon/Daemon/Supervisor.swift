@@ -41,9 +41,9 @@ package final class Supervisor: Sendable {
     var isPaused = false
     var pauseReason = ""
     // The trails whose history a disk limit shortens.
-    var shortened: Set<String> = []
+    var shortened: Set<NameKey> = []
     // The bytes of each trail that no reader needs.
-    var historyBytes: [String: UInt64] = [:]
+    var historyBytes: [NameKey: UInt64] = [:]
   }
 
   let state = Mutex(State())

@@ -1,6 +1,9 @@
 /// The running checksum of a write-ahead log, over 32-bit words in pairs.
 ///
 /// Source: https://sqlite.org/fileformat2.html#checksum_algorithm
+///
+///     var checksum = WALChecksum()
+///     checksum.add(bytes, isBigEndian: header.isBigEndian)
 package struct WALChecksum: Hashable, Sendable {
   package var first: UInt32
   package var second: UInt32
@@ -28,6 +31,8 @@ package struct WALChecksum: Hashable, Sendable {
 }
 
 /// The two numbers that change whenever a log begins again. A frame with other salts is from an earlier time.
+///
+///     WALSalts(first: 0, second: 0) == .none   // true
 package struct WALSalts: Hashable, Sendable {
   package let first: UInt32
   package let second: UInt32

@@ -1,6 +1,8 @@
 /// The 24 bytes before each page in a write-ahead log.
 ///
 /// Source: https://sqlite.org/fileformat2.html#walformat
+///
+///     let isCommit = try WALFrame(bytes).isCommit
 package struct WALFrame: Equatable, Sendable {
   package static let size = 24
 

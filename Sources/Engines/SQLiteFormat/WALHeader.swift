@@ -1,6 +1,8 @@
 /// The first 32 bytes of a write-ahead log (`-wal`).
 ///
 /// Source: https://sqlite.org/fileformat2.html#the_write_ahead_log
+///
+///     let pageSize = try WALHeader(bytes).pageSize
 package struct WALHeader: Equatable, Sendable {
   package static let size = 32
   /// The only version of the format.

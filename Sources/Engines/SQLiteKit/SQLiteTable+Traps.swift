@@ -59,6 +59,24 @@ struct TriggerWrites {
   }
 }
 
+/// The time at which a trigger runs, by the words of its definition before ON.
+private struct TriggerTime {
+  let isBefore: Bool
+  /// Whether the trigger may run before a write deletes the rows that it replaces. Such a trigger is a BEFORE trigger,
+  /// or the delete of a row fires it.
+  let isEarly: Bool
+
+  init(_ text: String) {
+    let words = SQLText.tokens(Array(text.utf8)).map(\.word)
+    guard let on = words.firstIndex(of: "ON") else {
+      (isBefore, isEarly) = (true, true)
+      return
+    }
+    isBefore = !words[..<on].contains("AFTER") && !words[..<on].contains("INSTEAD")
+    isEarly = isBefore || words[..<on].contains("DELETE")
+  }
+}
+
 /// Finds properties of tables that affect which values triggers read, or whether Cairn's statements can use the table.
 extension Database {
   /// Sets ``SQLiteTable/givesWrongOld`` of each table whose AFTER triggers get wrong values of OLD.
@@ -92,37 +110,24 @@ extension Database {
     }
   }
 
-  private func isBefore(_ text: String) -> Bool {
-    let words = SQLText.tokens(Array(text.utf8)).map(\.word)
-    guard let on = words.firstIndex(of: "ON") else { return true }
-    return !words[..<on].contains("AFTER") && !words[..<on].contains("INSTEAD")
-  }
-
   /// Sets ``SQLiteTable/mayNestWrites``. The triggers of the application that run while a row is written are the BEFORE
   /// triggers of its table. If REPLACE deletes a row, they are also those of tables that refer to it.
   func markNestedWrites(_ tables: inout [SQLiteTable]) throws {
     let triggers = try query("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'trigger'")
       .filter { !$0[1].string.hasPrefix("cairn_") }
-    var names = Set(triggers.filter { isBefore($0[2].string) }.map { $0[0].string.sqliteKey })
+    var names = Set(triggers.filter { TriggerTime($0[2].string).isBefore }.map { $0[0].string.sqliteKey })
     if !triggers.isEmpty {
       for table in tables { names.formUnion(table.schema.foreignKeys.map(\.table.sqliteKey)) }
     }
     let referenced = Set(tables.flatMap { $0.schema.foreignKeys.map(\.table.sqliteKey) })
     let writes = TriggerWrites(
-      triggers.map { (table: $0[0].string, text: $0[2].string, isEarly: isEarly($0[2].string)) }, tables)
+      triggers.map { (table: $0[0].string, text: $0[2].string, isEarly: TriggerTime($0[2].string).isEarly) }, tables)
     for index in tables.indices {
       let name = tables[index].name.sqliteKey
       tables[index].mayNestWrites = names.contains(name)
       tables[index].mayWriteBeforeReplace = writes.mayReturn(to: name)
       tables[index].isReferenced = referenced.contains(name)
     }
-  }
-
-  /// Returns whether a trigger may run before a write deletes the rows that it replaces: a BEFORE trigger, or one that
-  /// the delete of a row fires.
-  private func isEarly(_ text: String) -> Bool {
-    let words = SQLText.tokens(Array(text.utf8)).map(\.word)
-    return isBefore(text) || words.prefix { $0 != "ON" }.contains("DELETE")
   }
 
   /// Sets ``SQLiteTable/refusal`` of tables that need a collation which only the application defines. If only an index

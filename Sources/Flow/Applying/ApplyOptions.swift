@@ -42,9 +42,6 @@ package struct ApplyOptions: Sendable {
   /// The policy for schema changes at the target. Nil: apply follows them only in tables that Cairn created.
   package var ddl: DDLPolicy?
   package var scope = TargetScope()
-  /// The list of the source's tables that the operator gave; nil for none. A table that it names itself may belong to
-  /// any role at a PostgreSQL target.
-  package var listed: TablePatterns?
   /// The size limit for a value and for a row that an SQLite target builds, in bytes; nil: SQLite's own limit.
   package var valueBytesMax: Int32?
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }

@@ -9,11 +9,13 @@ import Trails
 ///     try DetachListing("/etc/cairn").print(isJSON: false)
 struct DetachListing {
   /// The result of a look into a database.
-  enum Finding: Equatable {
+  enum Finding {
     case attached
     case clean
     /// The database was not opened, or could not be opened.
     case unknown(String)
+
+    var isClean: Bool { if case .clean = self { true } else { false } }
   }
 
   struct Entry {
@@ -78,13 +80,13 @@ struct DetachListing {
   }
 
   func print(isJSON: Bool) {
-    for entry in entries where isJSON || entry.finding != .clean {
+    for entry in entries where isJSON || !entry.finding.isClean {
       Terminal.print(isJSON ? entry.json.line : entry.line)
     }
     for trail in orphans where !isJSON {
       Terminal.note("cairn: trail \(trail) has no capture in the conf; its source may still have triggers or a slot")
     }
-    if !isJSON && orphans.isEmpty && entries.allSatisfy({ $0.finding == .clean }) {
+    if !isJSON && orphans.isEmpty && entries.allSatisfy({ $0.finding.isClean }) {
       Terminal.print("no database of the conf has anything of Cairn")
     }
   }

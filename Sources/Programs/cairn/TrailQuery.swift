@@ -190,11 +190,11 @@ struct FoundStatements {
     var sql = TrailSQL(dialect)
     var open: UInt64?
     try TrailOutput.printing { output in
-      func print(_ record: Record, _ position: Position, _ schema: (UInt64) -> TableSchema?) throws {
+      func show(_ record: Record, _ position: Position, _ schema: (UInt64) -> TableSchema?) throws {
         for line in try sql.render(record, at: position, schema: schema) { output.line(line) }
       }
       func close(_ position: Position) throws {
-        if let number = open { try print(.commit(number: number, changes: 0), position) { _ in nil } }
+        if let number = open { try show(.commit(number: number, changes: 0), position) { _ in nil } }
       }
       for line in sql.prologue { output.line(line) }
       var end = Position.start
@@ -206,9 +206,9 @@ struct FoundStatements {
         if open != hit.transaction.number {
           try close(end)
           open = hit.transaction.number
-          try print(.begin(hit.transaction), hit.begin, hit.schema)
+          try show(.begin(hit.transaction), hit.begin, hit.schema)
         }
-        try print(hit.record, hit.position, hit.schema)
+        try show(hit.record, hit.position, hit.schema)
         end = hit.position
       } done: {
         .more

@@ -406,7 +406,7 @@ package final class Replication: Sendable {
     options.names = self.options.names
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
-    options.listed = self.options.tables
+    options.scope.listed = self.options.tables
     (options.replay, options.statementMark) = (self.options.replay, "\(statePath)/\(trail).statement")
     options.localWrites = LocalWritesPlan(self.options.localWrites)
     options.quarantines = self.options.quarantines
@@ -451,21 +451,5 @@ package final class Replication: Sendable {
     }
     try ApplyRun(back.target, trail: back.trail, folder: back.folder, options: options)
       .run(stop: stopSignal, drain: drainSignal, progress: back.applyProgress)
-  }
-
-  /// Waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run
-  /// until both apply workers have stopped.
-  private func drainOnceCaughtUp(_ back: Direction) {
-    while !stopSignal.isSet {
-      let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)
-      if forth.isCaughtUp, forth.tablesToCopy == 0, back.isCaughtUp { break }
-      _ = stopSignal.wait(milliseconds: 20)
-    }
-    drainSignal.set()
-  }
-
-  private func applyEnded() {
-    guard applying.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, back != nil else { return }
-    stopSignal.set()
   }
 }

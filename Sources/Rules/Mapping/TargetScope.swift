@@ -22,6 +22,9 @@ package struct TargetScope: Equatable, Sendable {
   private let patterns: TablePatterns
   /// Whether the setting `tables` includes every table that is not reserved.
   package let isOpen: Bool
+  /// The operator's list of tables of the source; nil for none. A table that it names without a pattern may belong to
+  /// any role at a PostgreSQL target.
+  package var listed: TablePatterns?
 
   package init(_ tables: [String] = ["*"]) {
     patterns = TablePatterns(tables)

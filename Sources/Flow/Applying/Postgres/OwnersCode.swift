@@ -107,7 +107,8 @@ struct OwnersCode: Equatable {
       locked = now
       for row in found {
         let name = row[0] ?? ""
-        do { try connection.execute("LOCK TABLE ONLY \(name) IN SHARE UPDATE EXCLUSIVE MODE") } catch let error as PostgresError
+        do { try connection.execute("LOCK TABLE ONLY \(name) IN SHARE UPDATE EXCLUSIVE MODE") } catch let error
+          as PostgresError
           where error.isPrivilege
         {
           let role = (row[2] ?? "").quotedName

@@ -10,11 +10,8 @@ import PostgresKit
 /// cairn.tables_found(trail, relations)
 /// ```
 extension PostgresApplyState {
-  /// The condition that a role is trusted to own a table into which apply writes, or one that a foreign key references:
-  /// a superuser or the role of apply.
-  static func isTrusted(_ role: String) -> String {
-    "EXISTS (SELECT FROM pg_roles AS trusted WHERE trusted.oid = \(role) AND (trusted.rolsuper OR trusted.rolname = current_user))"
-  }
+  /// The condition that apply may write into a table of a role. `role` is the id of the role.
+  static func isTrusted(_ role: String) -> String { "\(role) IN (\(OwnSchema.trustedRoles))" }
 
   /// Stores the tables that are there, unless that was done for the trail before.
   func noteTablesFound() throws {
@@ -33,8 +30,8 @@ extension PostgresApplyState {
       """, [name])
   }
 
-  /// Returns the untrusted role that owns a table; nil if a trusted role owns it, or if it was there when the trail was
-  /// first applied.
+  /// Returns the untrusted role that owns a table; nil if a trusted role owns it. Also nil if the table was there when
+  /// the trail was first applied.
   func stranger(owning table: Table) throws -> String? {
     try connection.first(
       """

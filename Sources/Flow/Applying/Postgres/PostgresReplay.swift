@@ -148,8 +148,7 @@ final class PostgresReplay {
   var shape: PostgresSchemaChanges {
     PostgresSchemaChanges(
       connection: connection, state: state, progress: progress, tables: tables,
-      waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, proof: proof, scope: options.scope,
-      listed: options.listed)
+      waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, proof: proof, scope: options.scope)
   }
 
   var proof: OwnersProof { OwnersProof(connection: connection, options: options) }

@@ -16,8 +16,6 @@ struct PostgresSchemaChanges {
   let isCatchUp: Bool
   let proof: OwnersProof
   var scope = TargetScope()
-  /// The list of the source's tables that the operator gave.
-  var listed: TablePatterns?
 
   func read(_ table: PostgresApplyState.Table) throws -> PostgresTargetTable? {
     try PostgresTargetTable.read(table.schema, table.name, connection)
@@ -51,7 +49,7 @@ struct PostgresSchemaChanges {
       place: connection.place, phrases: ["create table \(mapped.fullName)"], after: mapped.createText)
     if try read(known) != nil {
       if policy == .ignore { return false }
-      if policy == .follow { try checkOwner(of: known, source, refusal) }
+      if policy == .follow { try TakenName(changes: self).check(known, source, refusal) }
       do { _ = try checked(source, mapped, known) } catch let error as CairnError where error.code == .schemaStopped {
         throw refusal.error(error.message, table: source.fullName)
       }
@@ -80,7 +78,7 @@ struct PostgresSchemaChanges {
       throw refusal.error("the name \(mapped.fullName) is in use at the target", table: source.fullName)
     }
     // Another role may have made the table meanwhile.
-    try checkOwner(of: known, source, refusal)
+    try TakenName(changes: self).check(known, source, refusal)
     try checkOwners(of: known, refusal, named: source.fullName)
     try publish(mapped)
     for object in mapped.objects {
@@ -90,29 +88,6 @@ struct PostgresSchemaChanges {
     }
     for key in PostgresForeignKey.all(of: mapped) { try state.add(.init(key, of: mapped)) }
     return true
-  }
-
-  /// Throws `schema-stopped` for a new table of the source if an untrusted role made the target's table under its name.
-  ///
-  /// The operator may have made it at the first start, or name it in a list. Then it is the one that is meant.
-  private func checkOwner(
-    of known: PostgresApplyState.Table, _ source: TableSchema, _ refusal: SchemaRefusal
-  ) throws {
-    let isNamed =
-      scope.names(known.schema, known.name)
-      || listed?.names(anyOf: TableSchema.names(source.namespace, source.name)) ?? false
-    let isAdopted = tables.values.contains {
-      !$0.isCreated && $0.schema.hasSameBytes(as: known.schema) && $0.name.hasSameBytes(as: known.name)
-    }
-    guard !isNamed, !isAdopted, let owner = try state.stranger(owning: known) else { return }
-    var refusal = refusal
-    refusal.statements = []
-    let name = "\(known.schema.quotedName).\(known.name.quotedName)"
-    throw refusal.error(
-      "the table \(name) there belongs to role \(owner), which could read and change the rows", table: source.fullName,
-      hint:
-        "if you trust role \(owner), name the table itself in 'tables', or run at the target: ALTER TABLE \(name) OWNER TO CURRENT_USER, as the role of apply or a superuser; else drop or rename the table"
-    )
   }
 
   /// If the target is captured too, adds a new table to the publications of its captures.

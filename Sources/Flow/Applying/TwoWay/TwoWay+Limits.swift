@@ -1,5 +1,8 @@
 extension TwoWay {
   /// The limits of the applies of one database. Only tests change those of memory.
+  ///
+  ///     var limits = TwoWay.Limits()
+  ///     limits.waitingBytesMax = 128 << 20
   package struct Limits: Sendable {
     /// The maximum time by which a peer's clock may be ahead of this node's clock, in µs; beyond it, apply waits.
     package var skewMicrosecondsMax: Int64 = 60_000_000

@@ -11,7 +11,7 @@ struct IndexBuilder: ~Copyable {
   private var entries = IndexEntries()
   private var index: SegmentIndex
   private var tables: [UInt64: (hash: UInt64, key: KeyColumns)] = [:]
-  private var names: Set<String> = []
+  private var names: Set<NameKey> = []
   private var namesBytes = 0
   private var key = ByteWriter(capacity: 64)
   /// The stretch in which the open transaction begins.

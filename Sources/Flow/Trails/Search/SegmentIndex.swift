@@ -49,7 +49,7 @@ struct SegmentIndex: Equatable {
   var widths = Widths()
   var entryCount = 0
   var stretches: [Stretch] = []
-  var tables: [String] = []
+  @ByBytes var tables: [String] = []
   var hasAllTables = true
   var pages: [Page] = []
 

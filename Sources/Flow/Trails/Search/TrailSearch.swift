@@ -5,9 +5,12 @@ import SystemKit
 /// them. One thread uses a search.
 ///
 ///     let search = try TrailSearch(folder: folder, filter: RowFilter(table: "item", key: "7"))
-///     try search.run(newestFirst: true) { stretch in print(stretch.count); return true }
+///     try search.run(newestFirst: true) { hit in count += 1 } done: { .more }
 package final class TrailSearch {
   /// The bounds of a search; nil for no bound.
+  ///
+  ///     var bounds = TrailSearch.Bounds()
+  ///     bounds.since = 1_700_000_000_000_000   // transactions from then on
   package struct Bounds: Sendable {
     /// Transactions that were committed at or after this time, µs since 1970 UTC.
     package var since: Int64?
@@ -79,12 +82,12 @@ package final class TrailSearch {
   /// Returns the newest schema of the filter's table; nil if the trail has no such table. `names` are all tables of the
   /// trail that were seen on the way; nil if the indexes do not have all names.
   package func newestSchema() throws -> (schema: TableSchema?, names: [String]?) {
-    var names: Set<String> = []
+    var names: Set<NameKey> = []
     var isComplete = true
     for number in segments.reversed() {
       do {
         guard let open = try folder.index(number, mark) else { continue }
-        names.formUnion(open.index.tables)
+        names.formUnion(open.index.tables.map(\.nameKey))
         isComplete = isComplete && open.index.hasAllTables
         guard let table = filter.table, open.index.tables.contains(table) || !open.index.hasAllTables else { continue }
         let reading = try Reading(self, open)
@@ -93,7 +96,7 @@ package final class TrailSearch {
         if let schema { return (schema, nil) }
       } catch { throw folder.outward(error) }
     }
-    return (nil, isComplete ? names.sorted() : nil)
+    return (nil, isComplete ? names.sorted().map(\.text) : nil)
   }
 
   private func overlaps(_ times: ClosedRange<Int64>?) -> Bool {
