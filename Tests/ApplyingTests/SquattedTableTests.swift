@@ -84,7 +84,7 @@ struct SquattedTableTests {
     }
     #expect(Squatters.problem(target) == nil)
     let actions = try target.psql(
-      "SELECT string_agg(confdeltype::text || confupdtype::text, ' ' ORDER BY conkey) FROM pg_constraint WHERE conrelid = 'child'::regclass AND contype = 'f'"
+      "SELECT string_agg(confdeltype::text || confupdtype::text, ' ' ORDER BY conkey) FROM pg_constraint WHERE conrelid = 'child'::regclass AND contype = 'f' AND conparentid = 0"
     )
     #expect(actions == (owner == "squatted" ? "cc nr" : "aa ar"))
     let notices = target.progress.snapshot.notices.filter { $0.contains("without its actions") }

@@ -12,7 +12,7 @@ struct ForeignKeyMaker {
 
   /// Adds a foreign key, which is not validated.
   ///
-  /// The foreign key gets no actions if an untrusted role owns the referenced table or a partition of it: that role
+  /// The foreign key gets no actions if an untrusted role owns the referenced table or a partition of it. That role
   /// could change rows by them. The owner is read while the statement's lock is held, so that no other table takes the
   /// name meanwhile.
   func add(_ key: PendingForeignKey, for pending: PostgresApplyState.Pending, _ sink: PostgresSink) throws {
