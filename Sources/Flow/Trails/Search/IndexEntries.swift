@@ -8,8 +8,9 @@ struct IndexEntries {
     var stretch: UInt32
   }
 
-  /// The highest number of entries. A segment with more is indexed without them.
-  static let countMax = 4_000_000
+  /// The highest number of entries. A segment with more is indexed without them, as they would not fit into the index of
+  /// a segment of 16 MiB. A peer decides how many changes a segment has, so the number also bounds memory: 64 MiB.
+  static let countMax = 1_000_000
   private(set) var all: [Entry] = []
   private(set) var isTooLarge = false
   private var distinct = 0
