@@ -73,8 +73,12 @@ extension TrailFolder {
       return index
     }
     let bytes = try IndexBuilder.build(self, number, limit: limit, isSealed: isSealed)
+    guard let index = OpenIndex(bytes) else {
+      throw SegmentFault(
+        .content, Position(segment: number, offset: 0), "the segment is too large to be searched: look with --from")
+    }
     if isSealed, limit >= IndexBuilder.segmentBytesMin, isOwn { try? writeIndex(number, bytes) }
-    return OpenIndex(bytes)
+    return index
   }
 
   /// Returns the identity of a sealed segment, whose last block is the seal; nil if it is damaged.
