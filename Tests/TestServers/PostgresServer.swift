@@ -184,7 +184,17 @@ package final class PostgresServer: Sendable {
   @discardableResult package func psql(
     _ sql: String, _ database: String = "postgres", user: String = "postgres"
   ) throws -> String {
-    try tools.run("psql", ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", url(database, user: user), "-c", sql], in: folder)
+    let arguments = ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", url(database, user: user), "-c", sql]
+    // Sessions of any database that change the rights on one parameter at once collide in a catalog that all share.
+    // Such an error has undone the whole transaction.
+    if ["ON PARAMETER", "DROP OWNED"].contains(where: { sql.contains($0) }) {
+      for _ in 1..<20 {
+        do { return try tools.run("psql", arguments, in: folder) } catch where "\(error)".contains(
+          "tuple concurrently updated")
+        { usleep(50_000) }
+      }
+    }
+    return try tools.run("psql", arguments, in: folder)
   }
 
   /// Runs a file of SQL, each statement in a transaction of its own unless it says otherwise.
