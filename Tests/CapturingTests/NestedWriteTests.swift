@@ -92,10 +92,10 @@ import Testing
         triggers += "CREATE TRIGGER w\(number) \(time) \(event) ON w\(condition) BEGIN \(body); END; "
       }
       if hasChild, any(2) == 0 {
-        // Another key than that of the deleted row, whose delete the journal has later.
+        // Another key and another value of z than those of the deleted row, whose delete the journal has later.
         triggers += """
           CREATE TRIGGER cd AFTER DELETE ON c
-          BEGIN INSERT OR IGNORE INTO w VALUES (\(isText ? "'y'" : "77"), 3, 3, \(any(8))); END;
+          BEGIN INSERT OR IGNORE INTO w VALUES (\(isText ? "'y'" : "77"), 3, 3, \(90 + any(8))); END;
           """
       }
       for number in 0..<4 {

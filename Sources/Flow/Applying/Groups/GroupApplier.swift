@@ -28,8 +28,7 @@ protocol GroupApplier: ApplyTarget {
   var cursor: TrailCursor { get set }
   var group: ApplyGroup { get set }
   var openTables: SegmentTables<Table> { get set }
-  /// The transactions in which refreshes began since apply's last commit, by the table's name at the source.
-  var copiesBegun: [NameKey: UInt64] { get set }
+  var refreshes: RefreshTracker<Table> { get set }
   var changedRules: ChangedRules { get set }
   /// Whether apply itself makes the present schema change. False if the target's table already had the change, for
   /// example because an operator made it.
@@ -231,7 +230,7 @@ extension GroupApplier {
   /// - Parameter source: The table's schema under the conf's rules.
   func noteBegin(of id: UInt64, _ source: TableSchema, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || source.treatment?.isHistory == true else { return }
-    copiesBegun[given.plainName] = cursor.present
+    refreshes.begun[given.plainName] = cursor.present
     changedRules.finish(given)
   }
 

@@ -18,17 +18,17 @@ extension PostgresReplay {
     case .start(let reason, let method, let rows):
       if method != .rows { _ = try claimRows(of: table.source, as: table.mapped, key, isCopied: true) }
       let plan = RefreshPlan(reason, method, known, try facts(reason, method, refresh.schemaID, table, known))
-      if plan.checksRows { started.insert(key) }
+      if plan.checksRows { refreshes.checked.insert(key) }
       if let refusal = plan.refusal { throw refusal.error(table.mapped.fullName, of: table.source.fullName) }
       known.beginRefresh(method, plan)
       if method != .rows { outOfOrderRows.begin(key) }
       if plan.emptiesTable { try empty(table) }
       known.isEmptied = plan.isEmptied(table.removal)
       try save(key, known)
-      (copying, copied, estimated) = (table, 0, rows)
+      refreshes.begin(table, estimated: rows)
       noteBegin(of: refresh.schemaID, table.source, method)
     case .chunk(let range):
-      if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
+      if refreshes.table !== table { refreshes.begin(table) }
       try resolver?.beginChunk(of: table)
       if case .some = range { isReread = true } else { isReread = false }
       let (state, hasRanges) = (table.state, table.hasRanges)
@@ -43,10 +43,8 @@ extension PostgresReplay {
         outOfOrderRows.end(key)
       }
       try save(key, known)
-      copying = nil
-      guard isCopy else { return }
-      tablesCopied += 1
-      try makeWhatWaited(table, isFirst: isFirst)
+      refreshes.end(isCopy: isCopy)
+      if isCopy { try makeWhatWaited(table, isFirst: isFirst) }
     }
   }
 
@@ -58,7 +56,7 @@ extension PostgresReplay {
       existing: options.existing, existingHolds: options.existingHolds,
       isForOthers: options.isForOthers(reason, isAwaited: known.isAwaited), localWrites: table.localWrites,
       holdsRows: try method != .rows && holdsRows(table), hasRanges: table.hasRanges,
-      refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: started.contains(table.stateKey.nameKey))
+      refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: refreshes.checked.contains(table.stateKey.nameKey))
   }
 
   private func empty(_ table: PostgresApplyTable) throws {
@@ -81,7 +79,7 @@ extension PostgresReplay {
     if table.removal == .applied, let rows = try rows(in: range, table),
       try table.setAside(rows.condition, rows.values, connection)
     {
-      aside = table
+      refreshes.setAside(table)
     }
     try remove(range, table)
   }
@@ -123,8 +121,7 @@ extension PostgresReplay {
   /// target has.
   func endChunk() throws {
     try endPiece()
-    guard let table = aside else { return }
-    aside = nil
+    guard let table = refreshes.takeAside() else { return }
     try sink.settle()
     try table.giveBack(connection)
   }
@@ -184,7 +181,7 @@ extension PostgresReplay {
     before.removeAll()
     try encode(image, into: &after, table, isNew: true)
     try checkWhole(table)
-    copied += 1
+    refreshes.noteRow()
     table.hasNewKeys = true
     // A row that is sent singly must become what the source has.
     let isInPlace = table.state.refreshing == .rows && !table.isWholeRow

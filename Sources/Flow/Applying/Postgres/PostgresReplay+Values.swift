@@ -140,7 +140,7 @@ extension PostgresReplay {
       "column \(column.name) of \(table.target.qualifiedName) became text for a value that is not \(column.type.name); present rows have PostgreSQL's spelling until the table is copied again"
     )
     forgetShape(table.stateKey)
-    if copying === table { copying = nil }
+    if refreshes.table === table { refreshes.forgetTable() }
   }
 
   /// Applies the misfit policies to those values of the new row that the server refuses.

@@ -85,17 +85,8 @@ final class PostgresReplay {
   var parked = ParkedRows<PostgresApplyTable, String?>()
   var unchecked = DeferredUniqueChecks()
   var sequences = SequenceUpkeep()
-  var copying: PostgresApplyTable?
-  /// The table whose target-only columns are saved while a chunk replaces its rows; nil if there is none.
-  var aside: PostgresApplyTable?
-  var copied: UInt64 = 0
-  var estimated: UInt64 = 0
-  /// The tables that were already checked for existing rows when a refresh began.
-  var started: Set<NameKey> = []
-  /// The transactions in which refreshes began since apply's last commit, by the table's lower-case name at the source.
-  var copiesBegun: [NameKey: UInt64] = [:]
+  var refreshes = RefreshTracker<PostgresApplyTable>()
   var changedRules: ChangedRules
-  var tablesCopied = 0
   var conflicts = 0
   /// Whether apply itself has made the present schema change. False if the target's table already had the change, for
   /// example because an operator made it.
@@ -280,14 +271,13 @@ final class PostgresReplay {
     let adopted = changedRules.noteCommit()
     scripts.removeAll()
     if isMain {
-      progress.noteLag(last.commitTime, now: clock.microseconds(), isCopying: copying != nil)
+      progress.noteLag(last.commitTime, now: clock.microseconds(), isCopying: refreshes.current != nil)
     }
     progress.update {
-      $0.tablesCopied += tablesCopied
+      refreshes.report(to: &$0)
       $0.misfitsNulled += misfitsNulled
       $0.conflicts += conflicts
       $0.isWaitingForLock = false
-      $0.copiesBegun.merge(copiesBegun) { $1 }
       $0.rulesAdopted.formUnion(adopted)
       if let quarantined { $0.quarantined = quarantined }
       if guardsAreDue { $0.guardsAreDue = true }
@@ -295,13 +285,12 @@ final class PostgresReplay {
       guard isMain else { return }
       $0.transactions = number
       $0.position = reached.position
-      $0.copying = copying.map { ($0.source.name, copied, estimated) }
+      $0.copying = refreshes.shown { $0.source.name }
       $0.isCaughtUp = false
       $0.awaitsCopies = awaitsCopies
     }
-    (tablesCopied, misfitsNulled, conflicts, guardsAreDue) = (0, 0, 0, false)
+    (misfitsNulled, conflicts, guardsAreDue) = (0, 0, false)
     try desk?.committed(isMain ? number : nil)
-    copiesBegun.removeAll()
   }
 
   /// Moves the trail's checkpoint and commits in one round trip. Throws `checkpoint-moved` if the stored checkpoint is

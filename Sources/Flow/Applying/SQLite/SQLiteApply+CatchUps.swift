@@ -277,12 +277,10 @@ extension SQLiteApply {
     let rows = UInt64(group.rows)
     progress.update {
       $0.rows += rows
-      $0.tablesCopied += replay.tablesCopied
+      replay.refreshes.report(to: &$0)
       $0.conflicts += replay.conflicts
-      $0.copiesBegun.merge(replay.copiesBegun) { $1 }
     }
-    (replay.tablesCopied, replay.conflicts) = (0, 0)
-    replay.copiesBegun.removeAll()
+    replay.conflicts = 0
     return hasReached
   }
 

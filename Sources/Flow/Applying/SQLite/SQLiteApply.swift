@@ -270,21 +270,19 @@ package final class SQLiteApply {
     }
     let (replay, awaitsCopies, quarantined) = (replay, awaitsCopies, shelf.count)
     progress.noteLag(
-      group.last.commitTime, now: target.clock.microseconds(), isCopying: replay.copying != nil)
+      group.last.commitTime, now: target.clock.microseconds(), isCopying: replay.refreshes.current != nil)
     progress.update {
       $0.rows += UInt64(group.rows)
       $0.transactions = replay.cursor.whole
       $0.position = reached.position
-      $0.copying = replay.copying.map { ($0.schema.name, replay.copied, replay.estimated) }
-      $0.tablesCopied += replay.tablesCopied
+      $0.copying = replay.refreshes.shown { $0.schema.name }
+      replay.refreshes.report(to: &$0)
       $0.conflicts += replay.conflicts
       $0.quarantined = quarantined
       $0.isCaughtUp = false
       $0.awaitsCopies = awaitsCopies
-      $0.copiesBegun.merge(replay.copiesBegun) { $1 }
     }
-    (replay.tablesCopied, replay.conflicts) = (0, 0)
-    replay.copiesBegun.removeAll()
+    replay.conflicts = 0
     noteWaiting()
     try purge()
   }

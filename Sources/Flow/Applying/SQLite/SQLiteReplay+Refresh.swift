@@ -17,24 +17,24 @@ extension SQLiteReplay {
       }
       var known = target.tables[key(name)] ?? .init()
       let plan = RefreshPlan(reason, method, known, try facts(reason, method, refresh.schemaID, table))
-      if plan.checksRows { started.insert(key(name)) }
+      if plan.checksRows { refreshes.checked.insert(key(name)) }
       if let refusal = plan.refusal { throw refusal.error(name, of: name) }
       known.beginRefresh(method, plan)
       known.source = table.state.source
       try save(name, known)
       guard let table = try self.table(refresh.schemaID) else { return }
       if plan.emptiesTable { try empty(table) }
-      (copying, copied, estimated) = (table, 0, rows)
+      refreshes.begin(table, estimated: rows)
       noteBegin(of: refresh.schemaID, table.source, method)
     case .chunk(let range):
-      if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
+      if refreshes.table?.schema != table.schema { refreshes.begin(table) }
       try resolver?.beginChunk(of: table)
       if RefreshPlan.clears(range, table.state.existing, hasRanges: table.sortsAsSource) { try clear(range, table) }
     case .end:
       var known = target.tables[key(name)] ?? .init()
-      if known.endRefresh(table.localWrites, existing: options.existing) { tablesCopied += 1 }
+      let isCopy = known.endRefresh(table.localWrites, existing: options.existing)
       try save(name, known)
-      copying = nil
+      refreshes.end(isCopy: isCopy)
     }
   }
 
@@ -45,7 +45,7 @@ extension SQLiteReplay {
       existing: options.existing, existingHolds: options.existingHolds,
       isForOthers: options.isForOthers(reason, isAwaited: table.state.isAwaited), localWrites: table.localWrites,
       holdsRows: try method != .rows && table.holdsRows(), hasRanges: table.sortsAsSource,
-      refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: started.contains(key(table.schema.name)))
+      refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: refreshes.checked.contains(key(table.schema.name)))
   }
 
   // MARK: Columns that only the target has
@@ -65,14 +65,13 @@ extension SQLiteReplay {
   }
 
   private func clear(_ range: Refresh.Range, _ table: SQLiteApplyTable) throws {
-    if table.removal == .applied, try table.setAside(range) { aside = table }
+    if table.removal == .applied, try table.setAside(range) { refreshes.setAside(table) }
     try remove(range, table)
   }
 
   /// Restores the saved values of columns that only the target has. Called after the rows of a refresh chunk.
   func endChunk() throws {
-    guard let table = aside else { return }
-    aside = nil
+    guard let table = refreshes.takeAside() else { return }
     _ = try write(table) {
       try table.giveBack()
       return 1

@@ -53,17 +53,8 @@ final class SQLiteReplay {
   var catchUpName: String?
   var halt: Place?
 
-  var copying: SQLiteApplyTable?
-  /// The table whose target-only columns are saved while a refresh chunk replaces its rows; nil if none.
-  var aside: SQLiteApplyTable?
-  var copied: UInt64 = 0
-  var estimated: UInt64 = 0
-  /// The tables that were already checked for existing rows when a refresh began.
-  var started: Set<NameKey> = []
-  /// The transactions in which refreshes began since apply's last commit, by the table's lower-case name at the source.
-  var copiesBegun: [NameKey: UInt64] = [:]
+  var refreshes = RefreshTracker<SQLiteApplyTable>()
   var changedRules: ChangedRules
-  var tablesCopied = 0
   var conflicts = 0
   /// Whether apply itself makes the present schema change. False if an operator has already made it at the target.
   var isShapeMade = false
@@ -308,7 +299,7 @@ extension SQLiteReplay: GroupApplier {
   // MARK: Records
 
   func reach(_ record: Record) throws {
-    if aside != nil {
+    if refreshes.aside != nil {
       if case .refreshRow = record {} else { try endChunk() }
     }
     try leaveRefused(record)
@@ -334,7 +325,7 @@ extension SQLiteReplay: GroupApplier {
     try decode(image, into: &after, &madeAfter, table)
     try checkWhole(table)
     try resolvingLocalWrites(table) { try takeCopied(table) }
-    copied += 1
+    refreshes.noteRow()
   }
 
   func take(_ refresh: Refresh) throws {
