@@ -273,6 +273,18 @@ import Testing
     #expect(count(schema.parsed.schema.createText) == 1024 / 60)
   }
 
+  @Test func `index texts of a table are parsed up to one size in all`() {
+    let long = String(repeating: "1 + ", count: 100_000)
+    let schema = TableSchema(
+      epoch: 1, engine: .sqlite, name: "t", columns: [.init(name: "a", declaredType: "INTEGER", keyOrdinal: 1)],
+      objects: (0..<5).map { .init(name: "i\($0)", text: "CREATE INDEX i\($0) ON t(a) WHERE \(long)$") }
+        + [.init(name: "short", text: "CREATE INDEX short ON t(a)")])
+    let (parsed, notices) = schema.parsed
+    #expect(parsed.objects.map(\.name) == ["short"])
+    let isTooMuch = { (notice: String) in notice.contains("longer than 1048576 bytes") }
+    #expect(notices.filter(isTooMuch).count == 3, "\(notices)")
+  }
+
   @Test func `expressions that build large values in SQLite are left out`() throws {
     let doubling = (1...40).map { "g\($0) AS (g\($0 - 1) || g\($0 - 1))" }.joined(separator: ", ")
     let backwards = (1...40).reversed().map { "g\($0) AS (g\($0 - 1) || g\($0 - 1))" }.joined(separator: ", ")

@@ -19,6 +19,36 @@ import Testing
     #expect(TableDifference(Self.item, Self.item).isEmpty)
   }
 
+  @Test(.timeLimit(.minutes(1))) func `the time does not grow with the product of two shapes`() {
+    let names = (0..<10_000).map { "i\($0)" }
+    func wide(_ suffix: String) -> TableSchema {
+      after {
+        $0.columns = names.map { .init(name: $0 + suffix, declaredType: "TEXT") }
+        $0.objects = names.map { .init(name: $0, text: "CREATE INDEX \($0) ON item(name\(suffix))") }
+        $0.foreignKeys = (0..<1_000).map {
+          .init(columns: [$0], table: "t\(suffix)", references: ["id"], onUpdate: "", onDelete: "")
+        }
+      }
+    }
+    let (old, new) = (wide("a"), wide("b"))
+    let origins = (0..<10_000).map { $0 < 5_000 ? $0 : nil }
+    for _ in 0..<30 {
+      let difference = TableDifference(old, new, origins: origins)
+      #expect(difference.changes.count == 5_000 + 2 * 5_000 + 2 * 1_000 + 2 * 10_000)
+    }
+  }
+
+  @Test func `a foreign key whose columns have moved is the same`() {
+    var before = Self.item
+    before.foreignKeys = [.init(columns: [1], table: "t", references: ["id"], onUpdate: "", onDelete: "")]
+    var after = before
+    after.columns.insert(.init(name: "note", declaredType: "TEXT"), at: 1)
+    after.foreignKeys[0].columns = [2]
+    #expect(TableDifference(before, after).changes == [.addColumn(1)])
+    after.foreignKeys[0].columns = [1]
+    #expect(TableDifference(before, after).changes == [.addColumn(1), .dropForeignKey(0), .addForeignKey(0)])
+  }
+
   @Test func `a column of another name in the place of one that went is the same column`() {
     let difference = TableDifference(Self.item, after { $0.columns[1].name = "title" })
     #expect(difference.changes == [.renameColumn(1, to: 1)])

@@ -93,6 +93,7 @@ package struct TableDifference: Equatable, Sendable {
     return origins
   }
 
+  /// The time grows with the sizes of both shapes, not with their product: a shape may have 10,000 indexes.
   private mutating func findChanges() {
     if !before.name.hasSameBytes(as: after.name) || !before.namespace.hasSameBytes(as: after.namespace) {
       changes.append(.renameTable)
@@ -101,7 +102,8 @@ package struct TableDifference: Equatable, Sendable {
     for (old, new) in pairs where !before.columns[old].name.hasSameBytes(as: after.columns[new].name) {
       changes.append(.renameColumn(old, to: new))
     }
-    for index in before.columns.indices where !origins.contains(index) { changes.append(.dropColumn(index)) }
+    let kept = Set(pairs.map(\.old))
+    for index in before.columns.indices where !kept.contains(index) { changes.append(.dropColumn(index)) }
     for index in after.columns.indices where origins[index] == nil { changes.append(.addColumn(index)) }
     for (old, new) in pairs {
       let (was, now) = (before.columns[old], after.columns[new])
@@ -114,16 +116,19 @@ package struct TableDifference: Equatable, Sendable {
     }
     if before.key != moved(after.key) { changes.append(.key) }
     if Set(before.uniques) != Set(after.uniques.map { moved($0) ?? [] }) { changes.append(.uniques) }
-    for (index, key) in before.foreignKeys.enumerated() where !after.foreignKeys.contains(where: { isSame(key, $0) }) {
+    let (keysBefore, keysAfter) = (Set(before.foreignKeys), after.foreignKeys.map(moved))
+    let keysLeft = Set(keysAfter.compactMap { $0 })
+    for (index, key) in before.foreignKeys.enumerated() where !keysLeft.contains(key) {
       changes.append(.dropForeignKey(index))
     }
-    for (index, key) in after.foreignKeys.enumerated() where !before.foreignKeys.contains(where: { isSame($0, key) }) {
+    for (index, key) in keysAfter.enumerated() where !(key.map(keysBefore.contains) ?? false) {
       changes.append(.addForeignKey(index))
     }
-    for object in before.objects where !after.objects.contains(object) {
+    let (objectsBefore, objectsAfter) = (Set(before.objects), Set(after.objects))
+    for object in before.objects where !objectsAfter.contains(object) {
       changes.append(.dropIndex(object.name.nameKey))
     }
-    for object in after.objects where !before.objects.contains(object) {
+    for object in after.objects where !objectsBefore.contains(object) {
       changes.append(.addIndex(object.name.nameKey))
     }
     let kinds: TableSchema.Flags = [.strict, .withoutRowid, .autoincrement, .partitioned, .wholeRow]
@@ -135,11 +140,12 @@ package struct TableDifference: Equatable, Sendable {
     return found.count == columns.count ? found : nil
   }
 
-  private func isSame(_ was: TableSchema.ForeignKey, _ now: TableSchema.ForeignKey) -> Bool {
-    var now = now
-    guard let columns = moved(now.columns) else { return false }
-    now.columns = columns
-    return was == now
+  /// Returns a foreign key of `after` with the places of its columns in `before`; nil if one of them is new.
+  private func moved(_ key: TableSchema.ForeignKey) -> TableSchema.ForeignKey? {
+    var key = key
+    guard let columns = moved(key.columns) else { return nil }
+    key.columns = columns
+    return key
   }
 
   // MARK: For people

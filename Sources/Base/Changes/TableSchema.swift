@@ -54,7 +54,7 @@ package struct TableSchema: Equatable, Sendable {
     case always = 2
   }
 
-  package struct ForeignKey: Equatable, Sendable {
+  package struct ForeignKey: Hashable, Sendable {
     package var columns: [Int]
     /// The schema (namespace) of the referenced table in PostgreSQL; empty in SQLite.
     package var namespace: String
@@ -82,6 +82,12 @@ package struct TableSchema: Equatable, Sendable {
         && a.references.hasSameBytes(as: b.references)
     }
 
+    package func hash(into hasher: inout Hasher) {
+      hasher.combine(columns)
+      hasher.combine(table.nameKey)
+      hasher.combine(references.map(\.nameKey))
+    }
+
     /// The moment at which a foreign key is checked.
     package enum Timing: UInt8, Sendable {
       case immediate = 0
@@ -100,7 +106,7 @@ package struct TableSchema: Equatable, Sendable {
   }
 
   /// An index of the table, with the statement that creates it.
-  package struct Object: Equatable, Sendable {
+  package struct Object: Hashable, Sendable {
     package var name: String
     package var text: String
     package init(name: String, text: String) {
@@ -110,6 +116,11 @@ package struct TableSchema: Equatable, Sendable {
 
     package static func == (a: Self, b: Self) -> Bool {
       a.name.hasSameBytes(as: b.name) && a.text.hasSameBytes(as: b.text)
+    }
+
+    package func hash(into hasher: inout Hasher) {
+      hasher.combine(name.nameKey)
+      hasher.combine(text.nameKey)
     }
   }
 

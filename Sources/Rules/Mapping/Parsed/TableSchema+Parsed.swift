@@ -78,15 +78,22 @@ extension TableSchema {
   }
 
   private static let indexesMax = 64
+  /// The maximum size of all index texts of a table that are parsed, in bytes.
+  private static let indexBytesMax = DDLTokenizer.bytesMax
 
   private func parsedObjects(
     _ left: inout [String], _ parse: (Object) throws(Unparsed) -> String
   ) -> [Object] {
     var kept: [Object] = []
+    var bytesLeft = Self.indexBytesMax
     for object in objects {
       do throws(Unparsed) {
         // SQLite holds a copy of its columns for each index while it writes a row.
         guard kept.count < Self.indexesMax else { throw Unparsed("the table has \(Self.indexesMax) already") }
+        guard object.text.utf8.count <= bytesLeft else {
+          throw Unparsed("the texts of the table's indexes are longer than \(Self.indexBytesMax) bytes")
+        }
+        bytesLeft -= object.text.utf8.count
         kept.append(.init(name: object.name, text: try parse(object)))
       } catch {
         left.append("the index \(object.name) is left out: \(error.reason)")
