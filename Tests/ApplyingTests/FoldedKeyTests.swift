@@ -92,6 +92,35 @@ import Testing
     #expect(try target.psql("SELECT count(*) FROM t") == (isRefused ? "0" : "1"))
   }
 
+  @Test(arguments: [true, false], ["follow", "given", "unique"])
+  func `a collation of the same name makes no one row of two keys that the source distinguishes`(
+    isCopied: Bool, kind: String
+  ) throws {
+    let target = try PostgresTarget()
+    func script(isDeterministic: Bool, hasTable: Bool) -> String {
+      let column =
+        kind == "unique" ? "id int PRIMARY KEY, k text COLLATE folded UNIQUE" : "k text COLLATE folded PRIMARY KEY"
+      return
+        "CREATE COLLATION folded (provider = icu, locale = 'und-u-ks-level2', deterministic = \(isDeterministic));"
+        + (hasTable ? "CREATE TABLE t(\(column), v text)" : "")
+    }
+    try target.psql(script(isDeterministic: false, hasTable: kind == "given"))
+    let rows: [[Value]] = ["a", "A"].enumerated().map {
+      (kind == "unique" ? [.exact("\($0)")] : []) + [.exact($1), .exact("x\($0)")]
+    }
+    let source = script(isDeterministic: true, hasTable: true)
+    let error = failure {
+      try target.begin(postgres: source, "t", isCopied ? rows : [rows[0]])
+      if !isCopied {
+        try target.trail.transaction { try target.trail.insert("t", rows[1]) }
+        try target.replay()
+      }
+    }
+    #expect(error?.code == .rowExists, "\(error?.message ?? "")")
+    guard try target.psql("SELECT to_regclass('t') IS NULL") == "f" else { return }
+    #expect(try target.psql("SELECT count(*) FROM t WHERE v = 'x1'") == "0")
+  }
+
   @Test(arguments: [("text", "text COLLATE NOCASE"), ("uuid", "uuid")])
   func `a key that both ends compare alike is taken`(type: String, declared: String) throws {
     let target = try PostgresTarget()

@@ -83,6 +83,70 @@ struct LostRightTests {
     #expect(try target.psql(whole) == after)
   }
 
+  @Test func `a foreign key whose table another session writes is created later, and holds up no table`() throws {
+    let target = try started()
+    let keeper = try PostgresConnection(target.server.url(target.name, user: "keeper"), application: "shop")
+    try target.psql("GRANT REFERENCES ON s.k TO entitled")
+    try target.shape(
+      postgres: """
+        CREATE SCHEMA s; CREATE TABLE item(id integer PRIMARY KEY); CREATE TABLE s.k(id integer PRIMARY KEY, m text);
+        CREATE TABLE part(id integer PRIMARY KEY, k integer REFERENCES s.k(id))
+        """)
+    try keeper.executeScript("BEGIN; LOCK TABLE s.k IN ROW EXCLUSIVE MODE")
+    try target.trail.transaction {
+      try target.trail.create("part")
+      try target.trail.copy("part", [[.exact("1"), .exact("1")]])
+    }
+    try target.trail.transaction { try target.trail.insert("item", [.exact("2")]) }
+    let (stop, drain) = (StopSignal(), StopSignal())
+    let (url, options, progress) = (
+      target.server.url(target.name, user: "entitled"), target.options, target.progress
+    )
+    let (folder, trail) = (target.trail.trail, target.trail.name)
+    let worker = try WorkerThread {
+      let apply = try? PostgresApply(uri: url, trail: folder, name: trail, options: options, progress: progress)
+      try? apply?.run(stop: stop, drain: drain)
+    }
+    func waited(_ sql: String, for wanted: String, seconds: Int = 30) throws -> Bool {
+      for _ in 0..<10 * seconds {
+        if try target.psql(sql) == wanted { return true }
+        Clock.sleep(milliseconds: 100)
+      }
+      return false
+    }
+    #expect(try waited("SELECT count(*) FROM item", for: "2"))
+    let keys = "SELECT count(*), bool_and(convalidated) FROM pg_constraint WHERE contype = 'f'"
+    #expect(try target.psql(keys) == "0|")
+    #expect(progress.snapshot.notices.contains { $0.contains("foreign key") && $0.contains("later") })
+    try keeper.execute("COMMIT")
+    #expect(try waited(keys, for: "1|t"))
+    drain.set()
+    _ = worker.join()
+    #expect(try target.psql("SELECT count(*) FROM cairn.pending") == "0")
+  }
+
+  @Test func `a foreign key that another session holds up is created after a restart`() throws {
+    let target = try started()
+    let keeper = try PostgresConnection(target.server.url(target.name, user: "keeper"), application: "shop")
+    try target.psql("GRANT REFERENCES ON s.k TO entitled")
+    try target.shape(
+      postgres: """
+        CREATE SCHEMA s; CREATE TABLE s.k(id integer PRIMARY KEY, m text);
+        CREATE TABLE part(id integer PRIMARY KEY, k integer REFERENCES s.k(id))
+        """)
+    try keeper.executeScript("BEGIN; LOCK TABLE s.k IN ROW EXCLUSIVE MODE")
+    try target.trail.transaction {
+      try target.trail.create("part")
+      try target.trail.copy("part", [[.exact("1"), .exact("1")]])
+    }
+    #expect(problem(target) == nil)
+    let keys = "SELECT count(*), bool_and(convalidated) FROM pg_constraint WHERE contype = 'f'"
+    #expect(try target.psql(keys) == "0|")
+    try keeper.execute("COMMIT")
+    #expect(problem(target) == nil)
+    #expect(try target.psql(keys) == "1|t")
+  }
+
   /// Applies a row while the table is locked, until the holder of the lock is reported; then calls `release`.
   private func expectNamed(_ name: String, at target: PostgresTarget, hint: String, release: () throws -> Void) throws {
     try target.trail.transaction { try target.trail.insert("s.k", [.exact("3"), .exact("c")]) }

@@ -1,6 +1,8 @@
 import Applying
 import Changes
+import Foundation
 import Mapping
+import Synchronization
 import TestServers
 import Testing
 
@@ -249,5 +251,38 @@ struct PostgresRefreshTests {
     let error = failure { try target.replay() }
     #expect(error?.code == .valueMisfit)
     #expect(error?.message.contains("row id='4'") == true && error?.message.contains("column a") == true)
+  }
+
+  @Test(arguments: [true, false])
+  func `programs write while apply waits for the refresh of a partitioned table`(comes: Bool) throws {
+    let target = try PostgresTarget()
+    try target.psql(
+      "CREATE TABLE t(id integer PRIMARY KEY) PARTITION BY LIST (id); CREATE TABLE t0 PARTITION OF t DEFAULT")
+    try target.shape(postgres: "CREATE TABLE t(id integer PRIMARY KEY) PARTITION BY LIST (id)")
+    let trail = target.trail
+    try trail.transaction {
+      try trail.create("t")
+      try trail.copy("t", [])
+    }
+    try target.replay()
+    try trail.transaction {
+      try trail.insert("t", [.exact("5")])
+      try trail.delete("t", [.exact("1")])
+    }
+    let apply = Mutex<CairnError?>(nil)
+    let ended = DispatchSemaphore(value: 0)
+    nonisolated(unsafe) let made = target
+    Thread.detachNewThread {
+      let error = failure { try made.replay() }
+      apply.withLock { $0 = error }
+      ended.signal()
+    }
+    // Apply has found that the row is missing.
+    #expect(ended.wait(timeout: .now() + 2) == .timedOut)
+    try target.psql("BEGIN; LOCK TABLE t NOWAIT; CREATE TABLE mine(id int); COMMIT")
+    if comes { try trail.transaction { try trail.copy("t", [[.exact("2")]], reason: .lostChanges) } }
+    ended.wait()
+    #expect(apply.withLock { $0?.code } == (comes ? nil : .rowMissing))
+    #expect(try target.psql("SELECT id FROM t") == (comes ? "2" : ""))
   }
 }

@@ -48,6 +48,8 @@ package final class ApplyProgress: Sendable {
     package var statements = StatementCounts()
     /// PostgreSQL: whether apply must create or drop triggers that refuse writes of applications.
     var guardsAreDue = true
+    /// PostgreSQL: the next attempt to create foreign keys whose tables other sessions had locked; nil: there are none.
+    var lateKeys: CatchUpSchedule?
     package var isCaughtUp = false
     private var lock = (isAwaited: false, holder: String?.none)
     package var isWaitingForLock: Bool {

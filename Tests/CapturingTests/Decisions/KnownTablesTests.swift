@@ -45,6 +45,37 @@ import Testing
     #expect(again.records[0].after?.token == 2, "the number of the shape is free again")
   }
 
+  @Test func `a partition logs enough as the server's last description or the catalog shows it`() throws {
+    var table = Shapes.table(1, "t", epoch: 1)
+    table.schema.flags.insert(.partitioned)
+    table.partitions = ["20:5", "3:9"]
+    var (whole, part) = (Shapes.relation(table), Shapes.relation(table))
+    (part.id, part.name) = (3, "t3")
+    var weak = part
+    (weak.identity, weak.columns[0].isKey) = (UInt8(ascii: "i"), false)
+    var tables = Shapes.known([table])
+    func logsEnough() throws -> Bool {
+      let form = try #require(tables.form(of: whole, isBeingCopied: false))
+      return try tables.logsEnough(nil, of: form)
+    }
+    func areWeak(_ relations: PgOutput.Relation...) -> [Bool] { relations.map { tables.describe($0) } }
+    #expect(areWeak(whole, part) == [false, false])
+    #expect(try logsEnough())
+    #expect(areWeak(whole, weak) == [false, true])
+    #expect(try !logsEnough())
+    #expect(areWeak(part) == [false])
+    #expect(try logsEnough())
+    #expect(areWeak(weak) == [true])
+    tables.note(1, isUnsure: false)
+    #expect(try logsEnough())
+    weak.id = 2
+    #expect(areWeak(weak) == [false], "it is no partition of the table")
+    whole.identity = UInt8(ascii: "f")
+    #expect(areWeak(whole, part) == [false, true], "the key is less than a whole row")
+    part.identity = UInt8(ascii: "f")
+    #expect(areWeak(part) == [false])
+  }
+
   @Test func `an equal shape is no alteration`() {
     let table = Shapes.table(1, "t", epoch: 4, refresh: .asked)
     #expect(altered(table, to: Shapes.table(1, "t")) == nil)

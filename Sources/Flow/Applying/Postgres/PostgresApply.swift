@@ -72,7 +72,7 @@ package final class PostgresApply {
     gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
     shelf = QuarantineStore(name, folder: folder, puts: options.quarantines)
     statements = try StatementSession(options, progress)
-    progress.update { $0.guardsAreDue = true }
+    progress.update { ($0.guardsAreDue, $0.lateKeys) = (true, .due) }
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
 
@@ -100,6 +100,7 @@ package final class PostgresApply {
         if patience.isAway { progress.update { $0.isReconnecting = false } }
         patience.connected()
         try guardTables(replay)
+        try LateForeignKeys(replay).make()
         if try settleQuarantine(replay, stop) { continue }
         let isMoved = try tryCatchUps(stop)
         if try step(replay, stop) || isMoved {

@@ -155,9 +155,7 @@ final class PostgresApplyTable {
     target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 
   /// One-way: whether a unique index of the target may treat two different values of the source as equal.
-  lazy var mayFold =
-    !goesBothWays && !isWholeRow
-    && target.uniqueIndexes.indices.contains { positions(of: $0)?.contains { converters[$0].mayFold } ?? false }
+  lazy var mayFold = !goesBothWays && !isWholeRow && target.uniqueIndexes.indices.contains(where: folds)
 
   /// Two-way: whether a row of the source may have a unique value, besides the key, that another row of the target has.
   /// One of the two then becomes a waiting row.

@@ -4,9 +4,8 @@ import PostgresKit
 
 // Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// The longest time that a schema change waits for the lock of its table, in ms. Meanwhile, other sessions that need
-  /// the table wait for apply.
-  var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
+  /// The longest time that a schema change waits for the lock of its table, in ms.
+  var lockMilliseconds: Int { shape.lockMilliseconds }
 
   func apply(_ ddl: DDL) throws {
     let key = try settleRows(before: ddl)

@@ -123,7 +123,7 @@ extension PostgresReplay {
       .rowExists,
       "table \(table.source.fullName), row \(row): the source has \(other) as well, and both are the same row at the target \(connection.place): \(error.detail.isEmpty ? error.message : error.detail) (trail \(name) at \(reader.position))",
       hint:
-        "merge the two rows at the source, or create the table with a column of type text at the target; then copy it again: \(CopyHint.either)",
+        "merge the two rows at the source, or create the table with a column of type text and a deterministic collation at the target; then copy it again: \(CopyHint.either)",
       context: ["table": table.source.fullName, "key": row, "position": reader.position.description])
   }
 
@@ -155,5 +155,15 @@ extension PostgresReplay {
       if try connection.first(question, values + wanted) != nil { return spelled(other, columns, table) }
     }
     return nil
+  }
+}
+
+extension PostgresApplyTable {
+  /// Returns whether a unique index of the target may treat two different values of the source as equal.
+  ///
+  /// The trail has only the name of a collation. One of the same name at the target may be nondeterministic.
+  func folds(_ index: Int) -> Bool {
+    guard let positions = positions(of: index) else { return false }
+    return target.uniqueIndexes[index].isLoose || positions.contains { converters[$0].mayFold }
   }
 }

@@ -1,6 +1,7 @@
 import Changes
 import Mapping
 import PostgresKit
+import SystemKit
 
 // Indexes and foreign keys that are created after the rows of their tables are copied.
 extension PostgresSchemaChanges {
@@ -72,10 +73,13 @@ extension PostgresSchemaChanges {
 
   /// Creates the foreign keys in `cairn.pending` whose two tables have their rows and are not suspended.
   ///
-  /// A foreign key that some rows violate stays NOT VALID, so it is checked only for new writes.
+  /// A foreign key that some rows violate stays NOT VALID, so it is checked only for new writes. If another session has
+  /// locked one of the tables, the foreign key stays in `cairn.pending`, and apply tries again later.
   ///
   /// - Parameter some: The tables whose foreign keys, and foreign keys to them, are created; nil: all tables.
-  func makeForeignKeys(_ sink: PostgresSink, of some: [PostgresApplyState.Table]? = nil) throws {
+  /// - Returns: False if other sessions have locked tables of some foreign keys.
+  @discardableResult
+  func makeForeignKeys(_ sink: PostgresSink, of some: [PostgresApplyState.Table]? = nil) throws -> Bool {
     func isReady(_ schema: String, _ name: String) -> Bool {
       guard
         let (key, table) = tables.first(where: {
@@ -89,6 +93,7 @@ extension PostgresSchemaChanges {
     func isMeant(_ schema: String, _ name: String) -> Bool {
       some?.contains { $0.schema.hasSameBytes(as: schema) && $0.name.hasSameBytes(as: name) } ?? true
     }
+    var isLocked = false
     for pending in try state.pending(.foreignKey)
     where isReady(pending.schema, pending.table) && isReady(pending.needsSchema, pending.needsTable)
       && (isMeant(pending.schema, pending.table) || isMeant(pending.needsSchema, pending.needsTable))
@@ -109,8 +114,11 @@ extension PostgresSchemaChanges {
         continue
       }
       let table = "\(pending.schema.quotedName).\(pending.table.quotedName)"
+      let timeout = try connection.first("SELECT current_setting('lock_timeout')") ?? "0"
+      // After the first one that is locked, the next ones wait only for a moment.
+      try connection.execute("SET LOCAL lock_timeout = \(isLocked ? Self.momentMilliseconds : lockMilliseconds)")
       try connection.executeScript(Self.planFreely)
-      try make(pending, sink) {
+      let isMade = try make(pending, sink) {
         try ForeignKeyMaker(connection: connection, progress: progress).add(key, for: pending, sink)
         do {
           _ = try sink.attempt {
@@ -126,8 +134,14 @@ extension PostgresSchemaChanges {
         }
       }
       try connection.executeScript(Self.planAsApply)
+      try connection.query("SELECT set_config('lock_timeout', $1, true)", [timeout])
+      if !isMade { isLocked = true }
     }
+    if isLocked { progress.update { $0.lateKeys = $0.lateKeys ?? CatchUpSchedule(from: Clock.monotonicMilliseconds) } }
+    return !isLocked
   }
+
+  private static let momentMilliseconds = 100
 
   /// The planner settings for statements that read whole tables.
   private static let planFreely =
@@ -135,8 +149,21 @@ extension PostgresSchemaChanges {
   private static let planAsApply =
     "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
 
-  private func make(_ pending: PostgresApplyState.Pending, _ sink: PostgresSink, _ body: () throws -> Void) throws {
+  /// Runs a body that creates an object, and removes the object from `cairn.pending`, also if the server refuses it.
+  ///
+  /// - Returns: False if another session has locked a table of a foreign key, which then stays in `cairn.pending`.
+  @discardableResult
+  private func make(
+    _ pending: PostgresApplyState.Pending, _ sink: PostgresSink, _ body: () throws -> Void
+  ) throws -> Bool {
     do { try sink.attempt(body) } catch let error as PostgresError
+      where error.isLockTimeout && pending.kind == .foreignKey
+    {
+      progress.note(
+        "foreign key \(pending.name) of \(pending.schema).\(pending.table) is created later: another session uses that table, or \(pending.needsSchema).\(pending.needsTable)"
+      )
+      return false
+    } catch let error as PostgresError
       where !error.isServerGone && !error.isTransient && !error.isCancelled
     {
       // 42710: the table has a constraint of that name already.
@@ -147,6 +174,7 @@ extension PostgresSchemaChanges {
       }
     }
     try state.remove(pending)
+    return true
   }
 
   /// Drops the foreign keys that reference this table, and stores them in `cairn.pending`.

@@ -16,6 +16,8 @@ struct PostgresSchemaChanges {
   let isCatchUp: Bool
   let proof: OwnersProof
   var scope = TargetScope()
+  /// The longest wait for a table's lock, in ms. Meanwhile, other sessions that need the table wait for apply.
+  var lockMilliseconds: Int { isCatchUp ? 1000 : 2000 }
 
   func read(_ table: PostgresApplyState.Table) throws -> PostgresTargetTable? {
     try PostgresTargetTable.read(table.schema, table.name, connection)

@@ -41,6 +41,8 @@ struct PostgresTargetTable {
     var equalities: [(operation: String, collation: String?)]
     var columns: [String]?
     var predicate: String?
+    /// Whether a collation of the index is nondeterministic, so that different texts can be equal.
+    var isLoose = false
 
     func isOver(_ names: [String]) -> Bool {
       columns.map { Set($0.map(\.nameKey)) == Set(names.map(\.nameKey)) } ?? false
@@ -166,7 +168,8 @@ struct PostgresTargetTable {
           JOIN pg_operator p ON p.oid = x.amopopr JOIN pg_namespace n ON n.oid = p.oprnamespace
           WHERE o.oid = i.indclass[k.n - 1]),
         (SELECT format('%I.%I', n.nspname, l.collname) FROM pg_collation l
-          JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = i.indcollation[k.n - 1])
+          JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = i.indcollation[k.n - 1]),
+        EXISTS (SELECT FROM pg_collation l WHERE l.oid = i.indcollation[k.n - 1] AND NOT l.collisdeterministic)
       FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
       CROSS JOIN LATERAL generate_series(1, i.indnkeyatts) AS k(n)
       LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n - 1] AND a.attnum > 0
@@ -182,6 +185,7 @@ struct PostgresTargetTable {
       }
       indexes[indexes.count - 1].terms.append(row[7].map(\.quotedName) ?? "(\(row[6] ?? ""))")
       indexes[indexes.count - 1].equalities.append((row[8] ?? "=", row[9]))
+      if row[10] == "t" { indexes[indexes.count - 1].isLoose = true }
       if let column = row[7] {
         indexes[indexes.count - 1].columns?.append(column)
       } else {

@@ -13,7 +13,11 @@ extension PostgresCapture {
     case .message(let isTransactional, let prefix, let content):
       guard isTransactional, prefix.hasPrefix("cairn") else { return }
       try take(prefix, content)
-    case .relation(let relation): session.tables.describe(relation)
+    case .relation(let relation):
+      guard session.tables.describe(relation) else { return }
+      // The next reading of the catalog shows whether the partition still logs too little.
+      session.catalog.noteReport()
+      session.catalog.want()
     case .type: break
     case .insert(let id, let new):
       guard let table = try table(id) else { return }

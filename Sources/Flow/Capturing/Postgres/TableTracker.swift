@@ -326,6 +326,7 @@ final class TableTracker {
   private func adopt(_ catalog: CatalogWatch.Catalog, _ now: Int64) throws {
     try checkTriggers()
     var (tables, refused) = sort(catalog.tables)
+    for table in tables where table.refusal == nil { session.tables.note(table.oid, isUnsure: false) }
     var refusals = Dictionary(uniqueKeysWithValues: refused.map { ($0.oid, wait(of: $0)) })
     var locked = try letGo(refused) + catalog.locked
     var published = try session.source.published() ?? []

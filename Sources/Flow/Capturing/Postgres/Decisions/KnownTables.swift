@@ -25,6 +25,10 @@ struct KnownTables {
   private var forms: [UInt32: Captured] = [:]
   /// The partitioned tables with a partition that logs less of an old row than the table's replica identity promises.
   private var unsure: Set<UInt32> = []
+  /// The partitions that log too little of an old row by the server's last descriptions, each with its table.
+  private var weak: [UInt32: UInt32] = [:]
+  /// The known table that the server described last. PostgreSQL describes a partition right after its table.
+  private var described: UInt32?
 
   init(_ registry: PostgresRegistry) { (self.registry, committed) = (registry, registry) }
 
@@ -78,11 +82,25 @@ struct KnownTables {
   // MARK: The stream
 
   /// Drops the server's descriptions of tables, because a new stream describes each table again.
-  mutating func beginStream() { (relations, forms) = ([:], [:]) }
+  mutating func beginStream() { (relations, forms, weak, described) = ([:], [:], [:], nil) }
 
-  mutating func describe(_ relation: PgOutput.Relation) {
+  /// Keeps the server's description of a table or a partition, as it is at this point of the stream.
+  ///
+  /// - Returns: Whether it is a partition that logs less of an old row than its table's replica identity promises.
+  @discardableResult
+  mutating func describe(_ relation: PgOutput.Relation) -> Bool {
     relations[relation.id] = relation
     forms[relation.id] = nil
+    weak[relation.id] = nil
+    guard self[relation.id] == nil else {
+      described = relation.id
+      return false
+    }
+    guard let root = described, let table = relations[root], !relation.logsEnough(for: table),
+      self[root]?.partitions.contains(where: { $0.utf8.starts(with: "\(relation.id):".utf8) }) == true
+    else { return false }
+    weak[relation.id] = root
+    return true
   }
 
   func lookup(_ id: UInt32) -> Lookup {
@@ -107,15 +125,17 @@ struct KnownTables {
       isFull: relation.identity == UInt8(ascii: "f"))
   }
 
+  /// Notes whether a partition logs too little of an old row, as a definition of the table shows it.
   mutating func note(_ relation: UInt32, isUnsure: Bool) {
     if isUnsure { unsure.insert(relation) } else { unsure.remove(relation) }
+    if !isUnsure, !weak.isEmpty { weak = weak.filter { $0.value != relation } }
   }
 
   /// Returns false if a partition logged less of an old row than the table's replica identity promises. PostgreSQL then
   /// sends NULL in place of the missing values.
   func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     guard let givenAlways = table.givenAlways else { return true }
-    guard !unsure.contains(table.relation) else { return false }
+    guard !unsure.contains(table.relation), !weak.values.contains(table.relation) else { return false }
     guard let old else { return !table.isFull }
     return try !old.tuple.hasNull(among: givenAlways)
   }
@@ -274,5 +294,17 @@ extension PostgresRegistry.Table {
     if relation.identity == UInt8(ascii: "f") { return true }
     let marked = relation.columns.indices.filter { relation.columns[$0].isKey }
     return Set(marked) == Set(schema.key)
+  }
+}
+
+extension PgOutput.Relation {
+  /// Returns whether a partition of this description logs each column of an old row that its table's description names.
+  fileprivate func logsEnough(for table: PgOutput.Relation) -> Bool {
+    let full = UInt8(ascii: "f")
+    if identity == full { return true }
+    return table.identity != full
+      && table.columns.allSatisfy { column in
+        !column.isKey || columns.contains { $0.isKey && $0.name.hasSameBytes(as: column.name) }
+      }
   }
 }
