@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// What `cairn blame` prints.
+/// The output of `cairn blame`.
 struct BlameText {
   private static let valueBytes = 60
 

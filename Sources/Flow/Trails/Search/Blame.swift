@@ -23,7 +23,7 @@ package struct Blame {
   }
 
   /// The last write of a column.
-  package struct Write: Equatable, Sendable {
+  package struct Write: Sendable {
     package var kind: Kind
     package var node: String
     /// The time of the commit, µs since 1970 UTC.
@@ -46,7 +46,7 @@ package struct Blame {
     package var copied: Int64?
   }
 
-  /// What comes after an event.
+  /// The next event that a search needs.
   package enum Step: Equatable {
     /// An older event of the same key and table.
     case more
