@@ -88,7 +88,7 @@ struct BlameCommand: Command {
 
   /// Returns the folders of the trails of a database, that of its own capture first.
   private static func folders(of database: String, _ arguments: Arguments) throws -> [String] {
-    guard database.contains(":") else {
+    guard database.has(":") else {
       let configuration = try DaemonConf.load(arguments.value("--config"))
       _ = try DaemonConf.database(database, in: configuration)
       let own = configuration.captures.filter { $0.database == database }.map { configuration.trail(of: $0) }
