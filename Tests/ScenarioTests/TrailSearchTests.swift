@@ -69,6 +69,7 @@ import Testing
     (["--last", "0"], "is not a number of transactions", "such as 10"),
     (["--from", "00000009:00000000"], "ends at", "earlier position"),
     (["--sql", "sqlite", "--last", "1"], "in commit order", "leave out --last"),
+    (["--sql", "sqlite", "--reverse", "--table", "item", "--column", "price"], "whole changes", "leave out --column"),
   ])
   func `what cannot be searched is refused with the next step`(_ more: [String], message: String, hint: String) throws {
     let bench = try bench()

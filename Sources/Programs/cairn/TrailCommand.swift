@@ -15,7 +15,7 @@ struct TrailCommand: Command {
       Option("--from", "POS", "show: transactions that begin at this position or after it"),
       Option("--to", "POS", "show: transactions that end at this position or before it"),
     ] + TrailQuery.options + [
-      Option("--sql", "sqlite|postgres", "show: as statements that can be executed, in commit order"),
+      Option("--sql", "sqlite|postgres", "show: as statements that can be executed, in commit order; see --reverse"),
       Option("--statements", nil, "show: the statements that applications executed, for reading"),
       Option.json,
     ]
@@ -34,6 +34,11 @@ struct TrailCommand: Command {
 
     example: cairn trail show --sql sqlite | sqlite3 copy.db
              cairn trail show hq.erp --table item --key 7 --since yesterday --column price --last 5
+
+    With --sql and --reverse, statements undo the changes, the newest first: an insert becomes a delete, an update writes
+    the values before. They find a row by its key, also if changes that are not shown have written it since. A change without
+    its row before is a comment: copies, truncations, schema changes and what is older in that table. In PostgreSQL,
+    updates and deletes need REPLICA IDENTITY FULL. If there is such a comment, the exit status is not 0.
 
     To stop at the first statement that fails, use 'sqlite3 -bail' or 'psql -v ON_ERROR_STOP=1'. A value that the
     dialect cannot hold is left out with a comment that says why, and the exit status is then not 0.

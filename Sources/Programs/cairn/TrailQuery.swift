@@ -13,7 +13,7 @@ struct TrailQuery {
     Option("--until", "TIME", "show: transactions committed before this time"),
     Option("--by", "NODE", "show: transactions that this node committed first"),
     Option("--last", "N", "show: the last N such transactions, newest first"),
-    Option("--reverse", nil, "show: newest first"),
+    Option("--reverse", nil, "show: newest first; with --sql, the statements that undo the changes"),
   ]
 
   private let arguments: Arguments
@@ -29,8 +29,12 @@ struct TrailQuery {
   func run(from: Position?, to: Position?, dialect: TrailSQL.Dialect?) throws -> Int32 {
     let last = try last()
     let newestFirst = last != nil || arguments.has("--reverse")
-    if dialect != nil, newestFirst {
-      throw arguments.usage("--sql prints statements in commit order", "leave out --last and --reverse;")
+    if dialect != nil, last != nil, !arguments.has("--reverse") {
+      throw arguments.usage(
+        "--sql prints statements in commit order", "leave out --last, or add --reverse for statements that undo;")
+    }
+    if dialect != nil, arguments.has("--reverse"), arguments.value("--column") != nil {
+      throw arguments.usage("--sql --reverse undoes whole changes", "leave out --column;")
     }
     let filter = try filter()
     var bounds = TrailSearch.Bounds()
@@ -42,7 +46,9 @@ struct TrailQuery {
     let search = try TrailSearch(folder: folder, filter: filter, bounds: bounds)
     try check(filter, search)
     let found: Bool
-    if let dialect {
+    if let dialect, newestFirst {
+      found = try TrailInverse(dialect: dialect, folder: folder, last: last).run(search)
+    } else if let dialect {
       found = try FoundStatements(dialect).run(search)
     } else {
       let line = arguments.has("--json") ? TrailRecordsJSON.line : TrailRecordsText.line

@@ -198,7 +198,7 @@ struct TrailRecordsJSON {
     return .object(JSONObject(members))
   }
 
-  private static func json(_ value: Value) -> JSONObject.Value {
+  static func json(_ value: Value) -> JSONObject.Value {
     switch value {
     case .null: return .null
     case .integer(let n): return .integer(n)

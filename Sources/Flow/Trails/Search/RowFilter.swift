@@ -24,6 +24,14 @@ package struct RowFilter: Sendable {
     self.column = column?.asciiLowercased
   }
 
+  /// Wants one row of a table.
+  ///
+  /// - Parameter table: The name of the table as ``TableSchema/plainName`` gives it.
+  /// - Parameter count: The number of the key's columns.
+  init(table: String, key: RowKey, count: Int) {
+    (self.table, keys, column, parts) = (table, [key], nil, (key, count))
+  }
+
   /// The hashes of the wanted changes: a stretch without any of them has none. Empty if every stretch may have some.
   var hashes: [UInt64] {
     guard let table else { return [] }

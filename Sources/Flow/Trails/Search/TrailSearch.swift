@@ -215,8 +215,11 @@ extension TrailSearch {
         default: break
         }
         guard isWanted, let open else { return }
-        let id = record.schemaID ?? record.ddlSchemaID ?? 0
-        guard try search.filter.wants(record, schemas[id], keys[id], &search.key) else { return }
+        let (id, other) = record.schemaIDs
+        guard
+          try search.filter.wants(record, schemas[id], keys[id], &search.key)
+            || (other > 0 && search.filter.wants(record, schemas[other], keys[other], &search.key))
+        else { return }
         try hit(
           Hit(
             record: record, position: position, transaction: open.header, begin: open.begin,
@@ -263,9 +266,9 @@ extension TrailSearch {
 }
 
 extension Record {
-  /// The id of the schema of the table that a schema change concerns; nil for other records.
-  fileprivate var ddlSchemaID: UInt64? {
-    if case .ddl(let ddl) = self { return ddl.after > 0 ? ddl.after : ddl.before }
-    return nil
+  /// The id of the schema of the record's table, and the other one of a schema change; 0 for none.
+  fileprivate var schemaIDs: (UInt64, UInt64) {
+    if case .ddl(let ddl) = self { return (ddl.after, ddl.before) }
+    return (schemaID ?? 0, 0)
   }
 }
