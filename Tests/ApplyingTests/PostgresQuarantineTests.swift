@@ -85,6 +85,23 @@ struct PostgresQuarantineTests {
     #expect(try rows(target) == "1:10 2:2 4:4 5:5")
   }
 
+  /// An index, or a CHECK of the target, can make the server refuse one statement with an error of any class.
+  @Test(arguments: [
+    "CREATE TABLE w(id text PRIMARY KEY); CREATE INDEX i ON w((repeat(id, 400) || md5(id)))",
+    "CREATE TABLE w(id text PRIMARY KEY, CHECK (length(repeat(id, 1000000)) >= 0))",
+  ])
+  func `a row that the server cannot write is put aside`(table: String) throws {
+    let target = try started()
+    try target.psql(table)
+    try target.begin("CREATE TABLE w(id TEXT NOT NULL PRIMARY KEY)", "w", [])
+    let letters = (0..<2000).map { _ in String(UnicodeScalar(UInt8.random(in: 97...122))) }.joined()
+    try target.trail.transaction { try target.trail.insert("w", [.text(letters)]) }
+    try target.trail.transaction { try target.trail.insert("t", [4, 4]) }
+    for _ in 0..<2 { try target.replay() }
+    #expect(try log(target).map(\.code) == ["value-misfit"])
+    #expect(try rows(target) == "1:1 2:2 4:4")
+  }
+
   @Test func `values that do not fit are put aside as well, and the trail is kept for them`() throws {
     let target = try started()
     target.options.purgesTrail = true

@@ -70,12 +70,30 @@ extension PostgresCapturing {
       "ALTER TABLE t ALTER a TYPE int USING a * 2", "ALTER TABLE t ALTER n TYPE numeric(6,1)",
       "ALTER TABLE t ALTER v TYPE varchar(3)", "ALTER TABLE t ALTER v TYPE char(10)",
       "ALTER TABLE t ADD b int DEFAULT 5, ALTER b SET DEFAULT 6",
+      "ALTER TABLE t ADD b int DEFAULT 5, ALTER b SET DEFAULT NULL, ALTER a TYPE bigint",
       "DO $$ BEGIN ALTER TABLE t ALTER a TYPE bigint USING a * 2; END $$",
     ])
     func `a change that may alter rows brings a copy`(_ change: String) throws {
       let lines = try told(Self.table, change)
       #expect(lines.contains("start t schemaChange"), "\(lines)")
       #expect(lines.filter { $0.hasPrefix("row t") }.count == 2)
+    }
+
+    /// The partitions have the values of a new column, and the table itself has no note of them.
+    @Test(arguments: [
+      ("ADD b int", false), ("ADD b int DEFAULT 5, ALTER b SET DEFAULT NULL", true),
+      ("ADD b int DEFAULT 5, ALTER b SET DEFAULT NULL, ALTER a TYPE bigint", true),
+    ])
+    func `a new column of a partitioned table brings a copy if its rows may have a value`(
+      change: String, isCopied: Bool
+    ) throws {
+      let lines = try told(
+        """
+        CREATE TABLE t(id int PRIMARY KEY, a int) PARTITION BY RANGE (id);
+        CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (0) TO (100); INSERT INTO t VALUES (1, 1), (2, 2)
+        """, "ALTER TABLE t \(change)")
+      #expect(lines.contains("start t schemaChange") == isCopied, "\(lines)")
+      #expect(lines.filter { $0.hasPrefix("row t") && $0.hasSuffix("b=5") }.count == (isCopied ? 2 : 0), "\(lines)")
     }
 
     /// `'pg\_%'` is another pattern in a session that reads backslashes in plain texts as escapes.

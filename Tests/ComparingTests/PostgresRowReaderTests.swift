@@ -113,6 +113,43 @@ struct PostgresRowReaderTests {
     #expect(try comparison.run { _ in }.rows == 10)
   }
 
+  @Test(arguments: ["REVOKE", "ALTER TABLE s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"], [0, 1])
+  func `a table that its owner closes to the role does not keep others from being compared`(
+    change: String, end: Int
+  ) throws {
+    let server = try PostgresServer.shared
+    let names = (0...1).map { "closed_\($0)_\(UInt32.random(in: 0..<UInt32.max))" }
+    let role = "reads_" + names[0]
+    try server.psql("CREATE ROLE \(role) LOGIN")
+    for name in names {
+      try server.createDatabase(name)
+      try server.psql(
+        """
+        CREATE TABLE s(id int PRIMARY KEY, v text); CREATE TABLE z(id int PRIMARY KEY, v text);
+        INSERT INTO s VALUES (1, 'a'); INSERT INTO z SELECT i, 'x' FROM generate_series(1, 9) AS i;
+        GRANT SELECT ON s, z TO \(role)
+        """, name)
+    }
+    defer {
+      for name in names { try? server.dropDatabase(name) }
+      _ = try? server.psql("DROP ROLE \(role)")
+    }
+    let uris = names.map { server.url($0, user: role) }
+    let databases = try uris.map { try CompareDatabase(.postgres(PostgresConnection($0))) }
+    try server.psql(change == "REVOKE" ? "REVOKE ALL ON s FROM \(role)" : change, names[end])
+    var (notices, rows): ([String], [NameKey: Int]) = ([], [:])
+    let comparison = Comparison(
+      CompareEnds(source: .postgres(uri: uris[0]), target: .postgres(uri: uris[1])), source: databases[0],
+      target: databases[1], options: Comparison.Options(), watch: CompareWatch())
+    let summary = try comparison.run { event in
+      if case .notice(let text) = event { notices.append(text) }
+      if case .table(let result) = event, result.inFlight == 0 { rows[NameKey(result.name)] = result.rows }
+    }
+    #expect(rows == [NameKey("z"): 9], "\(rows)")
+    #expect(notices.contains { $0.contains("table s is ") }, "\(notices)")
+    #expect(summary.differences == 0)
+  }
+
   /// The result of comparing tables `a` and `z`; `a` has a foreign partition at the target.
   private struct Found {
     var notices: [String] = []

@@ -141,6 +141,42 @@ extension Scenarios {
       #expect(try bench.sqlite("t.db", "SELECT v FROM t") == "Zoë\n")
     }
 
+    @Test(
+      arguments: [
+        "CREATE TABLE k2(id interval PRIMARY KEY)", "CREATE TABLE k2(id int, v text)",
+        "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false); CREATE TABLE k2(id text COLLATE loose PRIMARY KEY)",
+      ], [false, true])
+    func `a later table that cannot go both ways holds up no other table at the next starts`(
+      table: String, isAtTarget: Bool
+    ) throws {
+      let pairs = try PairBench(fromPostgres: true, toPostgres: true)
+      try pairs.sql(pairs.from, "CREATE TABLE t(id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'first')")
+      let first = try pairs.once(["--two-way"])
+      #expect(first.status == 0, "\(first.errors)")
+      try pairs.sql(isAtTarget ? pairs.to : pairs.from, table)
+      try pairs.sql(pairs.from, "UPDATE t SET v = 'second'")
+      try pairs.sql(pairs.to, "INSERT INTO t VALUES (2, 'back')")
+      var outcome = first
+      for _ in 0..<2 { outcome = try pairs.once(["--two-way"]) }
+      #expect(outcome.errors.contains("k2"), "\(outcome)")
+      for end in [pairs.from, pairs.to] {
+        #expect(try pairs.sql(end, "SELECT * FROM t ORDER BY id") == "1|second\n2|back", "\(outcome)")
+      }
+    }
+
+    @Test func `a suspended table takes no other table's changes from a run that ends by itself`() throws {
+      let pairs = try PairBench(fromPostgres: true, toPostgres: true)
+      try pairs.sql(pairs.from, "CREATE TABLE t(id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'first')")
+      #expect(try pairs.once().status == 0)
+      try pairs.sql(pairs.from, "CREATE TABLE nokey(id int, v text)")
+      for round in 1...5 {
+        try pairs.sql(pairs.from, "UPDATE t SET v = 'round \(round)'")
+        let outcome = try pairs.once()
+        #expect(outcome.status != 0 && outcome.errors.contains("nokey"), "\(outcome)")
+        #expect(try pairs.sql(pairs.to, "SELECT v FROM t") == "round \(round)", "\(outcome)")
+      }
+    }
+
     @Test func `a table without identity is refused before its own program would be`() throws {
       let pairs = try PairBench(.postgresToSQLite)
       try pairs.sql(pairs.from, "CREATE TABLE loose(a int, b text); INSERT INTO loose VALUES (1, 'x')")

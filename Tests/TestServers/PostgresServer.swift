@@ -189,8 +189,9 @@ package final class PostgresServer: Sendable {
     // Such an error has undone the whole transaction.
     if ["ON PARAMETER", "DROP OWNED"].contains(where: { sql.contains($0) }) {
       for _ in 1..<20 {
-        do { return try tools.run("psql", arguments, in: folder) } catch where "\(error)".contains(
-          "tuple concurrently updated")
+        do { return try tools.run("psql", arguments, in: folder) } catch
+          where "\(error)".contains(
+            "tuple concurrently updated")
         { usleep(50_000) }
       }
     }

@@ -164,7 +164,9 @@ extension CatalogDocument {
       a.attidentity::text,
       CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END,
       (t.typtype = 'd' OR t.typdefault IS NOT NULL)::text,
-      (ad.oid IS NOT NULL)::text]
+      (ad.oid IS NOT NULL OR a.attname IN (
+        SELECT l.attname FROM pg_partition_tree({oid}) AS p JOIN pg_attribute AS l ON l.attrelid = p.relid
+        WHERE p.level > 0 AND l.atthasmissing))::text]
     FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
       LEFT JOIN pg_attrdef AS ad ON ad.adrelid = a.attrelid AND ad.adnum = a.attnum
       LEFT JOIN pg_collation AS co ON co.oid = a.attcollation LEFT JOIN pg_namespace AS cn ON cn.oid = co.collnamespace

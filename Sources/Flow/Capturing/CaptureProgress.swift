@@ -28,6 +28,9 @@ package final class CaptureProgress: Sendable {
     /// The sequence number of the last row of the SQLite journal that is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
+    /// Whether a run that ends once it has caught up has ended, with the error of a suspended table. The trail has
+    /// everything else.
+    package var endedBesidesTables = false
     /// The number of logical messages with Cairn's prefix but without a valid signature, since this process began the
     /// capture.
     package var refusedMessages: UInt64 = 0

@@ -134,8 +134,10 @@ final class PostgresRowReader: RowReader {
     do {
       try bind()
       try withForeignPartitions(of: end) {
-        _ = try patiently(name) { try connection.hold(name, takesTexts: true, as: end.shape) }
-        try connection.copyOut("COPY (\(query)) TO STDOUT", line)
+        try patiently(name) {
+          _ = try connection.hold(name, takesTexts: true, as: end.shape)
+          try connection.copyOut("COPY (\(query)) TO STDOUT", line)
+        }
       }
       if isOwn { try connection.execute("COMMIT") }
     } catch {
@@ -144,15 +146,21 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// Runs `body`, which waits for locks of other sessions for a limited time.
+  /// Runs `body`, which reads a table and waits for locks of other sessions for a limited time.
   ///
-  /// - Throws: `table-refused` if another session keeps the table locked for longer than ``patienceMilliseconds``.
+  /// - Throws: `table-refused` if another session keeps the table locked for longer than ``patienceMilliseconds``, or
+  ///   if the role may not read the table.
   private func patiently<T>(_ name: String, _ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as PostgresError where error.isLockTimeout {
       throw CairnError(
         .tableRefused,
         "another session keeps table \(name) of \(connection.place) locked for more than \(Self.patienceMilliseconds / 1000) s",
         hint: "look for it in pg_locks, and compare the table again", context: ["table": name])
+    } catch let error as PostgresError where error.isPrivilege {
+      throw CairnError(
+        .tableRefused, "\(connection.place) does not let this role read table \(name): \(error.message)",
+        hint: "GRANT SELECT on it, without row-level security for this role; then compare the table again",
+        context: ["table": name])
     }
   }
 

@@ -1,10 +1,24 @@
 import Capturing
+import Changes
 import Synchronization
 import SystemKit
 
-/// The end of a two-way replication whose workers have caught up.
+/// The end of a replication: by an error, or because the workers have caught up.
 extension Replication {
-  /// Waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run
+  func work(_ body: () throws -> Void) {
+    do { try body() } catch {
+      note(error)
+      stop()
+    }
+  }
+
+  /// Keeps an error, if it is the first one, until all workers have ended.
+  func note(_ error: any Error) {
+    let envelope = CairnError(enveloping: error, doing: "replicate")
+    failure.withLock { $0 = $0 ?? envelope }
+  }
+
+  /// Two-way: waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run
   /// until both apply workers have stopped.
   func drainOnceCaughtUp(_ back: Direction) {
     while !stopSignal.isSet {

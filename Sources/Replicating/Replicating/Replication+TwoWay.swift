@@ -4,7 +4,8 @@ import Endpoints
 // The check of both databases before a two-way replication starts, and the hints if it cannot continue.
 extension Replication {
   /// Writes warnings about the tables of both databases, such as keys that both would generate for different rows.
-  /// - Throws: `table-refused` for a table that cannot be replicated two-way, such as a table without a key.
+  /// - Throws: `table-refused` for a table that cannot be replicated two-way, such as a table without a key. Once the
+  ///   replication has begun, only a warning is written: capture and apply suspend such a table, and the others go on.
   func checkTwoWay(_ from: SourceDatabase, _ to: TargetDatabase) throws {
     let other = try to.isMissing ? nil : SourceDatabase(target)
     // Once it has begun, captures go on without a table that its owner keeps locked.
@@ -15,7 +16,9 @@ extension Replication {
       [(from, tables, (engine: target.engine, tables: theirs))]
       + (other.map { [($0, theirs, (engine: source.engine, tables: tables))] } ?? [])
     for (end, tables, beside) in ends {
-      try TwoWayCheck.checkKeys(end, tables, beside: beside) { "leave it out: --tables \("*,!\($0)".shellWord)" }
+      try passing(ifBegun: hasBegun) {
+        try TwoWayCheck.checkKeys(end, tables, beside: beside) { "leave it out: --tables \("*,!\($0)".shellWord)" }
+      }
       if !options.acceptsMovedKeys {
         try TwoWayCheck.checkMovedKeys(end, tables) {
           "leave it out: --tables \("*,!\($0)".shellWord); or, if applications change no keys of such rows, run with --accept-moved-keys"
@@ -25,6 +28,12 @@ extension Replication {
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
       captureProgress.tell("\(alike.message); \(alike.hint)")
+    }
+  }
+
+  private func passing(ifBegun hasBegun: Bool, _ check: () throws -> Void) throws {
+    do { try check() } catch let error as CairnError where hasBegun && error.code == .tableRefused {
+      captureProgress.tell("\(error.message); \(error.hint)")
     }
   }
 

@@ -74,7 +74,7 @@ package final class Replication: Sendable {
   let stopSignal = StopSignal()
   let drainSignal = StopSignal()
   let readySignal = StopSignal()
-  private let failure = Mutex<CairnError?>(nil)
+  let failure = Mutex<CairnError?>(nil)
   private let running: Atomic<Int>
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
@@ -340,14 +340,6 @@ package final class Replication: Sendable {
     ended()
   }
 
-  private func work(_ body: () throws -> Void) {
-    do { try body() } catch {
-      let envelope = CairnError(enveloping: error, doing: "replicate")
-      failure.withLock { $0 = $0 ?? envelope }
-      stop()
-    }
-  }
-
   private func capture() throws {
     defer {
       // In two-way replication, the capture of the target may still have changes to read.
@@ -364,9 +356,14 @@ package final class Replication: Sendable {
     run.relays = relays.load(ordering: .acquiring)
     run.folds = options.folds.forth
     if let readers { return try capture(run, readers) }
-    try run.run(stop: stopSignal, untilCaughtUp: options.once && back == nil, progress: captureProgress) {
-      if back == nil { RelayedRows.note(run.relays, in: folder) }
-      readySignal.set()
+    do {
+      try run.run(stop: stopSignal, untilCaughtUp: options.once && back == nil, progress: captureProgress) {
+        if back == nil { RelayedRows.note(run.relays, in: folder) }
+        readySignal.set()
+      }
+    } catch  where captureProgress.snapshot.endedBesidesTables {
+      // Apply still has to apply the rows of the other tables.
+      note(error)
     }
   }
 

@@ -259,12 +259,6 @@ extension PostgresReplay {
         .constraintFailed, "\(subject): the target \(connection.place) refuses it: \(text) \(place)",
         hint: "make the target's constraints equal to the source's, then run again", context: context(table, key))
     }
-    if error.isBadValue {
-      return CairnError(
-        .valueMisfit, "\(subject): the target \(connection.place) does not take a value: \(text) \(place)",
-        hint: "change the target's columns so that they hold the source's values, then run again",
-        context: context(table, key))
-    }
     if ["42P01", "42703", "42804", "42P10", "428C9", "0A000"].contains(error.sqlState) {
       return CairnError(
         .schemaStopped,
@@ -272,6 +266,22 @@ extension PostgresReplay {
         hint: "make its columns and keys equal to the source's, then run again", context: context(table, key))
     }
     if error.isPrivilege { return error.unentitled(table.source, at: table.target.qualifiedName) }
+    if error.isBadValue || error.isOfStatement {
+      return CairnError(
+        .valueMisfit, "\(subject): the target \(connection.place) does not take a value: \(text) \(place)",
+        hint: "change the target's columns so that they hold the source's values, then run again",
+        context: context(table, key))
+    }
     return error.asCairnError
+  }
+}
+
+extension PostgresError {
+  /// Whether the statement of one row caused the error, so that another statement may succeed. An example is a value
+  /// that is too long for an index of the target.
+  ///
+  /// Source: https://www.postgresql.org/docs/15/errcodes-appendix.html
+  fileprivate var isOfStatement: Bool {
+    ["22", "2F", "38", "39", "42", "54", "P0"].contains(String(sqlState.prefix(2)))
   }
 }

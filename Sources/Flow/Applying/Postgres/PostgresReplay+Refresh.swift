@@ -56,7 +56,8 @@ extension PostgresReplay {
       existing: options.existing, existingHolds: options.existingHolds,
       isForOthers: options.isForOthers(reason, isAwaited: known.isAwaited), localWrites: table.localWrites,
       holdsRows: try method != .rows && holdsRows(table), hasRanges: table.hasRanges,
-      refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: refreshes.checked.contains(table.stateKey.nameKey))
+      refusesRows: options.refusesRows || isLedElsewhere(id),
+      areRowsChecked: refreshes.checked.contains(table.stateKey.nameKey))
   }
 
   private func empty(_ table: PostgresApplyTable) throws {

@@ -45,7 +45,8 @@ extension SQLiteReplay {
       existing: options.existing, existingHolds: options.existingHolds,
       isForOthers: options.isForOthers(reason, isAwaited: table.state.isAwaited), localWrites: table.localWrites,
       holdsRows: try method != .rows && table.holdsRows(), hasRanges: table.sortsAsSource,
-      refusesRows: options.refusesRows || isLedElsewhere(id), areRowsChecked: refreshes.checked.contains(key(table.schema.name)))
+      refusesRows: options.refusesRows || isLedElsewhere(id),
+      areRowsChecked: refreshes.checked.contains(key(table.schema.name)))
   }
 
   // MARK: Columns that only the target has

@@ -103,7 +103,10 @@ package final class PostgresCapture {
         progress.update { $0.isReconnecting = false }
         if try follow(stop, untilCaughtUp: untilCaughtUp) == .isOver {
           // Everything else is in the trail.
-          if untilCaughtUp, !stop.isSet, let error = session.waits.error { throw error }
+          if untilCaughtUp, !stop.isSet, let error = session.waits.error {
+            progress.update { $0.endedBesidesTables = true }
+            throw error
+          }
           return
         }
       } catch let error as PostgresError where error.sqlState == "42704" && error.sql.hasPrefix("START_REPLICATION") {

@@ -48,7 +48,8 @@ struct RowFate {
       guard let origin else {
         // A generated column that became a plain column already has its values.
         let wasGenerated = before.forms[PostgresTable.generatedForm(after.numbers[new])] != nil
-        guard isFilled(new), !wasGenerated, word.rewrites & TableRewrite.defaultReason == 0 else { return false }
+        // A rewrite of the rows, whatever its reason, writes the values and clears the catalog's note of them.
+        guard isFilled(new), !wasGenerated, word.rewrites == 0 else { return false }
         continue
       }
       let (was, now) = (before.types[origin], after.types[new])
