@@ -32,6 +32,7 @@ package final class Daemon: Sendable {
   private let supervisor: Supervisor
   private let refreshes: RefreshCoordinator
   private let leftSlots: LeftSlots
+  private let indexer: Indexer
   private let board = Mutex(TransferStatus())
   private let load: Load
   private let version: String
@@ -51,6 +52,7 @@ package final class Daemon: Sendable {
     supervisor = Supervisor(context, hanging: hanging) { kill(process, SIGUSR1) }
     refreshes = RefreshCoordinator(context, supervisor)
     leftSlots = LeftSlots(context)
+    indexer = Indexer(context)
     published = Mutex(
       NodeStatus(
         node: configuration.node.name, version: version, process: process, now: startedAt, startedAt: startedAt,
@@ -160,6 +162,7 @@ package final class Daemon: Sendable {
         budgetAt = now
         supervisor.keepBudget()
         leftSlots.look()
+        indexer.keep()
         noteDisk(&forecast, now)
       }
       if now - publishedAt >= Self.publishMilliseconds {
@@ -172,6 +175,7 @@ package final class Daemon: Sendable {
       if watchdog != nil, silent.allSatisfy(\.isInStatement) { ServiceManager.notify("WATCHDOG=1") }
       tell(silent, &silentTold)
     }
+    indexer.end()
     context.log.write(LogEntry(.info, "ended"))
   }
 

@@ -19,6 +19,18 @@ struct IntakeRoom: Equatable, Sendable {
   var isPaused = false
   /// The sizes and limits of the trails that each other node sends to this node, by the other node's name.
   var peers: [String: Share] = [:]
+  /// The number of segments of each node whose trails here have too many small ones, by the node's name.
+  var crowds: [String: Int] = [:]
+  /// How many segments of a node may be small.
+  static let segmentsMax = 10_000
+  /// The size in bytes of a segment that is not small.
+  static let segmentBytesMin: UInt64 = 64 << 10
+
+  /// Returns whether these segments of one node are too many and too small. Each one costs time in every purge, however
+  /// small it is.
+  static func isCrowd(segments: Int, bytes: UInt64) -> Bool {
+    segments > segmentsMax && bytes / UInt64(segments) < segmentBytesMin
+  }
 
   /// The sizes of the trails that one node sends, in bytes, and the limit for them.
   struct Share: Equatable, Sendable {
@@ -56,15 +68,16 @@ extension IntakeRoom {
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
     let configuration = context.configuration
     let limited = configuration.shares.compactMap { share in share.diskBytes.map { (share, $0) } }
+    let crowds = Self.crowds(configuration.shares, context)
     guard configuration.limits.diskBytes != nil || !limited.isEmpty else {
-      self.init()
+      self.init(crowds: crowds)
       return
     }
     for trail in (try? Trail.names(state: context.statePath)) ?? [] where trail.origin != context.node {
       if let info = try? Trail.info(folder: context.folder(of: trail)) { context.note(info) }
     }
     let infos = context.trailInfos.values
-    self.init(held: infos.reduce(0) { $0 + $1.onDisk })
+    self.init(held: infos.reduce(0) { $0 + $1.onDisk }, crowds: crowds)
     let plan = plan()
     if let allowed = configuration.limits.diskBytes {
       self.allowed = UInt64(max(0, allowed))
@@ -81,6 +94,17 @@ extension IntakeRoom {
       peers[share.node] = part
     }
   }
+
+  private static func crowds(_ shares: [Configuration.Share], _ context: ServiceContext) -> [String: Int] {
+    var crowds: [String: Int] = [:]
+    let infos = context.trailInfos.values.filter { $0.name.origin != context.node }
+    for share in shares {
+      let own = infos.filter { share.includes($0.name) }
+      let (count, bytes) = (own.reduce(0) { $0 + $1.segments.count }, own.reduce(0) { $0 + $1.bytes })
+      if isCrowd(segments: count, bytes: bytes) { crowds[share.node] = count }
+    }
+    return crowds
+  }
 }
 
 extension ServiceContext {
@@ -92,6 +116,7 @@ extension ServiceContext {
   /// Returns the error if a disk limit forbids a node to send bytes now; nil if the node may send them.
   func obstacle(for peer: String, _ plan: () -> RetentionPlan) -> CairnError? {
     if !hasRoom(plan) { return IntakeGate.full(node) }
+    if let count = intake.crowd(of: peer) { return IntakeGate.crowded(peer, count, node) }
     guard intake.isFull(for: peer) else { return nil }
     return CairnError(
       .diskBudget, "the trails that node '\(peer)' brings hold more than [peer.\(peer)] disk allows",
@@ -175,6 +200,9 @@ final class IntakeGate: Sendable {
     return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }
   }
 
+  /// Returns the number of a peer's segments here if they are too many and too small, by the last measurement.
+  func crowd(of peer: String) -> Int? { looked.withLock { $0?.room.crowds[peer] } }
+
   /// Counts the start of a request body of a peer. Returns false, and counts nothing, if `most` bodies of this peer are
   /// being received already.
   func begin(_ peer: String, most: Int) -> Bool {
@@ -196,6 +224,14 @@ final class IntakeGate: Sendable {
     CairnError(
       .diskBudget, "the trails of node \(node) hold more than its [limits] disk allows",
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
+  }
+
+  static func crowded(_ peer: String, _ count: Int, _ node: String) -> CairnError {
+    CairnError(
+      .diskBudget,
+      "the trails that node '\(peer)' brings have \(count) segments of less than 64 KiB on average, and more than \(IntakeRoom.segmentsMax) are not taken",
+      hint: "see in 'cairn status' at \(node) which apply or peer lags, or delete trails of '\(peer)' there",
+      remedy: .retry, context: ["peer": peer])
   }
 
   /// Returns whether the last measurement found trails over a disk limit, with segments to delete. Later calls return

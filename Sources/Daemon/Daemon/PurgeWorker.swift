@@ -5,8 +5,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The worker that deletes the segments that no reader needs, by the ``RetentionPlan`` of all trails. It builds the
-/// indexes of the sealed segments that stay.
+/// The worker that deletes the segments that no reader needs, by the ``RetentionPlan`` of all trails.
 final class PurgeWorker: Worker {
   let name: WorkerName
   private let trail: String
@@ -15,8 +14,6 @@ final class PurgeWorker: Worker {
   private let trails: @Sendable () -> [TrailName]
   private let plan: @Sendable () -> RetentionPlan
   private let purged = Atomic<UInt64>(0)
-  // The last message about an index that could not be built, by trail.
-  private let indexFaults = Mutex<[NameKey: String]>([:])
   // One hour in µs: the age at which a received trail without a whole transaction is deleted.
   private static let emptyMicroseconds: Int64 = 3_600_000_000
 
@@ -45,23 +42,6 @@ final class PurgeWorker: Worker {
         guard let below = below[trail.description], below > 1 else { continue }
         try purge(trail, below: below)
       }
-      for trail in there where !stop.isSet { index(trail, stop) }
-    }
-  }
-
-  // An index is only a cache, so an error ends no purge. It is logged once.
-  private func index(_ trail: TrailName, _ stop: StopSignal) {
-    do {
-      _ = try Trail.buildIndexes(folder: context.folder(of: trail), isEnding: { stop.isSet })
-      indexFaults.withLock { $0[trail.description] = nil }
-    } catch {
-      let error = CairnError(enveloping: error, doing: "index trail \(trail)")
-      let key = trail.description.nameKey
-      guard indexFaults.withLock({ $0.updateValue(error.message, forKey: key) }) != error.message else { return }
-      context.log.write(
-        LogEntry(
-          .warning, "cannot build an index of trail \(trail), so searches in it take longer: \(error.message)",
-          worker: name.description, code: error.code, hint: error.hint, context: ["trail": trail.description]))
     }
   }
 

@@ -22,7 +22,7 @@ extension Supervisor {
       }
     }
     let keys = PeerReaders.keys(configuration, infos.values.map(\.name), besides: context.leftOut)
-    let (plan, old) = state.withLock { state in
+    let (plan, old, told) = state.withLock { state in
       var readers = applies(&state, infos)
       for key in keys {
         let info = infos[key.trail.description]
@@ -40,14 +40,17 @@ extension Supervisor {
       for (trail, part) in plan.parts { state.historyBytes[trail] = part.history }
       for id in plan.expired {
         if id.name.kind == .apply {
-          state.entries[id.name]?.isExpired = true
+          guard let info = infos[id.trail] else { continue }
+          let segment = readers.first { $0.id == id }?.segment ?? 0
+          state.entries[id.name]?.expiry = Expiry(trail: info.id, segment: segment)
         } else {
           state.givenUp[id] = readers.first { $0.id == id }?.segment ?? 0
         }
       }
-      return (plan, old)
+      let now = Clock.monotonicMilliseconds
+      return (plan, old, plan.expired.filter { state.expiryNotes.take($0, now: now) })
     }
-    for id in plan.expired { tellExpired(id, plan) }
+    for id in told { tellExpired(id, plan) }
     tellShortened(plan, old)
     return plan
   }
@@ -59,7 +62,7 @@ extension Supervisor {
       let (needs, info) = (apply.progress.snapshot.needs, infos[apply.apply.trail])
       let isAtEnd = needs.flatMap { needs in info.map { needs >= $0.end.position } } ?? false
       let isBack = entry.isExpired && Self.isBack(entry, infos)
-      if isBack { state.entries[name]?.isExpired = false }
+      if isBack { state.entries[name]?.expiry = nil }
       readers.append(
         RetentionPlan.Reader(
           name: name, trail: apply.apply.trail, segment: needs?.segment, isAtEnd: isAtEnd,
@@ -78,10 +81,13 @@ extension Supervisor {
     return readers
   }
 
-  /// Returns whether the trail has all segments that the apply `entry` still needs.
+  /// Returns whether the expired apply `entry` has got past the segment for which it expired, and the trail has all
+  /// segments that it still needs.
   static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
-    guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
-    return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
+    guard let expiry = entry.expiry, let apply = entry.worker as? ApplyWorker,
+      let needs = apply.progress.snapshot.needs, let info = infos[apply.apply.trail]
+    else { return false }
+    return expiry.isOver(needs: needs.segment, of: info.id, first: info.firstPosition.segment)
   }
 
   private func tellExpired(_ id: RetentionPlan.ReaderID, _ plan: RetentionPlan) {

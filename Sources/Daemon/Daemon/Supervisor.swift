@@ -25,7 +25,7 @@ package final class Supervisor: Sendable {
     var pulse = Pulse()
     var pulseValue: UInt64 = 0
     var pulseAt: Int64 = 0
-    var isExpired = false
+    var expiry: Expiry?
     var isLeaving = false
     var rate = Rate()
     var wait = WaitNote()
@@ -34,9 +34,9 @@ package final class Supervisor: Sendable {
 
   struct State {
     var entries: [WorkerName: Entry] = [:]
-    // The expired readers that are not applies, with the first segment that they needed. A peer that reads again is
-    // removed.
+    // The expired readers that are not applies, until they read again, with the first segment that they needed.
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
+    var expiryNotes = ExpiryNotes()
     var isEnding = false
     var isPaused = false
     var pauseReason = ""

@@ -113,16 +113,18 @@ package enum Trail {
     var segments: [TrailInfo.Segment] = []
     var name: TrailName?
     var writtenAt: Int64 = 0
+    let now = Clock.system.microseconds()
     for number in try folder.segments() where number <= mark.segment {
       guard let (header, file) = try header(folder, number) else { continue }
       let isLive = number == mark.segment
+      writtenAt = try file.writtenAt
       segments.append(
         .init(
           number: number, bytes: isLive ? mark.fileOffset : try file.size, isSealed: !isLive,
-          firstTransaction: header.firstTransaction, created: header.created, allocated: try file.allocated,
+          firstTransaction: header.firstTransaction, created: min(header.created, writtenAt, now),
+          allocated: try file.allocated,
           indexed: folder.indexAllocated(number)))
       name = header.name
-      writtenAt = try file.writtenAt
     }
     guard let first = segments.first, segments.last?.number == mark.segment, let name else {
       throw folder.damaged(mark.position, "segment \(mark.segment.hex(8)) is missing")

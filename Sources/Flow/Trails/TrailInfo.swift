@@ -8,7 +8,8 @@ package struct TrailInfo: Equatable, Sendable {
     package var bytes: UInt64
     package var isSealed: Bool
     package var firstTransaction: UInt64
-    /// The time at which the segment was created, µs since 1970 UTC.
+    /// The time at which the segment was created, µs since 1970 UTC. A peer may have written the
+    /// header, so the time is not after the last write to the file, nor in the future.
     package var created: Int64
     /// The disk space of the segment's file in bytes, including the space allocated after the durable end.
     package var allocated: UInt64 = 0

@@ -2,7 +2,7 @@ import Changes
 import SystemKit
 
 /// Reads a segment once, with all checks of a reader, and makes its index.
-struct IndexBuilder: ~Copyable {
+final class IndexBuilder {
   /// The content of a stretch, in bytes, after which another one begins.
   static let stretchBytes: UInt64 = 64 << 10
   /// The size of a segment in bytes below which it has no index file.
@@ -16,26 +16,44 @@ struct IndexBuilder: ~Copyable {
   private var key = ByteWriter(capacity: 64)
   /// The stretch in which the open transaction begins.
   private var begun = 0
+  private static let checkRecords = 4096
+  /// The lowest size of a stretch in the file of an index, in bytes.
+  private static let stretchLength = 5
 
   private init(_ identity: SegmentIndex.Identity) { index = SegmentIndex(identity) }
 
+  /// The highest size in bytes of the index of a sealed segment: 3 % of the segment.
+  static func budget(_ segmentBytes: UInt64) -> Int { Int(clamping: segmentBytes / 100 * 3) }
+
   /// Returns the file of the index of a segment up to file offset `limit`, the end of a block.
-  static func build(_ folder: TrailFolder, _ number: UInt64, limit: UInt64, isSealed: Bool) throws -> [UInt8] {
+  ///
+  /// - Parameters:
+  ///   - lengthMax: The size of the list of stretches in bytes above which the segment cannot be indexed.
+  ///   - check: Called often. An error that it throws ends the work.
+  static func build(
+    _ folder: TrailFolder, _ number: UInt64, limit: UInt64, isSealed: Bool, lengthMax: Int = SegmentIndex.lengthMax,
+    check: () throws -> Void = {}
+  ) throws -> [UInt8] {
     let cursor = try SegmentCursor(folder, number)
-    var builder = IndexBuilder(
+    let builder = IndexBuilder(
       .init(trail: cursor.header.trail, segment: number, bytes: limit, chain: .zero))
-    try builder.read(cursor, limit: limit)
+    try builder.read(cursor, limit: limit, lengthMax / stretchLength, check)
     builder.index.identity.chain = cursor.chainAtEnd()
     builder.entries.finish()
-    // 3 % of the segment. The index of a live segment is never written, so its size does not matter.
-    let budget = isSealed ? Int(clamping: limit / 100 * 3) : Int.max >> 8
-    return SegmentIndex.encoded(builder.index, builder.entries, budget: budget)
+    // The index of a live or a small segment is never written, so its size does not matter.
+    return SegmentIndex.encoded(
+      builder.index, builder.entries, budget: isSealed && limit >= segmentBytesMin ? budget(limit) : Int.max >> 8)
   }
 
-  private mutating func read(_ cursor: SegmentCursor, limit: UInt64) throws {
+  private func read(
+    _ cursor: SegmentCursor, limit: UInt64, _ stretchesMax: Int, _ check: () throws -> Void
+  ) throws {
     var time: Int64 = 0
+    var count = 0
     while !cursor.isSealed, cursor.fileOffset < limit {
       Pulse.beat()
+      try check()
+      guard index.stretches.count <= stretchesMax else { throw SegmentFault.tooLarge(cursor.number) }
       let isOpen = cursor.transactions.isOpen
       let content = cursor.contentEnd
       if index.stretches.last.map({ content - $0.content >= Self.stretchBytes }) ?? true {
@@ -50,6 +68,8 @@ struct IndexBuilder: ~Copyable {
       try cursor.loadBlock(limit: limit)
       var hasTime = !isNew || isOpen
       while let record = try cursor.nextRecord() {
+        count += 1
+        if count % Self.checkRecords == 0 { try check() }
         if case .begin(let header) = record {
           (time, begun) = (header.commitTime, stretch)
           let old = index.stretches[stretch].times
@@ -62,7 +82,7 @@ struct IndexBuilder: ~Copyable {
     }
   }
 
-  private mutating func add(_ record: Record, _ stretch: Int, _ cursor: SegmentCursor) throws {
+  private func add(_ record: Record, _ stretch: Int, _ cursor: SegmentCursor) throws {
     switch record {
     case .schema(let id, let schema):
       index.stretches[stretch].hasSchema = true
@@ -84,7 +104,7 @@ struct IndexBuilder: ~Copyable {
     }
   }
 
-  private mutating func add(
+  private func add(
     _ image: ImageView, _ other: ImageView?, _ table: (hash: UInt64, key: KeyColumns), _ stretch: Int,
     _ cursor: SegmentCursor
   ) throws {
@@ -99,13 +119,13 @@ struct IndexBuilder: ~Copyable {
     }
   }
 
-  private mutating func event(_ id: UInt64, _ stretch: Int) {
+  private func event(_ id: UInt64, _ stretch: Int) {
     guard let table = tables[id] else { return }
     entries.add(RowKey.presence(table.hash), stretch: stretch)
     entries.add(RowKey.events(table.hash), stretch: stretch)
   }
 
-  private mutating func note(_ name: String) {
+  private func note(_ name: String) {
     guard !names.contains(name) else { return }
     guard namesBytes + name.utf8.count + 4 <= SegmentIndex.tablesBytesMax else {
       index.hasAllTables = false

@@ -5,22 +5,60 @@ import SystemKit
 extension Trail {
   /// Builds the indexes of sealed segments that have none. Returns their numbers.
   ///
-  /// - Parameter most: The highest number of indexes to build now.
-  package static func buildIndexes(folder path: String, most: Int = .max, isEnding: () -> Bool = { false }) throws
-    -> [UInt64]
-  {
+  /// - Parameters:
+  ///   - most: The highest number of indexes to build now.
+  ///   - processorMilliseconds: The processor time for one segment.
+  ///   - isEnding: Whether to return now. Asked often, inside of a segment too.
+  ///   - failed: Called with the error of a segment that cannot be indexed, or not in this time. It gets an empty index,
+  ///     so it is not tried again.
+  package static func buildIndexes(
+    folder path: String, most: Int = .max, processorMilliseconds: Int64 = 30_000, isEnding: () -> Bool = { false },
+    failed: (CairnError) -> Void = { _ in }
+  ) throws -> [UInt64] {
+    struct IsEnding: Error {}
     let folder = TrailFolder(path)
     var built: [UInt64] = []
+    var error: (any Error)?
     do {
       let (_, mark) = try folder.openMark()
       for number in try folder.segments() where number < mark.segment && built.count < most {
-        if isEnding() || Folder.exists(folder.indexPath(number)) { continue }
+        if isEnding() { break }
+        if Folder.exists(folder.indexPath(number)) { continue }
+        let limit = Clock.threadMilliseconds + processorMilliseconds
         do {
-          if try folder.writeIndex(number) { built.append(number) }
-        } catch let error as FileError where error.isMissing { continue }
+          let isWritten = try folder.writeIndex(number) {
+            if isEnding() { throw IsEnding() }
+            if Clock.threadMilliseconds >= limit { throw SegmentFault.tooLarge(number) }
+          }
+          if isWritten { built.append(number) }
+        } catch let fault as SegmentFault {
+          guard Folder.exists(folder.segmentPath(number)) else { continue }
+          try folder.writeEmptyIndex(number, of: mark.trail)
+          built.append(number)
+          failed(folder.outward(fault, "index"))
+        } catch let error as FileError where error.isMissing {
+          continue
+        } catch is IsEnding { break } catch let other { error = error ?? other }
       }
     } catch { throw folder.outward(error, "index") }
+    // Segments after the one with the error are indexed all the same.
+    if let error { throw folder.outward(error, "index") }
     return built
+  }
+}
+
+extension Clock {
+  /// The processor time of the calling thread, ms.
+  package static var threadMilliseconds: Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
+  }
+}
+
+extension SegmentFault {
+  static func tooLarge(_ number: UInt64) -> SegmentFault {
+    SegmentFault(.content, Position(segment: number, offset: 0), "the segment is too large to be indexed")
   }
 }
 
@@ -44,12 +82,23 @@ extension TrailFolder {
   }
 
   /// Builds the index of a sealed segment and writes its file. Returns false for a segment that needs none.
-  func writeIndex(_ number: UInt64) throws -> Bool {
+  ///
+  /// - Parameter check: Called often. An error that it throws ends the work.
+  func writeIndex(_ number: UInt64, check: () throws -> Void) throws -> Bool {
     let size = try File(segmentPath(number), .read).size
     guard size >= IndexBuilder.segmentBytesMin else { return false }
-    let bytes = try IndexBuilder.build(self, number, limit: size, isSealed: true)
+    let budget = IndexBuilder.budget(size)
+    let bytes = try IndexBuilder.build(
+      self, number, limit: size, isSealed: true, lengthMax: min(budget, SegmentIndex.lengthMax), check: check)
+    guard bytes.count <= budget else { throw SegmentFault.tooLarge(number) }
     try writeIndex(number, bytes)
     return true
+  }
+
+  /// Writes an index that makes searches read the segment.
+  func writeEmptyIndex(_ number: UInt64, of trail: TrailID) throws {
+    let size = try File(segmentPath(number), .read).size
+    try writeIndex(number, SegmentIndex.empty(.init(trail: trail, segment: number, bytes: size, chain: .zero)))
   }
 
   private func writeIndex(_ number: UInt64, _ bytes: [UInt8]) throws {
@@ -77,7 +126,9 @@ extension TrailFolder {
       throw SegmentFault(
         .content, Position(segment: number, offset: 0), "the segment is too large to be searched: look with --from")
     }
-    if isSealed, limit >= IndexBuilder.segmentBytesMin, isOwn { try? writeIndex(number, bytes) }
+    if isSealed, limit >= IndexBuilder.segmentBytesMin, bytes.count <= IndexBuilder.budget(limit), isOwn {
+      try? writeIndex(number, bytes)
+    }
     return index
   }
 

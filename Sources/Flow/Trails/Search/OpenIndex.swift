@@ -14,13 +14,15 @@ struct OpenIndex {
   var isFile: Bool { if case .file = store { true } else { false } }
   private static let startLength = 16 << 10
 
-  /// Opens the index file of a segment; nil if it is missing, damaged, or of another segment.
+  /// Opens the index file of a segment; nil if it is missing, damaged, of another segment, or has no stretches.
   init?(_ folder: TrailFolder, _ identity: SegmentIndex.Identity) {
     guard let file = try? File(folder.indexPath(identity.segment), .read) else { return nil }
     guard let start = Self.read(file, 0, Self.startLength, atLeast: 20), let length = SegmentIndex.length(of: start)
     else { return nil }
     let header = length <= start.count ? Array(start[..<length]) : Self.read(file, 0, length, atLeast: length)
-    guard let header, let index = SegmentIndex(header: header), index.identity == identity else { return nil }
+    guard let header, let index = SegmentIndex(header: header), index.identity == identity,
+      !index.stretches.isEmpty
+    else { return nil }
     (self.index, store) = (index, .file(file))
   }
 

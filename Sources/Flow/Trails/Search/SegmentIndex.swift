@@ -63,12 +63,17 @@ struct SegmentIndex: Equatable {
 
   // MARK: Encoding
 
-  /// Returns the file of an index with these entries, which must be sorted.
+  /// Returns the file of an index with these entries, which must be sorted. Leaves out tables and entries if there is
+  /// no room for them.
   ///
-  /// - Parameter budget: The size of the file in bytes that is not to be exceeded.
+  /// - Parameter budget: The size of the file in bytes, which only the list of stretches can exceed.
   static func encoded(_ index: SegmentIndex, _ entries: IndexEntries, budget: Int) -> [UInt8] {
     var index = index
-    let plain = index.header().count
+    var plain = index.header().count
+    if plain > budget {
+      (index.tables, index.hasAllTables) = ([], false)
+      plain = index.header().count
+    }
     let count = entries.all.count
     // A page takes about ten bytes of the header, and four of its checksum.
     let room = budget - plain - (count / pageCount + 1) * 14
@@ -77,8 +82,14 @@ struct SegmentIndex: Equatable {
       ? Widths() : Widths(count: count, stretches: index.stretches.count, bits: Double(room) * 8)
     var pages: [[UInt8]] = []
     if index.widths.hash > 0 { (index.pages, pages, index.entryCount) = index.packed(entries) }
-    return index.header() + pages.flatMap(\.self)
+    let bytes = index.header() + pages.flatMap(\.self)
+    guard bytes.count > budget else { return bytes }
+    (index.widths, index.pages, index.entryCount) = (Widths(), [], 0)
+    return index.header()
   }
+
+  /// Returns the file for a segment that cannot be indexed. It has no stretches, so a search reads the segment.
+  static func empty(_ identity: Identity) -> [UInt8] { SegmentIndex(identity).header() }
 
   private func packed(_ entries: IndexEntries) -> ([Page], [[UInt8]], Int) {
     let drop = UInt64(64 - widths.hash)
