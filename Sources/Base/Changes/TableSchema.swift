@@ -100,7 +100,7 @@ package struct TableSchema: Equatable, Sendable {
   }
 
   /// An index of the table, with the statement that creates it.
-  package struct Object: Equatable, Sendable {
+  package struct Object: Hashable, Sendable {
     package var name: String
     package var text: String
     package init(name: String, text: String) {
@@ -110,6 +110,11 @@ package struct TableSchema: Equatable, Sendable {
 
     package static func == (a: Self, b: Self) -> Bool {
       a.name.hasSameBytes(as: b.name) && a.text.hasSameBytes(as: b.text)
+    }
+
+    package func hash(into hasher: inout Hasher) {
+      hasher.combine(name.nameKey)
+      hasher.combine(text.nameKey)
     }
   }
 
