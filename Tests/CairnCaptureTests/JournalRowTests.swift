@@ -1,6 +1,7 @@
 import Changes
-import SQLiteKit
 import Testing
+
+@testable import SQLiteKit
 
 /// The journal rows that hold statements, without a database.
 @Suite struct JournalRowTests {
@@ -80,6 +81,51 @@ import Testing
         var damaged = Array(bytes.prefix(count + (change == 0 ? 0 : 1)))
         if change != 0 { damaged[count] ^= UInt8(change) }
         do { _ = try seen(damaged, isEnd: true) } catch { #expect(error is DecodingError) }
+      }
+    }
+  }
+
+  /// A row with `count` items of one kind, which an application can write at a byte or a few for each.
+  private func crowded(_ kind: Crowd, _ count: Int) -> [UInt8] {
+    var row = ByteWriter()
+    func text(_ tables: Int) {
+      row.append(JournalStatements.textTag)
+      row.appendString("")
+      row.append(1)
+      row.appendVarint(UInt64(tables))
+      for _ in 0..<tables { row.appendString("") }
+    }
+    func statement(_ parameters: Int) {
+      row.append(JournalStatements.statementTag)
+      for value in [0, 0, 0, 0] { row.appendVarint(UInt64(value)) }
+      row.append(0)
+      row.appendVarint(UInt64(parameters))
+      row.appendCounted([UInt8](repeating: 0, count: parameters))
+    }
+    row.append(JournalStatements.version)
+    row.appendVarint(0)
+    switch kind {
+    case .names:
+      text(count - 1)
+      text(1)
+    case .texts: for _ in 0..<count { text(0) }
+    case .statements:
+      text(0)
+      for _ in 0..<count { statement(0) }
+    case .parameters:
+      text(0)
+      statement(count)
+    }
+    return Array(row.bytes)
+  }
+
+  private enum Crowd { case names, texts, statements, parameters }
+
+  @Test func `a row with more items than a program's library writes is refused`() throws {
+    for (kind, most) in [(Crowd.names, 1 << 18), (.texts, 1 << 16), (.statements, 1 << 16), (.parameters, 1 << 18)] {
+      _ = try JournalStatementRow(crowded(kind, most), isEnd: false)
+      #expect(throws: DecodingError.self, "\(kind)") {
+        try JournalStatementRow(crowded(kind, most + 1), isEnd: false)
       }
     }
   }

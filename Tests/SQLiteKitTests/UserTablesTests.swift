@@ -125,4 +125,14 @@ import Testing
   func `tables that cannot be captured say why`(sql: String, word: String) throws {
     #expect(try #require(try table(sql).refusal).contains(word))
   }
+
+  @Test func `shapes of other engines' tables in a file share one bound of memory`() {
+    var writer = ByteWriter()
+    writer.append(TableSchema(epoch: 0, engine: .postgres, name: "t", columns: [.init(name: "a", declaredType: "")]))
+    let shape = Value.blob(Array(writer.bytes))
+    let rows = ["a", "b", "c"].map { [Value.text($0), shape] }
+    let bytes = Database.shapes(of: rows).values.first?.memoryBytes ?? 0
+    #expect(bytes > 1000 && Database.shapes(of: rows, room: 3 * bytes).count == 3)
+    #expect(Database.shapes(of: rows, room: 3 * bytes - 1).count == 2)
+  }
 }

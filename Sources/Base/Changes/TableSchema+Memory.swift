@@ -2,7 +2,7 @@ extension TableSchema {
   /// The most memory that the table definitions in one segment of a trail may take: 256 MiB.
   package static let memoryMax = 256 << 20
 
-  static let refusalOfMemory =
+  package static let refusalOfMemory =
     "the definitions of tables in this segment take more than \(memoryMax >> 20) MiB of memory"
 
   /// The memory that the definition takes in a reader, in bytes (`docs/trail-format.md`, Records, schema).

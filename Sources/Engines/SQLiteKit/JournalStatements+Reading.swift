@@ -33,6 +33,13 @@ package struct JournalStatementRow {
     package var tables: [String]?
   }
 
+  // An application can write such rows too, at one byte for an empty name. The library writes a row once it has
+  // 256 KiB, plus one statement.
+  static let namesMax = 1 << 18
+  static let textsMax = 1 << 16
+  static let statementsMax = 1 << 16
+  static let parametersMax = 1 << 18
+
   package let end: End?
   package private(set) var texts: [Text] = []
   package private(set) var statements: [Executed] = []
@@ -50,6 +57,7 @@ package struct JournalStatementRow {
   package init(_ bytes: [UInt8], isEnd: Bool) throws {
     var texts: [Text] = []
     var statements: [Executed] = []
+    var names = 0
     end = try bytes.withUnsafeBytes { raw in
       var reader = ByteReader(raw)
       try Self.check(&reader)
@@ -57,8 +65,13 @@ package struct JournalStatementRow {
       var place = Int64(clamping: try reader.readVarint())
       while !reader.isAtEnd {
         switch try reader.readByte() {
-        case JournalStatements.textTag: texts.append(try Self.readText(&reader))
+        case JournalStatements.textTag:
+          guard texts.count < Self.textsMax else { throw reader.problem("it has more than \(Self.textsMax) texts") }
+          texts.append(try Self.readText(&reader, &names))
         case JournalStatements.statementTag:
+          guard statements.count < Self.statementsMax else {
+            throw reader.problem("it has more than \(Self.statementsMax) statements")
+          }
           let statement = try Self.readStatement(&reader, behind: place)
           guard statement.text < texts.count else { throw reader.problem("text \(statement.text) is not in the row") }
           place = statement.last
@@ -132,10 +145,14 @@ package struct JournalStatementRow {
     End(first: Int64(clamping: try reader.readVarint()), time: try reader.readTime())
   }
 
-  private static func readText(_ reader: inout ByteReader) throws -> Text {
+  /// - Parameter names: The number of table names that the row has had so far.
+  private static func readText(_ reader: inout ByteReader, _ names: inout Int) throws -> Text {
     let range = try reader.readCountedRange()
     guard try reader.readByte() == 1 else { return Text(range: range, tables: nil) }
-    return Text(range: range, tables: try (0..<(try reader.readCount())).map { _ in try reader.readString() })
+    let count = try reader.readCount()
+    names += count
+    guard names <= namesMax else { throw reader.problem("it has more than \(namesMax) names of tables") }
+    return Text(range: range, tables: try (0..<count).map { _ in try reader.readString() })
   }
 
   private static func readStatement(_ reader: inout ByteReader, behind place: Int64) throws -> Executed {
@@ -149,6 +166,9 @@ package struct JournalStatementRow {
     let flags = try reader.readByte()
     let now = flags & 1 != 0 ? try reader.readTime() : nil
     let parameterCount = try reader.readCount()
+    guard parameterCount <= parametersMax else {
+      throw reader.problem("a statement has more than \(parametersMax) parameters")
+    }
     return Executed(
       before: before.partialValue, count: count, rowsAffected: affected, now: now,
       flags: flags & 2 != 0 ? .nowUnknown : [], text: text, parameterCount: parameterCount,

@@ -126,13 +126,20 @@ extension Database {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]
     }
+    return Self.shapes(of: try query("SELECT name, shape FROM cairn_origin"))
+  }
+
+  /// Returns the shapes in rows of `cairn_origin`, as far as they fit into `room` bytes of memory.
+  static func shapes(of rows: [[Value]], room: Int = TableSchema.memoryMax) -> [NameKey: TableSchema] {
     var shapes: [NameKey: TableSchema] = [:]
-    for row in try query("SELECT name, shape FROM cairn_origin") {
+    var room = room
+    for row in rows {
       guard case .blob(let bytes) = row[1], bytes.count <= Self.shapeBytesMax else { continue }
       var shape = bytes.withUnsafeBytes {
         var reader = ByteReader($0)
-        return try? reader.readSchema()
+        return try? reader.readSchema(room: room)
       }
+      room -= shape?.memoryBytes ?? 0
       // A record cannot hold a shape within a shape.
       shape?.original = nil
       shapes[row[0].string.sqliteKey] = shape

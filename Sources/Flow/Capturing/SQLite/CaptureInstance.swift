@@ -52,17 +52,20 @@ struct CaptureInstance {
     if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }
     // The triggers are new: then all rows are copied.
     guard refresh != nil else { return nil }
-    return schema.columns.map { column in
-      before.columns.firstIndex { $0.name.sqliteKey == column.name.sqliteKey }
-    }
+    let places = Dictionary(
+      before.columns.enumerated().map { ($1.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
+    return schema.columns.map { places[$0.name.sqliteKey] }
   }
 
   /// Returns shape `before` without the indexes that this layout lacks; nil if this layout has all its indexes.
   func relaxing(_ before: TableSchema) -> TableSchema? {
     var schema = before
-    schema.objects.removeAll { !self.schema.objects.contains($0) }
+    let objects = Set(self.schema.objects)
+    schema.objects.removeAll { !objects.contains($0) }
     guard schema != before else { return nil }
-    let origins = TableDifference(before, self.schema, origins: origins(from: before)).origins
+    // Only the columns matter here.
+    let (old, new) = (before.withColumnsOnly, self.schema.withColumnsOnly)
+    let origins = TableDifference(old, new, origins: origins(from: before)).origins
     let kept = Set(self.schema.uniques.map { $0.map { origins[$0] } })
     schema.uniques.removeAll { !kept.contains($0) }
     return schema
@@ -77,7 +80,10 @@ struct CaptureInstance {
     reason.map { .integer(Int64($0.rawValue) | Int64(firstNew ?? 0) << 4) } ?? .null
   }
 
-  init(row: [Value]) throws {
+  /// Decodes a row of `cairn_layout`.
+  ///
+  /// - Parameter room: The most memory that the layout may take, in bytes.
+  init(row: [Value], room: Int = TableSchema.memoryMax) throws {
     func integer(_ i: Int) -> Int64? { if case .integer(let n) = row[i] { n } else { nil } }
     // An application can write to the file: every number is checked before it is used.
     let bound = SourcePosition.places.upperBound
@@ -97,9 +103,11 @@ struct CaptureInstance {
     do {
       schema = try bytes.withUnsafeBytes {
         var reader = ByteReader($0)
-        return try reader.readSchema()
+        return try reader.readSchema(room: room)
       }
-    } catch is DecodingError { throw Self.foreign }
+    } catch let error as DecodingError {
+      throw error.problem.hasSameBytes(as: TableSchema.refusalOfMemory) ? Self.tooMany : Self.foreign
+    }
     digestTable = StatementDigest.Table(name: schema.name)
     let name = schema.name.sqliteKey
     cascadesToItself = schema.foreignKeys.contains { key in
@@ -124,5 +132,22 @@ struct CaptureInstance {
       hint: "run 'cairn detach' on the source and replicate again")
   }
 
+  static var tooMany: CairnError {
+    CairnError(
+      .databaseUnsafe,
+      "table cairn_layout of the source has more than \(ReadLayouts.countMax) layouts, or they take more than "
+        + "\(TableSchema.memoryMax >> 20) MiB of memory",
+      hint: "find the program that wrote them; if they come from schema changes of many years, "
+        + "run 'cairn detach' on the source and replicate again")
+  }
+
   static let columns = "id, previous, since, ended, action, refresh, schema"
+}
+
+extension TableSchema {
+  fileprivate var withColumnsOnly: TableSchema {
+    var schema = self
+    (schema.uniques, schema.foreignKeys, schema.objects) = ([], [], [])
+    return schema
+  }
 }

@@ -62,4 +62,10 @@ enum Found<Look> {
 
 /// The stop signal was set while capture wrote to the trail. The next run reads all unwritten
 /// changes again.
-struct CaptureStopped: Error {}
+struct CaptureStopped: Error {
+  /// Reports that the calling thread is alive. Throws if the thread's stop signal is set.
+  static func check() throws {
+    Pulse.beat()
+    if Pulse.isToEnd { throw CaptureStopped() }
+  }
+}

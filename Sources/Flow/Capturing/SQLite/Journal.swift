@@ -239,30 +239,10 @@ package struct Journal {
 
   // MARK: Layouts
 
-  /// Returns the patterns that select the captured tables, as capture stored them in the source.
-  package func patterns() throws -> TablePatterns {
-    let text = try database.text("SELECT place FROM cairn_control WHERE id = 1") ?? "*"
-    return TablePatterns(text: text)
-  }
-
   func remember(_ patterns: TablePatterns) throws {
     let text = patterns.text
     guard try database.text("SELECT place FROM cairn_control WHERE id = 1") != text else { return }
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
-  }
-
-  /// Returns the recorded shapes of the captured tables.
-  ///
-  /// - Throws: `database-damaged` for rows of `cairn_layout` that Cairn cannot have written.
-  func layouts() throws -> [CaptureInstance] {
-    let layouts = try database.query("SELECT \(CaptureInstance.columns) FROM cairn_layout ORDER BY id").map(
-      CaptureInstance.init(row:))
-    for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw CaptureInstance.foreign }
-    return layouts
-  }
-
-  func layoutsByID() throws -> [Int64: CaptureInstance] {
-    Dictionary(try layouts().map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
   }
 
   /// Returns the journal row number that a query gives; 0 if it gives none.
@@ -278,13 +258,6 @@ package struct Journal {
     }
     return number
   }
-
-  func layout(_ id: Int64) throws -> CaptureInstance? {
-    try database.query("SELECT \(CaptureInstance.columns) FROM cairn_layout WHERE id = ?", [.integer(id)]).first
-      .map(CaptureInstance.init(row:))
-  }
-
-  func activeLayouts() throws -> [CaptureInstance] { try layouts().filter { $0.ended == nil } }
 
   func setRefresh(_ reason: Refresh.Reason?, layout: Int64) throws {
     try database.run(
@@ -384,7 +357,9 @@ package struct Journal {
     let tables = try database.userTables()
     let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.sqliteKey })
     let captured = tables.filter {
-      $0.refusal == nil && patterns.includes($0.name) && !unhooked.contains($0.name.sqliteKey)
+      // The patterns may come from the file, and each is compared with each table.
+      Pulse.beat()
+      return $0.refusal == nil && patterns.includes($0.name) && !unhooked.contains($0.name.sqliteKey)
     }
     let doubtful = try doubtful.union(layoutsWithWrongOld(captured, hooks))
     let capturedNames = Set(captured.map { $0.name.sqliteKey })

@@ -16,9 +16,15 @@ struct LayoutHistory {
   /// id of the table's next layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
-  private var sorted: [CaptureInstance] { layouts.values.sorted { $0.id < $1.id } }
+  private var sorted: [CaptureInstance] = []
+  /// The journal rows during which each table was captured.
+  private(set) var spans = CapturedSpans([])
 
-  mutating func set(_ layouts: [Int64: CaptureInstance]) { self.layouts = layouts }
+  mutating func set(_ layouts: [Int64: CaptureInstance]) {
+    self.layouts = layouts
+    sorted = layouts.values.sorted { $0.id < $1.id }
+    spans = CapturedSpans(sorted)
+  }
 
   /// Whether the trail has dropped indexes of a table before the table's other schema changes.
   var hasDroppedIndexes: Bool { !relaxed.isEmpty }
@@ -29,10 +35,12 @@ struct LayoutHistory {
   /// violate these indexes.
   ///
   /// - Parameter told: The journal row up to which an earlier run wrote such changes to the trail; nil if none did.
-  mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
+  mutating func dropIndexes(behind from: Int64, told: Int64?) throws -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []
-    for layout in sorted where layout.since > from {
+    for layout in sorted {
+      try CaptureStopped.check()
+      guard layout.since > from else { continue }
       guard let before = predecessor(of: layout), before.since <= from, let change = relax(before, for: layout) else {
         continue
       }
@@ -41,7 +49,7 @@ struct LayoutHistory {
     return changes
   }
 
-  mutating func changes(at marker: Int64) -> [Step] {
+  mutating func changes(at marker: Int64) throws -> [Step] {
     let all = sorted
     var steps: [Step] = []
     let succeeded = Set(all.compactMap(\.previous))
@@ -53,6 +61,7 @@ struct LayoutHistory {
     let taken = Set(fresh.filter { $0.previous != nil }.map { $0.schema.name.sqliteKey })
     var aside: [Int64: TableShape] = [:]
     for layout in fresh {
+      try CaptureStopped.check()
       guard let before = predecessor(of: layout), before.schema.name.sqliteKey != layout.schema.name.sqliteKey,
         taken.contains(before.schema.name.sqliteKey)
       else { continue }
@@ -64,6 +73,7 @@ struct LayoutHistory {
       aside[layout.id] = moved
     }
     for layout in fresh {
+      try CaptureStopped.check()
       guard let action = layout.action else { continue }
       let before = predecessor(of: layout)
       steps.append(
@@ -75,6 +85,7 @@ struct LayoutHistory {
       if layout.isPartial { steps.append(.beginRows(layout)) }
     }
     for layout in all {
+      try CaptureStopped.check()
       guard let before = predecessor(of: layout), before.since == marker else { continue }
       if let change = relax(before, for: layout) { steps.append(.change(change)) }
     }

@@ -321,7 +321,7 @@ final class LookWriter {
   private func appendJournal(from: Int64, through last: Int64) throws {
     relay = nil
     guard last > from else { return }
-    for change in history.dropIndexes(behind: from, told: position.look?.through) {
+    for change in try history.dropIndexes(behind: from, told: position.look?.through) {
       try openPart()
       try trail.append(change, by: "")
     }
@@ -383,6 +383,7 @@ final class LookWriter {
     guard kind != .marker, let layout = known else {
       reader.read(statement, seq: seq, code: code, first: 3, count: 0)
       try reader.fold?.write(to: trail)
+      if stop.isSet { throw CaptureStopped() }
       try reloadLayouts()
       try announce(marker: seq)
       try beginAwaitedCopies(through: seq)
@@ -393,8 +394,8 @@ final class LookWriter {
     if let column = source.takeIllFormedColumn() { tellIllFormed(layout.schema, column - 3) }
     // A trigger that was left over wrote the row: the table is no longer captured in this shape.
     if kind != .asked, let ended = layout.ended, seq > abs(ended) { return true }
-    if kind == .asked { try reader.fold?.write(to: trail) }
     if kind == .asked {
+      try reader.fold?.write(to: trail)
       guard mayReadTables else { throw NeedsTurn() }
       try part?.requested.add(layout, at: seq, to: trail)
     }
@@ -412,7 +413,7 @@ final class LookWriter {
     }
     if try feed.hasStatement(at: seq) {
       try openPart()
-      try feed.beginStatements(at: seq, layouts, &reader, to: trail)
+      try feed.beginStatements(at: seq, history.spans, &reader, to: trail)
     }
     return true
   }
@@ -474,7 +475,8 @@ final class LookWriter {
     let applier =
       try source.text("SELECT v0 FROM cairn_journal WHERE seq = \(marker) AND code = \(JournalKind.marker.rawValue)")
       ?? ""
-    for step in history.changes(at: marker) {
+    for step in try history.changes(at: marker) {
+      try CaptureStopped.check()
       switch step {
       case .change(let change): try trail.append(change, by: applier)
       case .beginRows(let layout): try refresher.begin(layout, trail)

@@ -31,9 +31,10 @@ enum OutOfOrderRows {
   ) throws -> UInt64 {
     // The layout that is in force now has the present columns.
     var former: [Int64: [CaptureInstance]] = [:]
+    let present = PresentLayouts(layouts)
     for layout in layouts.values where isAdded(layout, in: look) {
       guard let before = layout.previous.flatMap({ layouts[$0] }),
-        let now = RequestedRows.successor(of: layout, layouts), now.isPartial, now.schema.key == before.schema.key,
+        let now = present[layout.id].flatMap({ layouts[$0] }), now.isPartial, now.schema.key == before.schema.key,
         try !Journal(source).isUnhooked(now.schema.name)
       else { continue }
       former[now.id, default: []].append(before)

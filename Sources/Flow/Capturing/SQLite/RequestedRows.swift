@@ -35,10 +35,11 @@ struct RequestedRows {
     throws
   {
     guard let places else { return }
+    let present = PresentLayouts(layouts)
     for asked in counts.keys.sorted() {
       guard let old = layouts[asked] else { continue }
       let name = old.schema.name
-      guard let now = Self.successor(of: old, layouts) else {
+      guard let now = present[asked].flatMap({ layouts[$0] }) else {
         tell("rows of table \(name) were requested, but it is no longer captured: they are not sent")
         continue
       }
@@ -61,15 +62,6 @@ struct RequestedRows {
       }
       try Self.append(asked: old, now, places, source, trail)
     }
-  }
-
-  static func successor(of layout: CaptureInstance, _ layouts: [Int64: CaptureInstance]) -> CaptureInstance? {
-    var current = layout
-    while current.ended != nil {
-      guard let next = layouts.values.first(where: { $0.previous == current.id }) else { return nil }
-      current = next
-    }
-    return current
   }
 
   private static func append(

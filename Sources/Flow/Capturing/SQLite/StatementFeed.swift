@@ -76,15 +76,16 @@ final class StatementFeed {
   }
 
   func beginStatements(
-    at seq: Int64, _ layouts: [Int64: CaptureInstance], _ reader: inout JournalReader, to trail: TrailWriter
+    at seq: Int64, _ captured: CapturedSpans, _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
     while try hasStatement(at: seq), let packSeq = pack?.seq, var row = pack?.row {
+      try CaptureStopped.check()
       let statement = row.statements[next]
       next += 1
       // Otherwise its remembered values would be copied.
       pack = nil
       var flags = statement.flags
-      if isPartial(statement, row.texts[statement.text], layouts) { flags.insert(.isPartial) }
+      if isPartial(statement, row.texts[statement.text], captured) { flags.insert(.isPartial) }
       record.removeAll()
       do {
         try row.with(statement) { text, parameters in
@@ -113,14 +114,9 @@ final class StatementFeed {
 
   /// Returns whether an executed statement wrote to a table that was not captured when the statement ran.
   private func isPartial(
-    _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: CaptureInstance]
+    _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ captured: CapturedSpans
   ) -> Bool {
     guard let tables = text.tables else { return statement.rowsAffected > 0 && statement.count == 0 }
-    return !tables.allSatisfy { table in
-      layouts.values.contains {
-        $0.since <= statement.last && ($0.ended.map { abs($0) > statement.before } ?? true)
-          && $0.schema.name.sqliteKey == table.sqliteKey
-      }
-    }
+    return !tables.allSatisfy { captured.hasTable($0, after: statement.before, through: statement.last) }
   }
 }

@@ -25,14 +25,18 @@ package enum UncapturedRows {
       return false
     }
     var layouts: [Int64: CaptureInstance] = [:]
+    var room = TableSchema.memoryMax
     // Rows that belong to no table have smaller codes: they are left out.
     let statement = try database.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND code >= 8 ORDER BY seq")
     try statement.bind([.integer(taken)])
     while try statement.step() {
       let code = statement.integer(1)
       guard code % 8 != JournalKind.asked.rawValue else { continue }
-      guard let layout = try layouts[code / 8] ?? journal.layout(code / 8) else { return false }
-      layouts[code / 8] = layout
+      if layouts[code / 8] == nil, let layout = try journal.layout(code / 8, room: room) {
+        room -= layout.schema.memoryBytes
+        layouts[code / 8] = layout
+      }
+      guard let layout = layouts[code / 8] else { return false }
       try body(layout.schema, layout.schema.columns.indices.map { statement.value(3 + $0) })
     }
     return true

@@ -2,6 +2,7 @@ import Capturing
 import Changes
 import Mapping
 import PostgresKit
+import SystemKit
 import Trails
 
 // The comparison while no Cairn replicates between the ends: changes that the source or the trail holds, and the target
@@ -102,15 +103,17 @@ extension FlightEnds {
     var hashes: Set<UInt64> = []
     var hasher = RowHasher(table, .source, seed: seed)
     try reader.database.forEachRow("SELECT id, schema FROM cairn_layout", rowsMax: Self.layoutsMax) { layout in
+      Pulse.beat()
       guard case .blob(let bytes) = layout[1] else { return }
       let schema = try bytes.withUnsafeBytes { raw in
         var reader = ByteReader(raw)
-        return try reader.readSchema()
+        return try reader.readSchema(room: TableSchema.memoryMax)
       }
       guard schema.name.sqliteKey == table.source.schema.name.sqliteKey else { return }
+      let places = Dictionary(
+        schema.columns.enumerated().map { ($1.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
       let columns = table.columns.indices.map { place in
-        let name = table.source.column(place).name.sqliteKey
-        return schema.columns.firstIndex { $0.name.sqliteKey == name }.map { "v\($0)" } ?? "NULL"
+        places[table.source.column(place).name.sqliteKey].map { "v\($0)" } ?? "NULL"
       }
       let statement = try reader.database.prepare(
         "SELECT \(columns.joined(separator: ",")) FROM cairn_journal WHERE seq > ? AND code / 8 = ? AND code % 8 <> 0")
