@@ -104,7 +104,8 @@ import Testing
     #expect(change.before == drop.after, "the change begins with the shape without the index")
     history.forgetDroppedIndexes()
     #expect(!history.hasDroppedIndexes)
-    #expect(try history.dropIndexes(behind: 6, told: 9).isEmpty && history.hasDroppedIndexes, "the trail has it already")
+    #expect(
+      try history.dropIndexes(behind: 6, told: 9).isEmpty && history.hasDroppedIndexes, "the trail has it already")
     #expect(try history.dropIndexes(behind: 2, told: nil).isEmpty, "the shape before is to come itself")
     #expect(try words(history.changes(at: 5)) == ["create - a", "reshape a a"])
   }

@@ -68,7 +68,8 @@ import Testing
       for before in Int64(0)..<25 {
         for last in before..<26 {
           let expected = layouts.contains {
-            $0.since <= last && ($0.ended.map { abs($0) > before } ?? true) && $0.schema.name.sqliteKey == name.sqliteKey
+            $0.since <= last && ($0.ended.map { abs($0) > before } ?? true)
+              && $0.schema.name.sqliteKey == name.sqliteKey
           }
           #expect(spans.hasTable(name, after: before, through: last) == expected, "seed \(seed)")
         }
