@@ -18,8 +18,8 @@ import Trails
 
   private static let schema = "(SELECT schema FROM cairn_layout WHERE id = 1)"
 
-  /// The values `previous` and `action` of forged layouts: a change of a table that was none before, a new table with
-  /// a predecessor, a change with an unknown predecessor, and the end of a table as its beginning.
+  /// The values `previous` and `action` of forged layouts. They change a table that was none before, or that is not
+  /// known, make a table that has a predecessor, or end one.
   static let actions = [
     (previous: "NULL", action: DDL.Action.reshape), ("NULL", .rename), ("1", .create), ("2", .reshape), ("1", .drop),
   ]

@@ -131,8 +131,8 @@ import Testing
     writer.append(TableSchema(epoch: 0, engine: .postgres, name: "t", columns: [.init(name: "a", declaredType: "")]))
     let shape = Value.blob(Array(writer.bytes))
     let rows = ["a", "b", "c"].map { [Value.text($0), shape] }
-    let bytes = Database.shapes(of: rows).values.first?.memoryBytes ?? 0
-    #expect(bytes > 1000 && Database.shapes(of: rows, room: 3 * bytes).count == 3)
-    #expect(Database.shapes(of: rows, room: 3 * bytes - 1).count == 2)
+    let bytes = OriginalShapes.read(rows).values.first?.memoryBytes ?? 0
+    #expect(bytes > 1000 && OriginalShapes.read(rows, room: 3 * bytes).count == 3)
+    #expect(OriginalShapes.read(rows, room: 3 * bytes - 1).count == 2)
   }
 }

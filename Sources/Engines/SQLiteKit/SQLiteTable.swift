@@ -116,9 +116,6 @@ extension Database {
     }
   }
 
-  /// The maximum size of a definition that is read from `cairn_origin`, in bytes.
-  private static let shapeBytesMax = 1 << 20
-
   /// Returns the definitions that tables have at their source, by the table's name in lower case.
   ///
   /// The definitions are untrusted input: any application that uses the file can write them.
@@ -126,25 +123,7 @@ extension Database {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]
     }
-    return Self.shapes(of: try query("SELECT name, shape FROM cairn_origin"))
-  }
-
-  /// Returns the shapes in rows of `cairn_origin`, as far as they fit into `room` bytes of memory.
-  static func shapes(of rows: [[Value]], room: Int = TableSchema.memoryMax) -> [NameKey: TableSchema] {
-    var shapes: [NameKey: TableSchema] = [:]
-    var room = room
-    for row in rows {
-      guard case .blob(let bytes) = row[1], bytes.count <= Self.shapeBytesMax else { continue }
-      var shape = bytes.withUnsafeBytes {
-        var reader = ByteReader($0)
-        return try? reader.readSchema(room: room)
-      }
-      room -= shape?.memoryBytes ?? 0
-      // A record cannot hold a shape within a shape.
-      shape?.original = nil
-      shapes[row[0].string.sqliteKey] = shape
-    }
-    return shapes
+    return OriginalShapes.read(try query("SELECT name, shape FROM cairn_origin"))
   }
 
   private func table(_ name: String, withoutRowid: Bool, strict: Bool, text: String) throws -> SQLiteTable {
@@ -287,5 +266,29 @@ extension [String] {
     guard count > 2 else { return joined(separator: " \(operation) ") }
     let (left, right) = (Array(prefix(count / 2)), Array(dropFirst(count / 2)))
     return "(\(left.balanced(operation))) \(operation) (\(right.balanced(operation)))"
+  }
+}
+
+/// The definitions that a file names as those of its tables' sources. Any application that uses the file can write them.
+enum OriginalShapes {
+  /// The maximum size of a definition, in bytes.
+  private static let shapeBytesMax = 1 << 20
+
+  /// Returns the shapes in rows of `cairn_origin`, as far as they fit into `room` bytes of memory.
+  static func read(_ rows: [[Value]], room: Int = TableSchema.memoryMax) -> [NameKey: TableSchema] {
+    var shapes: [NameKey: TableSchema] = [:]
+    var room = room
+    for row in rows {
+      guard case .blob(let bytes) = row[1], bytes.count <= shapeBytesMax else { continue }
+      var shape = bytes.withUnsafeBytes {
+        var reader = ByteReader($0)
+        return try? reader.readSchema(room: room)
+      }
+      room -= shape?.memoryBytes ?? 0
+      // A record cannot hold a shape within a shape.
+      shape?.original = nil
+      shapes[row[0].string.sqliteKey] = shape
+    }
+    return shapes
   }
 }

@@ -383,7 +383,6 @@ final class LookWriter {
     guard kind != .marker, let layout = known else {
       reader.read(statement, seq: seq, code: code, first: 3, count: 0)
       try reader.fold?.write(to: trail)
-      if stop.isSet { throw CaptureStopped() }
       try reloadLayouts()
       try announce(marker: seq)
       try beginAwaitedCopies(through: seq)
