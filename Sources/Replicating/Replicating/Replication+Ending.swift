@@ -18,8 +18,8 @@ extension Replication {
     failure.withLock { $0 = $0 ?? envelope }
   }
 
-  /// Two-way: waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run
-  /// until both apply workers have stopped.
+  /// Two-way: waits until both captures have caught up, then makes each apply stop at the end of its trail. The
+  /// captures run until both apply workers have stopped.
   func drainOnceCaughtUp(_ back: Direction) {
     while !stopSignal.isSet {
       let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)

@@ -266,7 +266,7 @@ extension PostgresReplay {
         hint: "make its columns and keys equal to the source's, then run again", context: context(table, key))
     }
     if error.isPrivilege { return error.unentitled(table.source, at: table.target.qualifiedName) }
-    if error.isBadValue || error.isOfStatement {
+    if error.isOfStatement {
       return CairnError(
         .valueMisfit, "\(subject): the target \(connection.place) does not take a value: \(text) \(place)",
         hint: "change the target's columns so that they hold the source's values, then run again",
