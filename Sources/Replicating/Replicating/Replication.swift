@@ -361,7 +361,7 @@ package final class Replication: Sendable {
         if back == nil { RelayedRows.note(run.relays, in: folder) }
         readySignal.set()
       }
-    } catch where captureProgress.snapshot.endedBesidesTables {
+    } catch  where captureProgress.snapshot.endedBesidesTables {
       // Apply still has to apply the rows of the other tables.
       note(error)
     }
