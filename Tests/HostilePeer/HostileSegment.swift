@@ -98,17 +98,21 @@ package struct HostileSegment {
   }
 
   /// A whole transaction with a record of so many zeros, of a kind that readers skip, in one block that is packed small.
-  package mutating func largeTransaction(zeros: Int) {
+  package mutating func largeTransaction(zeros: Int) { largeBlock(zeros: zeros, begins: true, ends: true) }
+
+  /// A block that is packed small, with a record of so many zeros, of a kind that readers skip.
+  package mutating func largeBlock(zeros: Int, begins: Bool, ends: Bool) {
     var (begin, commit) = (HostileRecords(), HostileRecords())
     var head = ByteWriter()
-    begin.begin(1)
-    commit.commit(1, changes: 0)
+    if begins { begin.begin(1) }
+    if ends { commit.commit(1, changes: 0) }
     head.append(0xf0)
     head.appendVarint(UInt64(zeros))
     let (before, after) = (begin.bytes + Array(head.bytes), commit.bytes)
     let content = before + Array(repeating: 0, count: zeros) + after
     append(
-      Self.zeros(zeros, before: before, after: after), contentLength: UInt32(content.count), codec: 1, Flags.border)
+      Self.zeros(zeros, before: before, after: after), contentLength: UInt32(content.count), codec: 1,
+      ends ? Flags.border : Flags.none)
     if let hasher = try? SHA256() { chain = content.withUnsafeBytes { hasher.chain(before: chain, content: $0) } }
     contentOffset += UInt64(content.count)
   }

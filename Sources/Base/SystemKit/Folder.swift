@@ -68,6 +68,12 @@ package enum Folder {
     if Glibc.rename(path, other) < 0 { throw FileError(code: errno, operation: "rename", path: path) }
   }
 
+  /// Gives a file a name that no other file has: link(2), unlink(2). The change of the folder is not synced.
+  package static func rename(_ path: String, new other: String) throws(FileError) {
+    if link(path, other) < 0 { throw FileError(code: errno, operation: "link", path: other) }
+    if unlink(path) < 0 { throw FileError(code: errno, operation: "unlink", path: path) }
+  }
+
   /// Replaces the folder `other` by the folder `path` in one durable step, and removes the old one: renameat2(2).
   package static func replace(_ other: String, by path: String) throws(FileError) {
     if exists(other) {

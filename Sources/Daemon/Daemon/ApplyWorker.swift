@@ -81,7 +81,7 @@ final class ApplyWorker: Worker {
     options.ddl = apply.ddl
     options.localWrites = apply.localWritesPlan
     options.replay = apply.replay
-    options.statementMark = "\(context.statePath)/applies/\(apply.name).statement"
+    options.statements.mark = "\(context.statePath)/applies/\(apply.name).statement"
     options.quarantines = apply.onError == .quarantine
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
     let relay = context.configuration.relayPlan(apply)

@@ -18,6 +18,8 @@ package struct ApplyOptions: Sendable {
   package var commitRows: Int?
   /// The time since a group's begin after which apply commits the group, in ms.
   package var commitMilliseconds: Int64 = 200
+  /// The number of the last transaction that apply writes. Apply takes it for the end of the trail.
+  package var lastTransaction = UInt64.max
   /// Whether apply deletes the segments of the trail that no reader needs any more.
   package var purgesTrail = false
   /// Whether apply stops before a refresh of a table that Cairn did not create and that already holds rows at the
@@ -35,10 +37,7 @@ package struct ApplyOptions: Sendable {
   package var misfits = MisfitPolicies()
   /// The policy that decides whether apply executes a statement of the source again, or writes the changed rows.
   package var replay = ReplayPolicy.rows
-  /// The time limit for executing a statement again, in ms. A statement that writes many rows gets more time.
-  package var statementMilliseconds: Int64 = 30_000
-  /// The file that says whether apply is executing a statement of the source; nil if this is not stored.
-  package var statementMark: String?
+  package var statements = StatementLimits()
   /// The policy for schema changes at the target. Nil: apply follows them only in tables that Cairn created.
   package var ddl: DDLPolicy?
   package var scope = TargetScope()
@@ -268,4 +267,18 @@ extension ApplyOptions {
   func goesBothWays(_ namespace: String, _ name: String) -> Bool { twoWay?.captures(namespace, name) ?? false }
 
   func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }
+}
+
+/// The limits for statements of the source that apply executes again.
+///
+///     options.statements = StatementLimits(milliseconds: 60_000)
+package struct StatementLimits: Sendable {
+  /// The time limit for one statement, in ms. A statement that writes many rows gets more time.
+  package var milliseconds: Int64
+  /// The file that says whether apply is executing a statement of the source; nil if this is not stored.
+  package var mark: String?
+
+  package init(milliseconds: Int64 = 30_000, mark: String? = nil) {
+    (self.milliseconds, self.mark) = (milliseconds, mark)
+  }
 }

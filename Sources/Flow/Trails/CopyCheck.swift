@@ -54,8 +54,12 @@ struct CopyCheck {
     let (header, at) = (block.header, Position(segment: segment, offset: place.contentOffset))
     try BlockOpener.check(header, checksum: opened.checksum, at: at, chain: place.chain)
     guard let content = try opened.content?.get() else { return }
+    let size = OpenTransactionSize(
+      contentBytes: place.contentOffset - border.place.contentOffset + UInt64(content.count),
+      storedBytes: place.fileOffset - border.place.fileOffset + UInt64(block.size))
+    try size.check(at: at)
     var next = scan
-    try next.follow(content, at: at, header.flags)
+    try next.follow(content, at: at, header.flags, recordsMax: size.recordsMax)
     scan = next
     place = .init(
       fileOffset: place.fileOffset + UInt64(block.size), contentOffset: place.contentOffset + UInt64(content.count),

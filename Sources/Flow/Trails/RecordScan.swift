@@ -16,8 +16,9 @@ struct RecordScan {
   /// Checks all records in the unpacked content of a block.
   ///
   /// - Parameter place: The position of the content in the trail.
+  /// - Parameter recordsMax: The number of records that a transaction may have up to the end of the block.
   mutating func follow(
-    _ content: UnsafeRawBufferPointer, at place: Position, _ flags: BlockHeader.Flags
+    _ content: UnsafeRawBufferPointer, at place: Position, _ flags: BlockHeader.Flags, recordsMax: UInt64 = .max
   ) throws {
     var records = ByteReader(content)
     while !records.isAtEnd {
@@ -29,6 +30,7 @@ struct RecordScan {
           throw Self.fault(.version, place, offset, "record kind \(kind) is unknown")
         }
         if let problem = try follow(kind, payload) { throw Self.fault(.content, place, offset, problem) }
+        if transactions.records > recordsMax { throw OpenTransactionSize.tooManyRecords(at: place, recordsMax) }
       } catch let error as DecodingError {
         throw Self.fault(.content, place, offset, "record: \(error.problem)")
       }
@@ -50,7 +52,7 @@ struct RecordScan {
       lastSchemaID = id
       schemaBytes += schema.memoryBytes
       return nil
-    default: return transactions.isOpen ? nil : "a record outside of a transaction"
+    default: return transactions.followOther()
     }
   }
 

@@ -87,6 +87,7 @@ struct Recovery {
 
   private func readToMark(_ cursor: SegmentCursor) throws {
     while cursor.fileOffset < mark.fileOffset {
+      Pulse.beat()
       try cursor.loadBlock(limit: mark.fileOffset)
       while try cursor.nextRecord() != nil {}
     }
@@ -109,6 +110,7 @@ struct Recovery {
         tear = fault
         break
       }
+      Pulse.beat()
       while try cursor.nextRecord() != nil {}
       if keeps == .blocks || cursor.isAtBorder { end = Self.end(cursor) }
       if cursor.isAtBorder, !end.isSealed { border = (end.segment, end.place, end.lastNumber) }

@@ -127,8 +127,8 @@ final class SegmentCursor {
         throw fault(.content, recordOffset, "record: \(error.problem)")
       }
       guard let record = decoded else {
-        if transactions.isOpen { continue }
-        throw fault(.content, recordOffset, "a record outside of a transaction")
+        if let problem = transactions.followOther() { throw fault(.content, recordOffset, problem) }
+        continue
       }
       if let problem = transactions.follow(record) { throw fault(.content, recordOffset, problem) }
       switch record {

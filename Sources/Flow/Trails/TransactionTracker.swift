@@ -7,6 +7,8 @@ struct TransactionTracker {
   private(set) var lastHeader: TransactionHeader?
   private var current: TransactionHeader?
   private var changes: UInt64 = 0
+  /// The number of records since the begin of the last transaction.
+  private(set) var records: UInt64 = 0
 
   /// Starts the check after transaction `lastNumber`; 0 is the start of a trail.
   init(lastNumber: UInt64, lastHeader: TransactionHeader? = nil) {
@@ -18,6 +20,7 @@ struct TransactionTracker {
 
   /// Checks the next record, and returns a description of the fault; nil if there is none.
   mutating func follow(_ record: Record) -> String? {
+    records += 1
     switch record {
     case .begin(let header):
       if let current { return "transaction \(header.number) begins inside of transaction \(current.number)" }
@@ -25,7 +28,7 @@ struct TransactionTracker {
         return "transaction \(header.number) follows transaction \(lastNumber)"
       }
       current = header
-      changes = 0
+      (changes, records) = (0, 1)
     case .commit(let number, let counted):
       guard let current else { return "a commit without a begin" }
       guard number == current.number else { return "commit \(number) ends transaction \(current.number)" }
@@ -33,7 +36,9 @@ struct TransactionTracker {
       lastNumber = number
       lastHeader = current
       self.current = nil
-    case .change, .refreshRow: return followRow()
+    case .change, .refreshRow:
+      guard current != nil else { return "a row outside of a transaction" }
+      changes += 1
     case .progress(let sourcePosition, _):
       guard current != nil else { return "a record outside of a transaction" }
       current?.sourcePosition = sourcePosition
@@ -47,6 +52,14 @@ struct TransactionTracker {
   mutating func followRow() -> String? {
     guard current != nil else { return "a row outside of a transaction" }
     changes += 1
+    records += 1
+    return nil
+  }
+
+  /// Counts a record that is neither a row nor a border, and returns a description of the fault; nil if there is none.
+  mutating func followOther() -> String? {
+    guard current != nil else { return "a record outside of a transaction" }
+    records += 1
     return nil
   }
 }

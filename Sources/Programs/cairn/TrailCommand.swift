@@ -70,7 +70,7 @@ struct TrailCommand: Command {
 
   // MARK: Which trail
 
-  private static func folder(_ trail: String?, _ arguments: Arguments) throws -> String {
+  static func folder(_ trail: String?, _ arguments: Arguments) throws -> String {
     if let trail, trail.split(separator: "/", omittingEmptySubsequences: false).count > 1 { return trail }
     let state = arguments.value("--state")
     let all = try StateFolders.entries(in: state)

@@ -17,7 +17,8 @@ struct TrailInverse {
     let tables: [TableSchema]
     /// Whether older changes of these tables cannot be undone.
     let isBarrier: Bool
-    let undo: InverseSQL.Undo
+    /// Nil for a barrier outside of the search's bounds, which is not printed.
+    let undo: InverseSQL.Undo?
   }
 
   /// Returns whether anything was found.
@@ -46,18 +47,19 @@ struct TrailInverse {
         found.append(
           Item(
             number: hit.transaction.number, begin: sql.begin(hit.transaction, at: hit.begin), position: hit.position,
-            tables: tables, isBarrier: isBarrier, undo: undo))
+            tables: tables, isBarrier: isBarrier, undo: hit.isWithin ? undo : nil))
       } done: {
         defer { found = [] }
         for item in found.reversed() {
+          let names = item.tables.map(\.plainName.nameKey)
+          defer { if item.isBarrier { barred.formUnion(names) } }
+          guard var undo = item.undo else { continue }
           if open != item.number {
             if let last, count == last { return .end }
             if open != nil { output.line("COMMIT;") }
             output.line(item.begin)
             (open, count) = (item.number, count + 1)
           }
-          let names = item.tables.map(\.plainName.nameKey)
-          var undo = item.undo
           if case .statements = undo, names.contains(where: { barred.contains($0) }) {
             undo = sql.barred(item.tables, at: item.position)
           }
@@ -67,7 +69,6 @@ struct TrailInverse {
             refused += 1
             output.line(line)
           }
-          if item.isBarrier { barred.formUnion(names) }
         }
         return .more
       }

@@ -43,7 +43,8 @@ struct TrailQuery {
     if let since = bounds.since, let until = bounds.until, since >= until {
       throw arguments.usage("--since \(UTCTime(since)) is not before --until \(UTCTime(until))", nil)
     }
-    let search = try TrailSearch(folder: folder, filter: filter, bounds: bounds)
+    let search = try TrailSearch(
+      folder: folder, filter: filter, bounds: bounds, findsBarriers: dialect != nil && newestFirst)
     try check(filter, search)
     let found: Bool
     if let dialect, newestFirst {
@@ -76,7 +77,10 @@ struct TrailQuery {
     return number
   }
 
-  private func time(_ option: String) throws -> Int64? {
+  private func time(_ option: String) throws -> Int64? { try Self.time(option, arguments) }
+
+  /// Returns the value of an option in µs since 1970 UTC; nil if it is not given.
+  static func time(_ option: String, _ arguments: Arguments) throws -> Int64? {
     guard let text = arguments.value(option) else { return nil }
     if let time = TimeText.parse(text, now: Clock.system.microseconds(), zone: LocalTime()) { return time }
     throw arguments.usage("\(option): '\(text)' is not a time", "write \(TimeText.forms);")

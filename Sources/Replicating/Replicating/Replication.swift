@@ -404,7 +404,7 @@ package final class Replication: Sendable {
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
     options.scope.listed = self.options.tables
-    (options.replay, options.statementMark) = (self.options.replay, "\(statePath)/\(trail).statement")
+    (options.replay, options.statements.mark) = (self.options.replay, "\(statePath)/\(trail).statement")
     options.localWrites = LocalWritesPlan(self.options.localWrites)
     options.quarantines = self.options.quarantines
     options.relays = relays.load(ordering: .acquiring)

@@ -51,6 +51,8 @@ package struct TrailSQL {
       [
         "SET standard_conforming_strings = on;", "SET client_encoding = 'UTF8';", "SET TimeZone = 'UTC';",
         "SET DateStyle = 'ISO';", "SET IntervalStyle = 'postgres';",
+        // Else an operator or a function that any user made in another schema may be taken for a built-in one.
+        "SET search_path = pg_catalog;",
       ]
     }
   }

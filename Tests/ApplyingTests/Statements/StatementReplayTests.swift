@@ -29,7 +29,7 @@ struct StatementReplayTests {
     var options = ApplyOptions()
     (options.replay, options.localWrites) = (policy, LocalWritesPlan(.refuse))
     // A debug build takes long to judge a statement.
-    options.statementMilliseconds = 3_000_000
+    options.statements.milliseconds = 3_000_000
     return options
   }
 
@@ -169,7 +169,7 @@ struct StatementReplayTests {
     }
     try history.sync()
     var options = Self.options(policy)
-    options.statementMilliseconds = 1
+    options.statements.milliseconds = 1
     let progress = ApplyProgress()
     try SQLiteApply(path: path, trail: trail.trail, name: trail.name, options: options, progress: progress).drain()
     try expectSame(history, path, "SQLite, \(policy.rawValue)")
@@ -201,7 +201,7 @@ struct StatementReplayTests {
     let mark = URL(filePath: folder("applies/copy.statement"))
     func run(_ target: String) throws -> ApplyProgress.Snapshot {
       var options = Self.options(.statements)
-      options.statementMark = mark.path
+      options.statements.mark = mark.path
       let progress = ApplyProgress()
       let path = folder(target)
       try SQLiteApply(path: path, trail: trail.trail, name: trail.name, options: options, progress: progress).drain()
@@ -268,7 +268,7 @@ struct StatementReplayTests {
     let folder = try TempFolder()
     let mark = folder("statement")
     var options = SQLiteApply.Options()
-    (options.replay, options.statementMark) = (.statements, mark)
+    (options.replay, options.statements.mark) = (.statements, mark)
     let desk = try #require(try StatementSession(options, ApplyProgress()))
     let table = TableSchema(
       epoch: 1, engine: .sqlite, name: "item",
@@ -291,7 +291,7 @@ struct StatementReplayTests {
     let mark = URL(filePath: folder("statement"))
     let target = try PostgresTarget()
     target.options = Self.options(.statements)
-    target.options.statementMark = mark.path
+    target.options.statements.mark = mark.path
     func apply() throws -> PostgresApply {
       try PostgresApply(
         uri: target.url, trail: trail.trail, name: trail.name, options: target.options, progress: target.progress)

@@ -196,7 +196,7 @@ package final class PostgresApply {
 
   private func stepOneWay(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do {
-      let isMoved = try step(replay, stop, through: gate.limit() ?? .max)
+      let isMoved = try step(replay, stop, through: min(gate.limit() ?? .max, options.lastTransaction))
       progress.update { $0.heldUntil = gate.heldUntil }
       if !isMoved, let held = gate.heldBack { return try gate.wait(for: held, isDraining: isDraining, stop) }
       return isMoved

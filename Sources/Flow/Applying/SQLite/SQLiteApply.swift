@@ -141,7 +141,7 @@ package final class SQLiteApply {
 
   private func stepOneWay(_ stop: StopSignal) throws -> Bool {
     do {
-      let isMoved = try step(stop, through: gate.limit() ?? .max)
+      let isMoved = try step(stop, through: min(gate.limit() ?? .max, options.lastTransaction))
       progress.update { $0.heldUntil = gate.heldUntil }
       if !isMoved, let held = gate.heldBack { return try gate.wait(for: held, isDraining: isDraining, stop) }
       return isMoved

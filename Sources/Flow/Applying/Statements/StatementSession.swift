@@ -70,8 +70,8 @@ final class StatementSession {
   init?(_ options: ApplyOptions, _ progress: ApplyProgress) throws {
     guard options.replay != .rows, options.twoWay == nil else { return nil }
     (policy, self.progress) = (options.replay, progress)
-    time = StatementTime(milliseconds: options.statementMilliseconds)
-    mark = try options.statementMark.map { try StatementMark($0) }
+    time = StatementTime(milliseconds: options.statements.milliseconds)
+    mark = try options.statements.mark.map { try StatementMark($0) }
     guard let mark, mark.wasSet else { return }
     pauseAfterEnd("Cairn or the server ended while a statement of the trail was executed")
     try mark.set(false)

@@ -35,6 +35,8 @@ package final class TrailSearch {
     package let schema: (UInt64) -> TableSchema?
     /// The statement of the application that made the change; nil if it is not known.
     package let statement: String?
+    /// Whether the transaction is within the search's bounds.
+    package let isWithin: Bool
   }
 
   /// Whether a search goes on after a stretch.
@@ -48,15 +50,20 @@ package final class TrailSearch {
   private let segments: [UInt64]
   private let filter: RowFilter
   private let bounds: Bounds
+  private let findsBarriers: Bool
   private let blocks = SingleBlocks()
   private var key = ByteWriter(capacity: 64)
   private var origin = ""
   /// The size of the blocks that were read, in bytes, without those that were read for an index.
   package private(set) var bytesRead: UInt64 = 0
 
-  package init(folder path: String, filter: RowFilter, bounds: Bounds = .init()) throws {
+  /// - Parameter findsBarriers: Whether schema changes, and starts of copies, are also found after the bounds and by
+  ///   other nodes. Changes that are older than these cannot be undone.
+  package init(
+    folder path: String, filter: RowFilter, bounds: Bounds = .init(), findsBarriers: Bool = false
+  ) throws {
     folder = TrailFolder(path)
-    (self.filter, self.bounds) = (filter, bounds)
+    (self.filter, self.bounds, self.findsBarriers) = (filter, bounds, findsBarriers)
     do {
       let mark = try folder.openMark().1
       self.mark = mark
@@ -71,7 +78,7 @@ package final class TrailSearch {
   package func run(newestFirst: Bool, hit: (Hit) throws -> Void, done: () throws -> Next) throws {
     for number in newestFirst ? segments.reversed() : segments {
       if let from = bounds.from, number < from.segment { continue }
-      if let to = bounds.to, number > to.segment { continue }
+      if let to = bounds.to, number > to.segment, !findsBarriers { continue }
       do {
         guard let open = try folder.index(number, mark), overlaps(open.index.times) else { continue }
         if try search(open, newestFirst, hit, done) == .end { return }
@@ -101,7 +108,7 @@ package final class TrailSearch {
 
   private func overlaps(_ times: ClosedRange<Int64>?) -> Bool {
     guard let times else { return false }
-    return times.upperBound >= bounds.since ?? .min && times.lowerBound < bounds.until ?? .max
+    return times.upperBound >= bounds.since ?? .min && (findsBarriers || times.lowerBound < bounds.until ?? .max)
   }
 
   private func search(
@@ -214,7 +221,7 @@ extension TrailSearch {
         case .statementEnd: statement = nil
         default: break
         }
-        guard isWanted, let open else { return }
+        guard let open, isWanted || search.findsBarriers && record.isBarrier else { return }
         let (id, other) = record.schemaIDs
         guard
           try search.filter.wants(record, schemas[id], keys[id], &search.key)
@@ -223,7 +230,7 @@ extension TrailSearch {
         try hit(
           Hit(
             record: record, position: position, transaction: open.header, begin: open.begin,
-            schema: { [self] in schemas[$0] }, statement: statement))
+            schema: { [self] in schemas[$0] }, statement: statement, isWithin: isWanted))
       }
     }
 
@@ -270,5 +277,18 @@ extension Record {
   fileprivate var schemaIDs: (UInt64, UInt64) {
     if case .ddl(let ddl) = self { return (ddl.after, ddl.before) }
     return (schemaID ?? 0, 0)
+  }
+}
+
+extension Record {
+  /// Whether the record is a schema change or the start of a copy, before which nothing can be undone.
+  fileprivate var isBarrier: Bool {
+    switch self {
+    case .ddl: return true
+    case .refresh(let refresh):
+      if case .start = refresh.event { return true }
+      return false
+    default: return false
+    }
   }
 }
