@@ -184,6 +184,20 @@ struct PostgresGuardTests {
     #expect(try target.psql(Self.triggers) == "2")
   }
 
+  @Test func `a session that keeps a new table from ANALYZE holds up nothing`() throws {
+    let target = try empty()
+    try target.trail.shape("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER)")
+    try target.trail.transaction { try target.trail.create("t") }
+    #expect(failure(target) == nil)
+    let other = try PostgresConnection(target.url, application: "shop")
+    try other.executeScript("BEGIN; LOCK TABLE public.t IN SHARE UPDATE EXCLUSIVE MODE")
+    try target.trail.transaction { try target.trail.copy("t", [[1, 1]]) }
+    try running(target) {
+      #expect(try becomes(target, "SELECT count(*) FROM t", "1"))
+      try other.execute("ROLLBACK")
+    }
+  }
+
   private func running(_ target: PostgresTarget, _ body: () throws -> Void) throws {
     let (stop, drain) = (StopSignal(), StopSignal())
     let (url, options, progress) = (
