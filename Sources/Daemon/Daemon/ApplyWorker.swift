@@ -237,6 +237,7 @@ final class ApplyWorker: Worker {
       status.detail =
         "\(now.quarantined.counted("transaction is", "transactions are")) in quarantine: run 'cairn quarantine list --config DIR' with the folder of the daemon's conf"
     }
+    if let open = now.openGuards.first { status.detail = open.message }
     if let table = now.waiting.first { status.detail = "table \(table.name) is suspended: \(table.message)" }
     let audited = audit.withLock { $0?.snapshot }
     if status.detail.isEmpty, let unlisted = listedNames.detail { status.detail = unlisted }

@@ -46,8 +46,10 @@ package final class ApplyProgress: Sendable {
     package var copiesWanted: [NameKey: String] = [:]
     /// Counts of the source's statements that apply executed again, or for which it wrote the changed rows.
     package var statements = StatementCounts()
-    /// PostgreSQL: whether apply must create or drop triggers that refuse writes of applications.
-    var guardsAreDue = true
+    /// PostgreSQL: the tables whose triggers against writes of applications apply must still create or drop.
+    var guards = GuardSchedule()
+    /// PostgreSQL: the reasons why some tables do not yet refuse writes of applications, although the conf says so.
+    package var openGuards: [CairnError] { guards.open }
     /// PostgreSQL: the next attempt to create foreign keys whose tables other sessions had locked; nil: there are none.
     var lateKeys: CatchUpSchedule?
     package var isCaughtUp = false

@@ -140,6 +140,25 @@ struct OverwritingStatementTests {
     #expect(target.progress.snapshot.conflicts == 1)
   }
 
+  @Test func `statements are applied as rows while a session keeps a table from its triggers`() throws {
+    guard PostgresServer.isAvailable else { return }
+    let target = try PostgresTarget()
+    let history = try history(target.trail)
+    target.options = options(.stop)
+    try target.replay()
+    target.options = options(.refuse)
+    let program = try PostgresConnection(target.url)
+    try program.executeScript("BEGIN; INSERT INTO public.item(id, name, stock) VALUES (9, 'program', 9)")
+    try add(Self.update, to: history)
+    #expect(failure { try target.replay() }?.code == .databaseBusy)
+    #expect(target.progress.snapshot.statements.reasons == [Self.reason: 1])
+    #expect(try target.psql("SELECT string_agg(stock::text, ' ' ORDER BY id) FROM item") == "10 5 30")
+    try program.execute("ROLLBACK")
+    try add("UPDATE item SET stock = 6 WHERE id = 2", to: history)
+    try target.replay()
+    #expect(target.progress.snapshot.statements.asRows == 1, "\(target.progress.snapshot.statements)")
+  }
+
   @Test func `statements change rows in PostgreSQL if programs may not write there`() throws {
     guard PostgresServer.isAvailable else { return }
     let target = try PostgresTarget()

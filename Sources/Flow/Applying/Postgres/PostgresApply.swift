@@ -72,7 +72,7 @@ package final class PostgresApply {
     gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
     shelf = QuarantineStore(name, folder: folder, puts: options.quarantines)
     statements = try StatementSession(options, progress)
-    progress.update { ($0.guardsAreDue, $0.lateKeys) = (true, .due) }
+    progress.update { ($0.guards, $0.lateKeys) = (GuardSchedule(), .due) }
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
 
@@ -80,12 +80,14 @@ package final class PostgresApply {
   ///
   /// Reacts to `stop` within a second, or at once if `drain` is set too.
   ///
-  /// - Throws: `schema-stopped` at the end if a table is suspended.
+  /// - Throws: `schema-stopped` at the end if a table is suspended. Then also the reason why a table does not yet refuse
+  ///   writes of applications, unless `stop` is set.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     connection?.interrupt = stop.descriptor
     defer { close() }
     try apply(stop, drain)
     if let error = WaitingTable.error(progress.snapshot.waiting) { throw error }
+    if !stop.isSet, let error = progress.snapshot.openGuards.first { throw error }
   }
 
   private func apply(_ stop: StopSignal, _ drain: StopSignal) throws {
@@ -99,7 +101,7 @@ package final class PostgresApply {
         let replay = try ready(stop)
         if patience.isAway { progress.update { $0.isReconnecting = false } }
         patience.connected()
-        try guardTables(replay)
+        for table in try GuardUpkeep(replay).make() { attempts[table] = nil }
         try LateForeignKeys(replay).make()
         if try settleQuarantine(replay, stop) { continue }
         let isMoved = try tryCatchUps(stop)
@@ -114,7 +116,8 @@ package final class PostgresApply {
           let now = Clock.monotonicMilliseconds
           let since = drainedSince ?? now
           drainedSince = since
-          guard attempts.values.contains(where: \.isLocked), now - since < Self.lockedMillisecondsMax else { return }
+          let isLocked = attempts.values.contains(where: \.isLocked) || progress.snapshot.guards.isLocked
+          guard isLocked, now - since < Self.lockedMillisecondsMax else { return }
           if stop.wait(milliseconds: 200) { return }
           continue
         }
@@ -299,14 +302,6 @@ package final class PostgresApply {
     if replay.isCareful, replay.cursor.present >= carefulThrough { forget() }
     try purge()
     return true
-  }
-
-  /// If apply must (`guardsAreDue`), creates or drops the triggers that refuse writes of applications. Uses its own
-  /// transaction.
-  private func guardTables(_ replay: PostgresReplay) throws {
-    guard progress.snapshot.guardsAreDue else { return }
-    try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
-    progress.update { $0.guardsAreDue = false }
   }
 
   static func untouched(_ replay: PostgresReplay) -> PostgresError {

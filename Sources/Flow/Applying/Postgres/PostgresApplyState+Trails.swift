@@ -6,7 +6,8 @@ extension PostgresApplyState {
   /// Deletes apply's state of the trail at the target: checkpoint, tables and replication origin. Returns false if
   /// there was none.
   ///
-  /// - Throws: `database-busy` if a session still applies the trail after `patienceMilliseconds`.
+  /// - Throws: `database-busy` if a session still applies the trail after `patienceMilliseconds`; `privilege-missing` if
+  ///   triggers of `local_writes` are at a table that this role does not own.
   package func forgetTrail(patienceMilliseconds: Int64 = 3_000) throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
@@ -30,7 +31,7 @@ extension PostgresApplyState {
         count += try connection.run("DELETE FROM cairn.\(table) WHERE trail = $1", [trail.description])
       }
       try QuarantineLog(connection).forget(trail)
-      try PostgresGuards(connection).reconcile()
+      try PostgresGuards(connection).dropUnneeded()
       let origin = try originPrefix() + trail.description
       guard try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil else {
         return count > 0

@@ -4,57 +4,82 @@ import PostgresKit
 /// Triggers that refuse writes of applications to a table of a PostgreSQL target.
 ///
 /// The triggers do not fire in apply's session (`session_replication_role` is `replica`). A table has these triggers
-/// while an apply to the table has `local_writes = "refuse"`.
+/// while an apply to the table has `local_writes = "refuse"`. ``GuardUpkeep`` makes them while apply runs.
+///
+///     let guards = PostgresGuards(connection)
+///     for table in try guards.tables(of: trail) { try guards.adjust(table) }
 struct PostgresGuards {
   let connection: PostgresConnection
   init(_ connection: PostgresConnection) { self.connection = connection }
 
-  /// The longest wait for a table's lock, in ms. Meanwhile, other sessions that need the table wait for apply.
-  private static let lockMilliseconds = 2000
+  /// One of the two triggers of a table, found by its type (`pg_trigger.tgtype`). The owner of the table may rename it.
+  private struct Kind {
+    let type, name, event, level: String
+  }
+  private static let kinds = [
+    Kind(type: "31", name: "cairn_refuse", event: "INSERT OR UPDATE OR DELETE", level: "ROW"),
+    Kind(type: "34", name: "cairn_refuse_truncate", event: "TRUNCATE", level: "STATEMENT"),
+  ]
 
-  /// Creates and drops triggers, so that exactly the trail's tables for which `isGuarded` returns true refuse writes of
-  /// applications. Uses its own transaction.
-  ///
-  /// - Parameter isGuarded: Returns whether a table, by schema and name, must refuse writes of applications.
-  /// - Throws: A lock timeout; the call must then be repeated.
-  func reconcile(_ state: PostgresApplyState, isGuarded: (String, String) -> Bool) throws {
-    try connection.transaction {
-      try state.lock()
-      try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
-      for (source, table) in try state.tables() where table.isGuarded != isGuarded(table.schema, table.name) {
-        var table = table
-        table.isGuarded.toggle()
-        try state.save(source.text, table)
-      }
-      try reconcile()
+  /// Whether some trail's state says that table `n.nspname`, `c.relname` must have the triggers.
+  private static let isWanted = """
+    EXISTS (SELECT FROM cairn.table_state AS s WHERE s.guarded AND s.schema_name = n.nspname AND s.table_name = c.relname)
+    """
+
+  /// Returns the tables of a trail that lack a trigger, and all tables with triggers that no trail needs.
+  func tables(of trail: TrailName?) throws -> [GuardSchedule.Table] {
+    let rows = try connection.query(
+      """
+      SELECT n.nspname, c.relname, true FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM cairn.table_state AS s WHERE s.guarded
+          AND s.trail IN ($1, '') AND s.schema_name = n.nspname AND s.table_name = c.relname)
+        AND (SELECT count(DISTINCT t.tgtype) FROM pg_trigger AS t
+          WHERE t.tgrelid = c.oid AND t.tgfoid = to_regproc('cairn.refuse')) < 2
+      UNION ALL
+      SELECT DISTINCT n.nspname, c.relname, false FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE t.tgfoid = to_regproc('cairn.refuse') AND t.tgparentid = 0 AND NOT \(Self.isWanted)
+      """, [trail?.description])
+    return rows.map { .init(schema: $0[0] ?? "", name: $0[1] ?? "", isWanted: $0[2] == "t") }
+  }
+
+  /// Creates the missing triggers of a table, or drops those that no trail needs. Runs in the caller's transaction.
+  func adjust(_ table: GuardSchedule.Table) throws {
+    // The schema is looked up in the catalog: `to_regclass` fails without the right USAGE.
+    let rows = try connection.query(
+      """
+      SELECT \(Self.isWanted), t.tgtype, t.tgname, t.tgparentid = 0
+      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        LEFT JOIN pg_trigger AS t ON t.tgrelid = c.oid AND t.tgfoid = to_regproc('cairn.refuse')
+      WHERE n.nspname = $1 AND c.relname = $2
+      """, [table.schema, table.name])
+    guard rows.first?.first == "t" else {
+      for row in rows where row[3] == "t" { try connection.execute(Self.drop(row[2] ?? "", on: table)) }
+      return
+    }
+    for kind in Self.kinds where !rows.contains(where: { $0[1] == kind.type }) {
+      try connection.execute(
+        """
+        CREATE TRIGGER \(kind.name) BEFORE \(kind.event) ON \(table.quotedName)
+          FOR EACH \(kind.level) EXECUTE FUNCTION cairn.refuse()
+        """)
     }
   }
 
-  /// Creates and drops triggers, so that exactly the tables with `guarded` in `cairn.table_state` refuse writes of
-  /// applications. Runs in the caller's transaction.
-  func reconcile() throws {
-    let wanted = try tables(
-      """
-      SELECT DISTINCT n.nspname, c.relname FROM cairn.table_state t JOIN pg_namespace n ON n.nspname = t.schema_name
-      JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.table_name AND c.relkind IN ('r', 'p') WHERE t.guarded
-      """)
-    let there = """
-      SELECT n.nspname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-      JOIN pg_namespace n ON n.oid = c.relnamespace
-      WHERE t.tgfoid = to_regproc('cairn.refuse') AND t.tgparentid = 0 GROUP BY 1, 2
-      """
-    for table in try tables(there).subtracting(wanted).sorted() { try drop(table.text) }
-    // If one of the two triggers has been dropped, both are created again.
-    let open = try wanted.subtracting(tables(there + " HAVING count(*) = 2"))
-    if !open.isEmpty { try makeFunction() }
-    for table in open.sorted() { try make(table.text) }
+  /// Drops the triggers that no trail needs. Runs in the caller's transaction.
+  ///
+  /// - Throws: `privilege-missing` if this role does not own one of their tables.
+  func dropUnneeded() throws {
+    // After a refused statement, the transaction answers no query.
+    let role = try currentRole()
+    for table in try tables(of: nil) where !table.isWanted {
+      do { try adjust(table) } catch let error as PostgresError where error.isPrivilege {
+        throw failure(of: table, error, role)
+      }
+    }
   }
 
-  private func tables(_ sql: String) throws -> Set<NameKey> {
-    Set(try connection.query(sql).map { NameKey("\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)") })
-  }
-
-  private func makeFunction() throws {
+  func makeFunction() throws {
     if try connection.first("SELECT to_regproc('cairn.refuse') IS NOT NULL") == "t" { return }
     try connection.execute(
       """
@@ -66,32 +91,67 @@ struct PostgresGuards {
       """)
   }
 
-  private func drop(_ table: String) throws {
-    try connection.execute("DROP TRIGGER IF EXISTS cairn_refuse ON \(table)")
-    try connection.execute("DROP TRIGGER IF EXISTS cairn_refuse_truncate ON \(table)")
+  private static func drop(_ name: String, on table: GuardSchedule.Table) -> String {
+    "DROP TRIGGER \(name.quotedName) ON \(table.quotedName)"
   }
 
-  private func make(_ table: String) throws {
-    do {
-      try drop(table)
-      try connection.execute(
-        """
-        CREATE TRIGGER cairn_refuse BEFORE INSERT OR UPDATE OR DELETE ON \(table)
-          FOR EACH ROW EXECUTE FUNCTION cairn.refuse()
-        """)
-      try connection.execute(
-        """
-        CREATE TRIGGER cairn_refuse_truncate BEFORE TRUNCATE ON \(table)
-          FOR EACH STATEMENT EXECUTE FUNCTION cairn.refuse()
-        """)
-    } catch let error as PostgresError where error.isPrivilege {
-      let role = try? connection.first("SELECT current_user")
-      throw CairnError(
+  // MARK: Failed attempts
+
+  func currentRole() throws -> String { try connection.first("SELECT current_user") ?? "" }
+
+  /// Returns the error for a table whose triggers the server refuses to create or to drop.
+  ///
+  /// - Parameter role: The role of this session.
+  func failure(of table: GuardSchedule.Table, _ error: PostgresError, _ role: String) -> CairnError {
+    let name = table.quotedName
+    guard table.isWanted else {
+      let drops = Self.kinds.map { Self.drop($0.name, on: table) }.joined(separator: "; ")
+      return CairnError(
         .privilegeMissing,
-        "\(connection.place): writes of other programs to table \(table) cannot be refused: \(error.message)",
-        hint:
-          "as its owner: GRANT TRIGGER ON \(table) TO \((role ?? "").quotedName); or remove local_writes = \"refuse\"",
-        context: ["table": table])
+        "\(connection.place): role \(role) cannot drop the triggers that refuse writes of other programs to table \(name) (local_writes): \(error.message)",
+        hint: "run at the target as the owner of the table: \(drops)", context: ["table": name])
     }
+    let message =
+      "\(connection.place): role \(role) cannot make the triggers that refuse writes of other programs to table \(name) (local_writes): \(error.message)"
+    let again = "or set another local_writes for the table; apply tries again by itself"
+    if error.isPrivilege {
+      return CairnError(
+        .privilegeMissing, message,
+        hint:
+          "run at the target as the owner of the table: GRANT TRIGGER ON \(name) TO \(role.quotedName); \(again)",
+        context: ["table": name])
+    }
+    let cause =
+      error.sqlState == "42710"
+      ? "rename or drop the other trigger of that name at the target" : "remove the cause at the target"
+    return CairnError(.tableRefused, message, hint: "\(cause), \(again)", context: ["table": name])
+  }
+
+  /// Returns the error for a table that another session keeps locked. The message names that session.
+  func inUse(_ table: GuardSchedule.Table) throws -> CairnError {
+    let found = try connection.query(
+      """
+      WITH RECURSIVE tree(oid) AS (
+        SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = $1 AND c.relname = $2
+        UNION SELECT i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.oid)
+      SELECT a.pid, a.usename, a.application_name FROM tree JOIN pg_locks AS l ON l.relation = tree.oid
+        LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+      WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND ($3 = 'f' OR l.mode NOT IN ('AccessShareLock', 'RowShareLock'))
+      ORDER BY a.xact_start LIMIT 1
+      """, [table.schema, table.name, table.isWanted ? "t" : "f"])
+    let holder = found.first.map { row in
+      if row[0] == nil { return "a prepared transaction (see pg_prepared_xacts)" }
+      let texts = row.map { $0 ?? "?" }
+      return "process \(texts[0]) of role \(texts[1]) (\(texts[2]))"
+    }
+    let what = table.isWanted ? "are not made" : "are not dropped"
+    return CairnError(
+      .databaseBusy,
+      "\(connection.place): the triggers that refuse writes of other programs to table \(table.quotedName) (local_writes) \(what) yet: \(holder ?? "another session") uses the table",
+      hint: "end that session if it should not have the table; apply tries again by itself", remedy: .retry,
+      context: ["table": table.quotedName])
   }
 }

@@ -236,7 +236,10 @@ extension PostgresReplay {
   /// been refreshed.
   private func makeWhatWaited(_ table: PostgresApplyTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
-    if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
+    // Another session may keep the table from ANALYZE: autovacuum then analyzes it later.
+    if isFirst, table.state.isCreated {
+      try connection.execute("ANALYZE (SKIP_LOCKED) \(table.target.qualifiedName)")
+    }
     try shape.makeForeignKeys(sink)
     // The table's unique indexes have changed.
     forgetShape(table.stateKey)

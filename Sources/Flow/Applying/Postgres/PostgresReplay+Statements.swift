@@ -80,8 +80,10 @@ extension PostgresReplay {
       table.positions.count == schema.columns.count, table.columns.count == schema.columns.count,
       table.target.columns.filter({ !$0.isGenerated }).count == schema.columns.count, table.widened.isEmpty
     else { return nil }
+    let isGuarded =
+      options.isGuarded(known.schema, known.name) && progress.snapshot.guards.isMade(known.schema, known.name)
     return StatementTable(
-      schema, isGuarded: options.isGuarded(known.schema, known.name),
+      schema, isGuarded: isGuarded,
       postgres: .init(
         name: table.target.qualifiedName, rowsName: table.target.rowsName,
         columns: table.columns.map { (name: $0.name, type: $0.type) }))

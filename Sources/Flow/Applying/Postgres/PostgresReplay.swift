@@ -280,7 +280,7 @@ final class PostgresReplay {
       $0.isWaitingForLock = false
       $0.rulesAdopted.formUnion(adopted)
       if let quarantined { $0.quarantined = quarantined }
-      if guardsAreDue { $0.guardsAreDue = true }
+      if guardsAreDue { $0.guards.noteChange() }
       if !scope.isCatchUp { $0.rows += UInt64(group.rows) }
       guard isMain else { return }
       $0.transactions = number
@@ -457,6 +457,7 @@ final class PostgresReplay {
       (known.schema, known.name) = (move.now.namespace, move.now.name)
     }
     try options.checkAllowed(known.schema, known.name, in: .postgres)
+    try progress.snapshot.guards.check(known.schema, known.name, of: source.fullName)
     // In a history, a copy replaces nothing, so the changes before it are applied too.
     let isAwaited = known.isAwaited && source.treatment?.isHistory != true
     if known.claim != claim || known.isAwaited != isAwaited {
