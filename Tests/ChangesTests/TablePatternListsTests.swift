@@ -47,6 +47,28 @@ import Testing
     #expect(TablePatterns(text: "a\r\nb").includes("b"))
   }
 
+  /// A program that writes to a captured file, or a peer, may forge up to 1 MiB of names.
+  @Test func `the time does not grow with the square of the lists`() {
+    func seconds(_ count: Int) -> Double {
+      let text = (0..<count).map { "t\($0)" }.joined(separator: "\n")
+      return (0..<2).map { _ in
+        ContinuousClock().measure {
+          let list = TablePatterns(text: text)
+          #expect(list.covers(list) && list.text.utf8.count == text.utf8.count)
+        } / .seconds(1)
+      }.min() ?? 0
+    }
+    // 32 times as much: about 1000 times as long if each list were compared with each.
+    let (short, long) = (seconds(500), seconds(16_000))
+    #expect(long < 200 * short, "\(short) s, then \(long) s")
+  }
+
+  @Test func `lists whose names only look alike are different ones`() {
+    let union = TablePatterns(anyOf: [TablePatterns(["caf\u{e9}"]), TablePatterns(["cafe\u{301}"])])
+    #expect(union.includes("caf\u{e9}") && union.includes("cafe\u{301}"))
+    #expect(!TablePatterns(["caf\u{e9}"]).covers(TablePatterns(["cafe\u{301}"])))
+  }
+
   @Test func `a pattern of a schema is one whose dot a combining character follows`() {
     let table = TableSchema(epoch: 0, engine: .postgres, namespace: "s", name: "\u{301}t", columns: [])
     #expect(table.matches("s.\u{301}t") && !table.matches("\u{301}t"))

@@ -18,8 +18,8 @@ package struct TablePatterns: Equatable, Sendable {
   ///
   ///     TablePatterns(anyOf: [TablePatterns(["a"]), TablePatterns(["*", "!a"])]).includes("a")  // true
   package init(anyOf lists: [TablePatterns]) {
-    var distinct: [TablePatterns] = []
-    for list in lists.flatMap(\.alternatives) where !distinct.contains(list) { distinct.append(list) }
+    var known: Set<[NameKey]> = []
+    let distinct = lists.flatMap(\.alternatives).filter { known.insert($0.names).inserted }
     self = distinct.first { $0.takesAll } ?? distinct.first ?? TablePatterns()
     if !takesAll { others = Array(distinct.dropFirst()) }
   }
@@ -58,12 +58,17 @@ package struct TablePatterns: Equatable, Sendable {
     return [first] + others
   }
 
+  /// The patterns without those of other lists, for sets.
+  private var names: [NameKey] { patterns.map(\.nameKey) }
+
   /// Whether the last pattern is `*`, which includes every table.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
   /// Returns true if this list surely includes every table of another list. False may also mean: unknown.
   package func covers(_ list: TablePatterns) -> Bool {
-    takesAll || list.alternatives.allSatisfy(alternatives.contains)
+    if takesAll { return true }
+    let known = Set(alternatives.map(\.names))
+    return list.alternatives.allSatisfy { known.contains($0.names) }
   }
 
   package static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {

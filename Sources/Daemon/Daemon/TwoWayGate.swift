@@ -19,6 +19,9 @@ struct TwoWayGate {
 
   /// Checks the tables of a two-way apply. Does nothing for a one-way apply.
   ///
+  /// Once the apply has begun, a table that cannot be replicated two-way is only reported, as in `cairn replicate`: apply
+  /// suspends it, and the others go on.
+  ///
   /// - Parameter warns: Whether problems that do not prevent the replication are logged.
   /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for a two-way table.
   func check(warns: Bool = false) throws {
@@ -31,9 +34,19 @@ struct TwoWayGate {
   }
 
   private func warn(_ end: SourceDatabase, _ tables: [SourceDatabase.Table], beside other: Engine?) throws {
-    for warning in try TwoWayCheck.warnings(end, tables, beside: other) {
-      context.log.write(LogEntry(.warning, warning, worker: WorkerName(.apply, apply.name).description))
-    }
+    for warning in try TwoWayCheck.warnings(end, tables, beside: other) { warn(warning) }
+  }
+
+  private func warn(_ text: String) {
+    context.log.write(LogEntry(.warning, text, worker: WorkerName(.apply, apply.name).description))
+  }
+
+  /// Whether the target has a position in the trail.
+  private var hasBegun: Bool {
+    guard let trail = TrailName(apply.trail), let location = try? conf.database(apply.database)?.location().canonical,
+      let target = try? TargetDatabase(location)
+    else { return false }
+    return (try? target.checkpoint(of: trail)) != nil
   }
 
   /// Starts a thread that repeats the checks after the initial load. Returns the thread; nil if the apply is one-way.
@@ -80,8 +93,12 @@ struct TwoWayGate {
   private func route(_ capture: Configuration.Capture, _ apply: Configuration.Apply) throws -> TwoWayRoute? {
     guard let database = conf.database(capture.database) else { return nil }
     let end = try SourceDatabase(database.location().canonical)
-    return try TwoWayRoute(
-      end, end.tables(TablePatterns(capture.tables)), apply.rules, apply.names)
+    return try TwoWayRoute(end, tables(end, capture), apply.rules, apply.names)
+  }
+
+  // Once apply has begun, capture goes on without a table that its owner keeps locked.
+  private func tables(_ end: SourceDatabase, _ capture: Configuration.Capture) throws -> [SourceDatabase.Table] {
+    try end.tables(TablePatterns(capture.tables), passesLocked: hasBegun).filter { !$0.isLocked }
   }
 
   // This node cannot reach the other database, so only its own one is checked.
@@ -93,7 +110,7 @@ struct TwoWayGate {
     if target.isMissing { return }
     let comes = Set(try target.tableNames(of: trail).map { GeneratedKey.commonName(ofTable: $0).nameKey })
     let end = try SourceDatabase(location)
-    let tables = try end.tables(TablePatterns(capture.tables))
+    let tables = try tables(end, capture)
       .filter { comes.contains(GeneratedKey.commonName(ofTable: $0.name)) }
     try checkLocalWrites(tables, capture)
     try checkKeyed(tables, end, capture)
@@ -113,12 +130,20 @@ struct TwoWayGate {
     _ tables: [SourceDatabase.Table], _ end: SourceDatabase, _ capture: Configuration.Capture,
     beside other: (engine: Engine, tables: [SourceDatabase.Table])? = nil
   ) throws {
-    try TwoWayCheck.checkKeys(end, tables, beside: other) {
-      "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
-    }
-    if conf.database(capture.database)?.acceptsMovedKeys != true {
-      try TwoWayCheck.checkMovedKeys(end, tables, hint: capture.movedKeysHint)
-    }
-    try TwoWayCheck.checkSums(end, tables, apply.conflictPlan)
+    // Each check reports its own table.
+    let checks: [() throws -> Void] = [
+      {
+        try TwoWayCheck.checkKeys(end, tables, beside: other) {
+          "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
+        }
+      },
+      {
+        if conf.database(capture.database)?.acceptsMovedKeys == true { return }
+        try TwoWayCheck.checkMovedKeys(end, tables, hint: capture.movedKeysHint)
+      },
+      { try TwoWayCheck.checkSums(end, tables, apply.conflictPlan) },
+    ]
+    let hasBegun = hasBegun
+    for check in checks { try TwoWayCheck.passing(ifBegun: hasBegun, warn: warn, check) }
   }
 }

@@ -13,6 +13,10 @@ package struct TwoWayPlan: Equatable, Sendable {
   var copiesRows: Bool
   var rules: [String: ConflictPlan]
   var skew: Duration
+  /// Whether a table of the database may have a foreign key to itself with ON UPDATE CASCADE.
+  var acceptsMovedKeys: Bool
+  /// The applied trails of this node's databases in which a table may not have such a foreign key.
+  var refusingMovedKeys: Set<TrailName>
 
   struct Applied: Equatable {
     var trail: TrailName
@@ -33,5 +37,9 @@ package struct TwoWayPlan: Equatable, Sendable {
     (captured, copiesRows) = (capture.tables, capture.copiesRows)
     rules = Dictionary(peers.map { ($0.trail, $0.conflictPlan) }) { first, _ in first }
     skew = peers.map(\.maxClockSkew).min() ?? .zero
+    acceptsMovedKeys = conf.database(apply.database)?.acceptsMovedKeys ?? false
+    refusingMovedKeys = Set(
+      conf.captures.filter { conf.database($0.database)?.acceptsMovedKeys == false }
+        .compactMap { TrailName(conf.trail(of: $0)) })
   }
 }

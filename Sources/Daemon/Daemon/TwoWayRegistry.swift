@@ -34,6 +34,8 @@ final class TwoWayRegistry: Sendable {
       if let made = known[apply.database], made.plan == plan, made.twoWay.isSound { return made.twoWay }
       var limits = TwoWay.Limits()
       limits.skewMicrosecondsMax = plan.skew.milliseconds * 1000
+      limits.movedKeys.areRefusedHere = !plan.acceptsMovedKeys
+      limits.movedKeys.refusedTrails = plan.refusingMovedKeys
       let twoWay = TwoWay(
         own: (plan.own, context.folder(of: plan.own)),
         applied: plan.applied.map { ($0.trail, context.folder(of: $0.trail), $0.tables) },

@@ -171,7 +171,10 @@ package struct TargetDatabase {
       return try database.integer(
         "SELECT 1 FROM \(table.name.quotedName)\(condition) LIMIT 1", shares.map(\.value)) != nil
     case .postgres(let connection):
-      guard try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil else { return false }
+      // Apply suspends a table whose name another kind of object has, such as a view, and reads nothing of it.
+      let isTable = try connection.first(
+        "SELECT 1 FROM pg_class WHERE oid = to_regclass($1) AND relkind IN ('r', 'p')", [table.qualifiedName])
+      guard isTable != nil else { return false }
       return try connection.reading(table.qualifiedName) {
         try connection.hold(table.qualifiedName)
         try connection.lockPlanning(of: table.qualifiedName)

@@ -16,10 +16,11 @@ extension Replication {
       [(from, tables, (engine: target.engine, tables: theirs))]
       + (other.map { [($0, theirs, (engine: source.engine, tables: tables))] } ?? [])
     for (end, tables, beside) in ends {
-      try passing(ifBegun: hasBegun) {
+      try TwoWayCheck.passing(ifBegun: hasBegun, warn: captureProgress.tell) {
         try TwoWayCheck.checkKeys(end, tables, beside: beside) { "leave it out: --tables \("*,!\($0)".shellWord)" }
       }
-      if !options.acceptsMovedKeys {
+      try TwoWayCheck.passing(ifBegun: hasBegun, warn: captureProgress.tell) {
+        if options.acceptsMovedKeys { return }
         try TwoWayCheck.checkMovedKeys(end, tables) {
           "leave it out: --tables \("*,!\($0)".shellWord); or, if applications change no keys of such rows, run with --accept-moved-keys"
         }
@@ -28,12 +29,6 @@ extension Replication {
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
       captureProgress.tell("\(alike.message); \(alike.hint)")
-    }
-  }
-
-  private func passing(ifBegun hasBegun: Bool, _ check: () throws -> Void) throws {
-    do { try check() } catch let error as CairnError where hasBegun && error.code == .tableRefused {
-      captureProgress.tell("\(error.message); \(error.hint)")
     }
   }
 

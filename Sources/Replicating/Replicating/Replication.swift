@@ -112,17 +112,20 @@ package final class Replication: Sendable {
     self.links = back == nil ? nil : links
     let plan = options.conflicts
     let rules: TwoWay.RuleBook = { _, table, columns in plan.rules(forTarget: table, columns: columns) }
-    let tables = options.tables
+    let (tables, acceptsMovedKeys) = (options.tables, options.acceptsMovedKeys)
     twoWay = back.map { [statePath] back in
       let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
       let admitted = AdmittedTables(TargetScope(), names: options.names)
+      var limits = TwoWay.Limits()
+      limits.movedKeys.areRefusedHere = !acceptsMovedKeys
+      limits.movedKeys.refusedTrails = acceptsMovedKeys ? [] : [forth.0, backwards.0]
       return (
         TwoWay(
           own: forth, applied: [(backwards.0, backwards.1, admitted)], captured: tables, copiesRows: true,
-          link: links.source, rules: rules),
+          link: links.source, limits: limits, rules: rules),
         TwoWay(
           own: backwards, applied: [(forth.0, forth.1, admitted)], captured: tables, link: links.target,
-          rules: rules)
+          limits: limits, rules: rules)
       )
     }
     audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in

@@ -275,17 +275,24 @@ package struct TwoWayCheck {
     throws
   {
     guard end.server == nil else { return }
-    let found = tables.first { table in
-      table.refusal == nil
-        && table.schema.foreignKeys.contains {
-          $0.table.sqliteKey == table.schema.name.sqliteKey && $0.onUpdate.asciiUppercased == "CASCADE"
-        }
-    }
+    let found = tables.first { $0.refusal == nil && $0.schema.movesOwnKeys }
     guard let found else { return }
     throw CairnError(
       .tableRefused,
-      "\(end.url.place): table \(found.name) cannot be replicated two-way: it has a foreign key to itself with ON UPDATE CASCADE, and a row that refers to itself may keep its old key in the reference at the other node if the key changes",
+      "\(end.url.place): table \(found.name) cannot be replicated two-way: \(MovedKeys.reason)",
       hint: hint(found.name), remedy: .badInput, context: ["table": found.name])
+  }
+
+  /// Runs a check of two-way tables. Once the replication has begun, a table that fails is only reported: capture and
+  /// apply suspend it, and the others go on. If not, the error keeps the replication from beginning.
+  ///
+  /// - Parameter warn: Writes the warning.
+  package static func passing(
+    ifBegun hasBegun: Bool, warn: (String) -> Void, _ check: () throws -> Void
+  ) throws {
+    do { try check() } catch let error as CairnError where hasBegun && error.code == .tableRefused {
+      warn("\(error.message); \(error.hint)")
+    }
   }
 
   /// Returns a warning for tables whose old rows the source does not log. Conflicts in these tables are not detected.

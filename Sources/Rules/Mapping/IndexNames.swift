@@ -18,6 +18,29 @@ package enum IndexNames {
     }
   }
 
+  /// Returns the name that an index or a sequence has while another table needs its name. It is cut to 63 bytes.
+  ///
+  ///     IndexNames.aside("item_pkey")   // cairn_moving_item_pkey
+  package static func aside(_ name: String) -> String {
+    var head = name
+    while head.utf8.count > asideBytesMax { head.unicodeScalars.removeLast() }
+    return asideStart + head
+  }
+
+  /// Returns the former name of an index or a sequence that has a name by ``aside(_:)``. Nil for any other name, and
+  /// for one that may be cut.
+  ///
+  ///     IndexNames.former("cairn_moving_item_pkey")   // item_pkey
+  package static func former(_ name: String) -> String? {
+    guard name.utf8.starts(with: asideStart.utf8), let rest = String(name.utf8.dropFirst(asideStart.utf8.count)),
+      !rest.isEmpty, rest.utf8.count < asideBytesMax - 3
+    else { return nil }
+    return rest
+  }
+
+  private static let asideStart = "cairn_moving_"
+  private static let asideBytesMax = NamePolicy.postgresNameBytesMax - asideStart.utf8.count
+
   /// Gives the indexes of a target's table that have spare names the names that they have at the source.
   ///
   /// - Parameter indexes: The indexes of the target's table.
@@ -34,7 +57,7 @@ package enum IndexNames {
     let own = Set(wanted.map { $0.name.key(in: engine) })
     for object in wanted where !indexes.contains(where: { $0.name.key(in: engine) == object.name.key(in: engine) }) {
       let name = object.name.key(in: engine)
-      let spare = Set(spare(for: object.name).map { $0.key(in: engine) }).subtracting(own)
+      let spare = Set((spare(for: object.name) + [aside(object.name)]).map { $0.key(in: engine) }).subtracting(own)
       let index = indexes.firstIndex { spare.contains($0.name.key(in: engine)) && isAlike($0, object) }
       guard let index, taken?.contains(name) ?? true else { continue }
       names[name] = indexes[index].name

@@ -47,6 +47,11 @@ package struct PostgresAlteration {
     package var types: [PostgresUserType] = []
     /// The names in the table's schema that are in use, among those that its indexes lack.
     package var takenNames: Set<NameKey> = []
+    /// The statements before a move to another schema: they rename indexes and sequences of other tables there.
+    package var makesRoom: [String] = []
+    /// The statements after a rename or a move: they give indexes and sequences the names that they had before
+    /// another table took these names.
+    package var restoresNames: [String] = []
     /// Whether Cairn created the table.
     package var isCreated = true
     package init(
@@ -168,7 +173,7 @@ package struct PostgresAlteration {
   private func moves() -> [String] {
     let (from, to) = ((target.namespace, target.name), (after.namespace, after.name))
     let (isMoved, isRenamed) = (!from.0.hasSameBytes(as: to.0), !from.1.hasSameBytes(as: to.1))
-    var lines: [String] = []
+    var lines = target.makesRoom
     var name = target.name
     func place(_ namespace: String, _ name: String) -> String {
       namespace.postgresIdentifier + "." + name.postgresIdentifier
@@ -185,7 +190,7 @@ package struct PostgresAlteration {
     if !name.hasSameBytes(as: to.1) {
       lines.append("ALTER TABLE \(place(to.0, name)) RENAME TO \(to.1.postgresIdentifier)")
     }
-    return lines
+    return lines + target.restoresNames
   }
 
   /// Returns the statements that create the types and sequences of new columns, or change the options of existing

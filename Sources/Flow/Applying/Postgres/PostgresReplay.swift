@@ -482,6 +482,7 @@ final class PostgresReplay {
       number: tableCount, localWrites: writes, goesBothWays: options.goesBothWays(known.schema, known.name))
     if table.goesBothWays {
       try KeyCheck.check(source, mapped, in: .postgres(connection), includes: options.goesBothWays)
+      try options.twoWay?.limits.movedKeys.check(source, mapped, from: name)
     }
     if table.isWholeRow, writes.areSettled { throw LocalWritesPlan.keyless(source.fullName, writes) }
     try checkOwners(table)

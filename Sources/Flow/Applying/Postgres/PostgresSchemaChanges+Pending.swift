@@ -61,8 +61,13 @@ extension PostgresSchemaChanges {
 
   /// Returns the names that relations of a schema have, among some names and their spare names (``IndexNames``).
   func takenNames(among names: [String], in schema: String) throws -> Set<NameKey> {
+    try namesInUse(among: names.flatMap { [$0] + IndexNames.spare(for: $0) }, in: schema)
+  }
+
+  /// Returns the names that relations of a schema have, among some names.
+  func namesInUse(among names: [String], in schema: String) throws -> Set<NameKey> {
     guard !names.isEmpty else { return [] }
-    let list = names.flatMap { [$0] + IndexNames.spare(for: $0) }.map(\.postgresLiteral).joined(separator: ", ")
+    let list = names.map(\.postgresLiteral).joined(separator: ", ")
     let rows = try connection.query(
       """
       SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace

@@ -43,6 +43,7 @@ extension PostgresSchemaChanges {
     var there = try target ?? PostgresAlteration.Target.read(moved, connection)
     there?.types = try types(of: change)
     there?.isCreated = right.isCreated
+    if target != nil { try there.map { there = try MovedNames(changes: self, from: known, to: moved).noted(in: $0) } }
     let names = (change.before.objects + change.after.objects).map(\.name)
     let absent = names.filter { name in !(there?.indexes.contains { $0.name.hasSameBytes(as: name) } ?? true) }
     there?.takenNames = try takenNames(among: absent, in: moved.schema)

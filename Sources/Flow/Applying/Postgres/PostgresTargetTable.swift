@@ -76,19 +76,22 @@ struct PostgresTargetTable {
 
   /// Reads a table of the target from the catalog; nil if there is none.
   ///
-  /// - Throws: `schema-stopped` for a view or anything else that is not a table, and for a table whose definitions are
+  /// - Throws: `schema-stopped` for a view, a sequence or another object that is not a table, and for a table whose definitions are
   ///   too large to be read.
   static func read(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> PostgresTargetTable? {
     let found = try connection.query(
       """
-      SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-      WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind NOT IN ('i', 'I', 'S', 't', 'c')
+      SELECT c.oid, c.relkind, (pg_identify_object('pg_class'::regclass, c.oid, 0)).type
+      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2
       """, [schema, name])
     guard let oid = found.first?[0], let kind = found.first?[1] else { return nil }
     guard kind == "r" || kind == "p" else {
       throw CairnError(
-        .schemaStopped, "\(schema).\(name) of \(connection.place) is not an ordinary table",
-        hint: "rename it, or leave the table out with 'tables' (--tables)", context: ["table": "\(schema).\(name)"])
+        .schemaStopped,
+        "\(schema).\(name) of \(connection.place) is not an ordinary table, but another object: \(found.first?[2] ?? kind)",
+        hint:
+          "drop or rename it at the target, and apply continues by itself; or leave the table out with 'tables' (--tables)",
+        context: ["table": "\(schema).\(name)"])
     }
     if let reason = try connection.definitionsRefusal(of: UInt32(oid) ?? 0) {
       throw CairnError(

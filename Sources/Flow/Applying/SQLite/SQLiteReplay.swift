@@ -191,6 +191,7 @@ final class SQLiteReplay {
     try target.noteQuietTriggers(of: name)
     if options.goesBothWays("", name) {
       try KeyCheck.check(mapping.source, mapping.target, in: .sqlite(database), includes: options.goesBothWays)
+      try options.twoWay?.limits.movedKeys.check(mapping.source, mapping.target, from: self.name)
     }
     let table = SQLiteApplyTable(
       mapping, state: known, database: database, there: there, image: (schema, part.positions),

@@ -62,6 +62,7 @@ struct SQLiteSchemaChanges {
         let created = try database.integer(
           "SELECT count(*) FROM (SELECT 1 FROM cairn_table WHERE created = 1 LIMIT \(SchemaRefusal.createdMax))")
         try refusal(change).checkRoom(created: created ?? 0, table: schema.name)
+        try checkName(of: schema, change)
         for statement in SQLiteAlteration.create(schema) { try run(statement, change) }
         return true
       case .stop: throw refusal(change).error("'ddl' is stop", table: schema.name)
@@ -79,6 +80,19 @@ struct SQLiteSchemaChanges {
       try check(after, change)
     }
     return false
+  }
+
+  /// Throws `schema-stopped` if a view or an index has the name of a table that is to be created.
+  private func checkName(of schema: TableSchema, _ change: Change) throws {
+    let other = try database.text(
+      "SELECT type || ' ' || name FROM sqlite_master WHERE type IN ('view', 'index') AND name = ? COLLATE NOCASE",
+      [.text(schema.name)])
+    guard let other else { return }
+    var refusal = refusal(change)
+    refusal.statements = []
+    throw refusal.error(
+      "the name is in use at the target: \(other)", table: schema.name,
+      hint: "drop or rename the \(other) at the target, or leave the table out with 'tables' (--tables)")
   }
 
   func drop(_ change: Change) throws {

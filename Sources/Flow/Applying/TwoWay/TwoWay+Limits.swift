@@ -12,6 +12,7 @@ extension TwoWay {
     package var waitingBytesMax: Int64 = 64 << 20
     /// PostgreSQL: whether apply locks the rows of every transaction first, not only after groups that failed.
     package var locksFirst = false
+    package var movedKeys = MovedKeys()
 
     package init() {}
   }
