@@ -54,8 +54,11 @@ final class Handmade {
 
   /// One transaction of the trail, synced.
   func transaction(isSynced: Bool = true, clock: UInt64? = nil, _ body: () throws -> Void) throws {
-    var header = TransactionHeader(commitTime: Clock.system.microseconds())
-    if let clock { header.clock = clock }
+    try transaction(
+      TransactionHeader(commitTime: Clock.system.microseconds(), clock: clock ?? 0), isSynced: isSynced, body)
+  }
+
+  func transaction(_ header: TransactionHeader, isSynced: Bool = true, _ body: () throws -> Void) throws {
     _ = try writer.begin(header)
     try body()
     try writer.commit()

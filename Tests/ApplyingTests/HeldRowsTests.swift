@@ -7,243 +7,221 @@ import Testing
 
 /// Rows that are held because another row has their unique value, and what a source may do to their table meanwhile.
 @Suite struct HeldRowsTests {
-  /// A trail of PostgreSQL, and either target, whose table checks its unique column at once.
-  private final class Both {
-    let target: PostgresTarget?
-    let made: Handmade
-
-    init(isPostgres: Bool, unique: String = "UNIQUE") throws {
-      target = isPostgres ? try PostgresTarget() : nil
-      made = try target?.trail ?? Handmade(TempFolder())
-      target?.options.ddl = .follow
-      made.options.ddl = .follow
-      made.shape(table("t", ["id", "v", "w"]))
-      try run("CREATE TABLE t(id integer PRIMARY KEY, v integer \(unique), w integer)")
-      try made.transaction {
-        try made.create("t")
-        try made.copy("t", [[.exact("1"), .exact("1"), .exact("5")], [.exact("2"), .exact("2"), .exact("6")]])
-      }
-      try replay()
+  /// A trail of PostgreSQL, and a target whose table checks its unique column at once.
+  private func started(_ engine: TargetEngine, unique: String = "UNIQUE") throws -> EngineTarget {
+    let target = try EngineTarget(engine)
+    target.options.ddl = .follow
+    target.made.shape(table("t", ["id", "v", "w"], at: target))
+    try target.make("CREATE TABLE t(id integer PRIMARY KEY, v integer \(unique), w integer)")
+    try target.made.transaction {
+      try target.made.create("t")
+      try target.made.copy("t", [[.exact("1"), .exact("1"), .exact("5")], [.exact("2"), .exact("2"), .exact("6")]])
     }
-
-    /// SQLite has no constraint that the source lacks.
-    func table(_ name: String, _ columns: [String]) -> TableSchema {
-      var schema = HeldRowsTests.table(name, columns)
-      if target == nil, columns.count > 1 { schema.uniques = [[1]] }
-      return schema
-    }
-
-    func run(_ sql: String) throws { if let target { try target.psql(sql) } else { try made.run(sql) } }
-    func replay() throws { if let target { try target.replay() } else { try made.replay() } }
-
-    func rows(_ sql: String) throws -> String {
-      if let target { return try target.psql(sql) }
-      return try made.rows(sql).map { $0.map(Self.text).joined(separator: "|") }.joined(separator: "\n")
-    }
-
-    private static func text(_ value: Value) -> String {
-      if case .integer(let number) = value { "\(number)" } else { value.string }
-    }
-
-    /// An update of the row with the key `id`; nil is a column that stays as it is.
-    func update(_ id: String, _ values: String?..., of table: String = "t") throws {
-      try made.update(table, to: ([id] + values).map { text in text.map { .exact($0) } })
-    }
+    try target.replay()
+    return target
   }
 
-  static func table(_ name: String, _ columns: [String]) -> TableSchema {
+  /// Only PostgreSQL has a constraint that the source lacks.
+  private func table(_ name: String, _ columns: [String], at target: EngineTarget) -> TableSchema {
     TableSchema(
       epoch: 1, engine: .postgres, namespace: "public", name: name,
       columns: columns.map {
         .init(name: $0, declaredType: "integer", isNotNull: $0 == "id", keyOrdinal: $0 == "id" ? 1 : 0)
-      }, createText: "CREATE TABLE …")
+      }, uniques: target.engine != .postgres && columns.count > 1 ? [[1]] : [], createText: "CREATE TABLE …")
   }
 
-  static let engines = PostgresServer.isAvailable ? [false, true] : [false]
+  /// An update of the row with the key `id`; nil is a column that stays as it is.
+  private func update(_ made: Handmade, _ id: String, _ values: String?..., of table: String = "t") throws {
+    try made.update(table, to: ([id] + values).map { text in text.map { .exact($0) } })
+  }
+
   static let changes = ["add column", "rename table", "rename column", "drop column", "drop", "drop and create"]
 
-  @Test(arguments: engines, changes)
-  func `values that swapped stay swapped when their table is altered next`(isPostgres: Bool, change: String) throws {
-    let both = try Both(isPostgres: isPostgres)
-    let made = both.made
+  @Test(arguments: TargetEngine.all, changes)
+  func `values that swapped stay swapped when their table is altered next`(_ engine: TargetEngine, change: String)
+    throws
+  {
+    let target = try started(engine)
+    let made = target.made
     try made.transaction {
-      try both.update("1", "2", nil)
-      try both.update("2", "1", nil)
+      try update(made, "1", "2", nil)
+      try update(made, "2", "1", nil)
       switch change {
       case "add column":
-        try made.reshape("t", both.table("t", ["id", "v", "w", "c"]))
-        try both.update("1", nil, nil, "7")
+        try made.reshape("t", table("t", ["id", "v", "w", "c"], at: target))
+        try update(made, "1", nil, nil, "7")
       case "rename table":
-        try made.reshape("t", both.table("u", ["id", "v", "w"]), as: .rename, to: "u")
-        try both.update("1", nil, "7", of: "u")
+        try made.reshape("t", table("u", ["id", "v", "w"], at: target), as: .rename, to: "u")
+        try update(made, "1", nil, "7", of: "u")
       case "rename column":
-        try made.reshape("t", both.table("t", ["id", "n", "w"]))
-        try both.update("1", nil, "7")
+        try made.reshape("t", table("t", ["id", "n", "w"], at: target))
+        try update(made, "1", nil, "7")
       case "drop column":
-        try made.reshape("t", both.table("t", ["id", "v"]))
-        try both.update("1", "7")
+        try made.reshape("t", table("t", ["id", "v"], at: target))
+        try update(made, "1", "7")
       case "drop": try made.drop("t")
       default:
         try made.drop("t")
-        made.shape(both.table("t", ["id", "v", "w"]))
+        made.shape(table("t", ["id", "v", "w"], at: target))
         try made.create("t")
       }
     }
-    try both.replay()
+    try target.replay()
     switch change {
-    case "add column": #expect(try both.rows("SELECT * FROM t ORDER BY id") == "1|2|5|7\n2|1|6|")
-    case "rename table": #expect(try both.rows("SELECT * FROM u ORDER BY id") == "1|2|7\n2|1|6")
-    case "rename column": #expect(try both.rows("SELECT n, w FROM t ORDER BY id") == "2|7\n1|6")
-    case "drop column": #expect(try both.rows("SELECT * FROM t ORDER BY id") == "1|7\n2|1")
+    case "add column": #expect(try target.rows() == "1|2|5|7 2|1|6|")
+    case "rename table": #expect(try target.rows("u") == "1|2|7 2|1|6")
+    case "rename column": #expect(try target.rows() == "1|2|7 2|1|6")
+    case "drop column": #expect(try target.rows() == "1|7 2|1")
     // The table is the operator's, so it stays.
-    default: #expect(try both.rows("SELECT id, v FROM t ORDER BY id") == "1|2\n2|1")
+    default: #expect(try target.rows() == "1|2|5 2|1|6")
     }
   }
 
-  @Test(arguments: engines) func `rows held of a table that Cairn made are not in the table made after it`(
-    isPostgres: Bool
+  @Test(arguments: TargetEngine.all) func `rows held of a table that Cairn made are not in the table made after it`(
+    _ engine: TargetEngine
   ) throws {
-    let both = try Both(isPostgres: isPostgres)
-    let made = both.made
-    made.shape(both.table("own", ["id", "v"]))
+    let target = try started(engine)
+    let made = target.made
+    made.shape(table("own", ["id", "v"], at: target))
     try made.transaction {
       try made.create("own")
       try made.copy("own", [[.exact("1"), .exact("1")], [.exact("2"), .exact("2")]])
     }
-    try both.replay()
-    try both.run("CREATE UNIQUE INDEX own_extra ON own(v)")
+    try target.replay()
+    if engine != .memory { try target.run("CREATE UNIQUE INDEX own_extra ON own(v)") }
     try made.transaction {
-      try both.update("1", "2", of: "own")
-      try both.update("2", "1", of: "own")
+      try update(made, "1", "2", of: "own")
+      try update(made, "2", "1", of: "own")
       try made.drop("own")
-      made.shape(both.table("own", ["id", "v"]))
+      made.shape(table("own", ["id", "v"], at: target))
       try made.create("own")
       try made.insert("own", [.exact("3"), .exact("3")])
     }
-    try both.replay()
-    #expect(try both.rows("SELECT * FROM own") == "3|3")
+    try target.replay()
+    #expect(try target.rows("own") == "3|3")
   }
 
   /// A deferred constraint may be violated while the table, one of its columns or another table changes.
-  @Test(arguments: engines, ["rename table", "rename column", "other table"])
-  func `values swap around a schema change`(isPostgres: Bool, change: String) throws {
-    let both = try Both(isPostgres: isPostgres)
-    let made = both.made
+  @Test(arguments: TargetEngine.all, ["rename table", "rename column", "other table"])
+  func `values swap around a schema change`(_ engine: TargetEngine, change: String) throws {
+    let target = try started(engine)
+    let made = target.made
     try made.transaction {
-      try both.update("1", "2", nil)
+      try update(made, "1", "2", nil)
       switch change {
-      case "rename table": try made.reshape("t", both.table("u", ["id", "v", "w"]), as: .rename, to: "u")
-      case "rename column": try made.reshape("t", both.table("t", ["id", "v", "n"]))
+      case "rename table": try made.reshape("t", table("u", ["id", "v", "w"], at: target), as: .rename, to: "u")
+      case "rename column": try made.reshape("t", table("t", ["id", "v", "n"], at: target))
       default:
-        made.shape(both.table("o", ["id"]))
+        made.shape(table("o", ["id"], at: target))
         try made.create("o")
       }
       let name = change == "rename table" ? "u" : "t"
-      try both.update("1", nil, "7", of: name)
-      try both.update("2", "1", nil, of: name)
+      try update(made, "1", nil, "7", of: name)
+      try update(made, "2", "1", nil, of: name)
     }
-    try both.replay()
+    try target.replay()
     let name = change == "rename table" ? "u" : "t"
-    #expect(try both.rows("SELECT * FROM \(name) ORDER BY id") == "1|2|7\n2|1|6")
+    #expect(try target.rows(name) == "1|2|7 2|1|6")
   }
 
   /// PostgreSQL lets a table be renamed, and its columns, while a deferred constraint is violated.
-  @Test(arguments: targets, ["rename column", "rename table"])
+  @Test(arguments: suspending, ["rename column", "rename table"])
   func `values that swap around a change that suspends their table swap when the change is made`(
-    target: String, change: String
+    at: (engine: TargetEngine, unique: String), change: String
   ) throws {
-    let unique = target == "deferrable" ? "UNIQUE DEFERRABLE" : "UNIQUE"
-    let both = try Both(isPostgres: target != "SQLite", unique: unique)
-    let made = both.made
-    func set(_ policy: DDLPolicy) {
-      both.target?.options.ddl = policy
-      made.options.ddl = policy
-    }
-    set(.stop)
+    let target = try started(at.engine, unique: at.unique)
+    let made = target.made
+    target.options.ddl = .stop
     let name = change == "rename table" ? "u" : "t"
     try made.transaction {
-      try both.update("2", nil, "8")
-      try both.update("1", "2", nil)
+      try update(made, "2", nil, "8")
+      try update(made, "1", "2", nil)
       if name == "u" {
-        try made.reshape("t", both.table("u", ["id", "v", "w"]), as: .rename, to: "u")
+        try made.reshape("t", table("u", ["id", "v", "w"], at: target), as: .rename, to: "u")
       } else {
-        try made.reshape("t", both.table("t", ["id", "v", "n"]))
+        try made.reshape("t", table("t", ["id", "v", "n"], at: target))
       }
-      try both.update("2", "1", nil, of: name)
+      try update(made, "2", "1", nil, of: name)
     }
     for _ in 0..<2 {
-      let error = failure { try both.replay() }
+      let error = failure { try target.replay() }
       #expect(error?.code == .schemaStopped, "\(String(describing: error))")
-      #expect(try both.rows("SELECT id, v FROM t ORDER BY id") == "1|1\n2|2")
+      #expect(try target.rows(columns: 2) == "1|1 2|2")
     }
-    set(.follow)
-    try both.replay()
-    #expect(try both.rows("SELECT * FROM \(name) ORDER BY id") == "1|2|5\n2|1|8")
+    target.options.ddl = .follow
+    try target.replay()
+    #expect(try target.rows(name) == "1|2|5 2|1|8")
   }
 
-  static let targets = PostgresServer.isAvailable ? ["SQLite", "PostgreSQL", "deferrable"] : ["SQLite"]
+  static let suspending = TargetEngine.databases.flatMap { engine in
+    (engine == .postgres ? ["UNIQUE", "UNIQUE DEFERRABLE"] : ["UNIQUE"]).map { (engine, $0) }
+  }
 
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), arguments: ["rename", "drop", "column"])
   func `a deferrable constraint is checked after its table is altered`(change: String) throws {
-    let both = try Both(isPostgres: true, unique: "UNIQUE DEFERRABLE")
-    let made = both.made
+    let target = try started(.postgres, unique: "UNIQUE DEFERRABLE")
+    let made = target.made
     try made.transaction {
-      try both.update("1", "2", nil)
-      try both.update("2", "1", nil)
+      try update(made, "1", "2", nil)
+      try update(made, "2", "1", nil)
       switch change {
-      case "rename": try made.reshape("t", both.table("u", ["id", "v", "w"]), as: .rename, to: "u")
-      case "column": try made.reshape("t", both.table("t", ["id", "n", "w"]))
+      case "rename": try made.reshape("t", table("u", ["id", "v", "w"], at: target), as: .rename, to: "u")
+      case "column": try made.reshape("t", table("t", ["id", "n", "w"], at: target))
       default: try made.drop("t")
       }
     }
-    try both.replay()
+    try target.replay()
     let column = change == "column" ? "n" : "v"
     let name = change == "rename" ? "u" : "t"
-    #expect(try both.rows("SELECT \(column) FROM \(name) ORDER BY id") == "2\n1")
+    #expect(try target.rows(name) == "1|2|5 2|1|6")
     guard change != "drop" else { return }
     try made.transaction {
-      try both.update("1", "1", nil, of: name)
-      try made.reshape(name, both.table(name, ["id", column, "w", "z"]))
+      try update(made, "1", "1", nil, of: name)
+      try made.reshape(name, table(name, ["id", column, "w", "z"], at: target))
     }
-    #expect(failure { try both.replay() }?.code == .rowExists)
-    #expect(try both.rows("SELECT \(column) FROM \(name) ORDER BY id") == "2\n1")
+    #expect(failure { try target.replay() }?.code == .rowExists)
+    #expect(try target.rows(name) == "1|2|5 2|1|6")
   }
 
-  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
-  func `a row held at a PostgreSQL target goes when its table is emptied`() throws {
-    let both = try Both(isPostgres: true)
-    try both.made.transaction {
-      try both.update("1", "2", nil)
-      try both.made.truncate("t")
-      try both.made.insert("t", [.exact("3"), .exact("3"), .null])
+  @Test(arguments: TargetEngine.all)
+  func `a row that is held goes when its table is emptied`(_ engine: TargetEngine) throws {
+    let target = try started(engine)
+    let made = target.made
+    try made.transaction {
+      try update(made, "1", "2", nil)
+      try made.truncate("t")
+      try made.insert("t", [.exact("3"), .exact("3"), .null])
     }
-    try both.replay()
-    #expect(try both.rows("SELECT * FROM t") == "3|3|")
+    try target.replay()
+    #expect(try target.rows() == "3|3|")
   }
 
   /// 64 MiB may be held: each transaction needs more than half of that.
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
   func `rows held in earlier transactions leave room for more`() throws {
-    let target = try PostgresTarget()
+    let target = try EngineTarget(.postgres)
+    let made = target.made
     target.options.ddl = .follow
-    var schema = Self.table("t", ["id", "v", "w"])
+    var schema = table("t", ["id", "v", "w"], at: target)
     schema.columns[2].declaredType = "text"
-    target.trail.shape(schema)
-    try target.psql("CREATE TABLE t(id integer PRIMARY KEY, v integer UNIQUE, w text)")
+    made.shape(schema)
+    try target.make("CREATE TABLE t(id integer PRIMARY KEY, v integer UNIQUE, w text)")
     let large = Value.exact(String(repeating: "x", count: 20 << 20))
-    try target.trail.transaction {
-      try target.trail.create("t")
-      try target.trail.copy("t", (1...3).map { [.exact("\($0)"), .exact("\($0)"), large] })
+    try made.transaction {
+      try made.create("t")
+      try made.copy("t", (1...3).map { [.exact("\($0)"), .exact("\($0)"), large] })
     }
     try target.replay()
     // Two rows are held, then the third gives its value up.
     for turn in 0..<3 {
       let values = (0..<3).map { "\(($0 + turn + 1) % 3 + 1)" }
-      try target.trail.transaction {
-        for id in 1...3 { try target.trail.update("t", to: [.exact("\(id)"), .exact(values[id - 1]), nil]) }
+      try made.transaction {
+        for id in 1...3 { try made.update("t", to: [.exact("\(id)"), .exact(values[id - 1]), nil]) }
       }
     }
     try target.replay()
-    #expect(try target.psql("SELECT id, v, length(w) FROM t ORDER BY id") == "1|1|20971520\n2|2|20971520\n3|3|20971520")
+    #expect(
+      try target.answer("SELECT string_agg(concat_ws(':', id, v, length(w)), ' ' ORDER BY id) FROM t")
+        == "1:1:20971520 2:2:20971520 3:3:20971520")
   }
 }

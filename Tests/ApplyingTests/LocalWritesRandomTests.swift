@@ -1,14 +1,12 @@
 import Changes
 import Conflicts
-import Foundation
-import SQLiteKit
 import TestServers
 import Testing
+
 @testable import Applying
 
 /// The source writes at random, and so do others at the target: a row that the source has written to is as it has it.
 @Suite struct LocalWritesRandomTests {
-  private static let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)"
   private static let keys: ClosedRange<Int64> = 1...12
 
   /// The rows of the source, and the keys that it has written since the target was looked at last.
@@ -46,71 +44,74 @@ import Testing
     }
   }
 
-  private func localWrite(_ random: inout some RandomNumberGenerator) -> String {
-    let key = Int64.random(in: Self.keys, using: &random)
-    return switch Int.random(in: 0...2, using: &random) {
-    case 0: "DELETE FROM t WHERE id = \(key);"
-    case 1: "UPDATE t SET b = b + 1 WHERE id = \(key);"
-    default: "INSERT INTO t VALUES (\(key), 9, 9) ON CONFLICT DO NOTHING;"
+  /// Three writes of applications that fit the target's rows.
+  private func localWrites(_ rows: [Int64: [Int64]], _ random: inout some RandomNumberGenerator) -> [EngineTarget.Write]
+  {
+    var rows = rows
+    return (0..<3).compactMap { _ in
+      let key = Int64.random(in: Self.keys, using: &random)
+      let kind = Int.random(in: 0...2, using: &random)
+      guard let row = rows[key] else {
+        rows[key] = [key, 9, 9]
+        return kind == 2 ? .insert([.integer(key), 9, 9]) : nil
+      }
+      switch kind {
+      case 0:
+        rows[key] = nil
+        return .delete(.integer(key))
+      case 1:
+        rows[key]?[2] += 1
+        return .update(.integer(key), "b", .integer(row[2] + 1))
+      default: return nil
+      }
     }
   }
 
-  /// `run` executes at the target, `rows` are those there in the order of their keys.
-  private func play(
-    seed: UInt64, rounds: Int, _ made: Handmade, run: (String) throws -> Void, replay: () throws -> Void,
-    undo: () throws -> Void, rows: () throws -> [[Int64]]
-  ) throws {
+  private func rows(_ target: EngineTarget) throws -> [Int64: [Int64]] {
+    let rows = try target.numbers().values.map { $0.map { Int64($0.shown) ?? -1 } }
+    return Dictionary(uniqueKeysWithValues: rows.map { ($0[0], $0) })
+  }
+
+  /// Returns the target's rows after each round.
+  private func play(seed: UInt64, rounds: Int, _ engine: TargetEngine) throws -> [[Int64: [Int64]]] {
+    let target = try EngineTarget(engine)
+    let made = target.made
+    target.options.localWrites = LocalWritesPlan(.allow)
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)", [])
     var random = Seeded(seed)
-    var source = Source()
+    var (source, history) = (Source(), [[Int64: [Int64]]]())
     func wanted(_ key: Int64) -> [Int64]? { source.rows[key]?.map { Int64($0.shown) ?? -1 } }
     for _ in 0..<rounds {
-      let before = try Dictionary(uniqueKeysWithValues: rows().map { ($0[0], $0) })
+      let before = try rows(target)
       source.touched = []
       for _ in 0..<Int.random(in: 1...3, using: &random) {
         try made.transaction {
           for _ in 0..<Int.random(in: 1...5, using: &random) { try source.write(made, &random) }
         }
       }
-      try replay()
-      let after = try Dictionary(uniqueKeysWithValues: rows().map { ($0[0], $0) })
+      try target.replay()
+      let after = try rows(target)
       for key in Self.keys {
         let expected = source.touched.contains(key) ? wanted(key) : before[key]
-        #expect(after[key] == expected, "seed \(seed), key \(key)")
+        #expect(after[key] == expected, "\(engine), seed \(seed), key \(key)")
       }
-      try run((0..<3).map { _ in localWrite(&random) }.joined())
+      history.append(after)
+      try target.write(localWrites(after, &random))
     }
     try made.transaction { try made.copy("t", source.rows.keys.sorted().map { source.rows[$0] ?? [] }, reason: .asked) }
-    try undo()
-    #expect(try rows() == source.rows.keys.sorted().compactMap(wanted), "seed \(seed)")
+    target.options.localWrites = LocalWritesPlan(.undo)
+    try target.replay()
+    let last = try rows(target)
+    #expect(last == source.rows.keys.reduce(into: [:]) { $0[$1] = wanted($1) }, "\(engine), seed \(seed)")
+    return history + [last]
   }
 
-  @Test(arguments: Seeds.range(reduced: 30)) func `in SQLite`(seed: UInt64) throws {
-    let made = try Handmade(TempFolder())
-    made.options.localWrites = LocalWritesPlan(.allow)
-    try made.begin(Self.sql, "t", [])
-    try play(
-      seed: seed, rounds: 30, made, run: made.run, replay: made.replay,
-      undo: {
-        made.options.localWrites = LocalWritesPlan(.undo)
-        try made.replay()
-      },
-      rows: { try made.rows("SELECT * FROM t ORDER BY id").map { $0.map { Int64($0.shown) ?? -1 } } })
+  @Test(arguments: Seeds.range(reduced: 30)) func `SQLite ends as the model`(seed: UInt64) throws {
+    #expect(try play(seed: seed, rounds: 30, .sqlite) == play(seed: seed, rounds: 30, .memory), "seed \(seed)")
   }
 
-  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server")) func `in PostgreSQL`() throws {
-    let target = try PostgresTarget()
-    target.options.localWrites = LocalWritesPlan(.allow)
-    try target.begin(Self.sql, "t", [])
-    try play(
-      seed: 5, rounds: 12, target.trail, run: { try target.psql($0) }, replay: target.replay,
-      undo: {
-        target.options.localWrites = LocalWritesPlan(.undo)
-        try target.replay()
-      },
-      rows: {
-        try target.psql("SELECT concat_ws(' ', id, a, b) FROM t ORDER BY id").split(separator: "\n").map { line in
-          line.split(separator: " ").map { Int64($0) ?? -1 }
-        }
-      })
+  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+  func `PostgreSQL ends as the model`() throws {
+    #expect(try play(seed: 5, rounds: 12, .postgres) == play(seed: 5, rounds: 12, .memory))
   }
 }

@@ -17,12 +17,12 @@ final class PostgresTarget {
   let progress = ApplyProgress()
   private let folder: TempFolder
 
-  init(_ server: PostgresServer? = nil) throws {
+  init(_ server: PostgresServer? = nil, trail: TrailName = Handmade.name) throws {
     self.server = try server ?? PostgresServer.shared
     name = "apply_" + UUID().uuidString.prefix(8).lowercased()
     url = try self.server.createDatabase(name)
     folder = try TempFolder()
-    trail = try Handmade(folder)
+    self.trail = try Handmade(folder, name: trail)
   }
 
   deinit { try? server.dropDatabase(name) }

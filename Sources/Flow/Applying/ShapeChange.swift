@@ -16,6 +16,12 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
+  /// The difference between the table before and after; nil for a create or drop.
+  var difference: TableDifference? {
+    guard let before, let after else { return nil }
+    return TableDifference(before, after, origins: origins)
+  }
+
   /// Replaces former names of columns by their present names at the target, if the author of the schema change did not
   /// know the renames. Alters only new tables, and schema changes that only add columns.
   ///

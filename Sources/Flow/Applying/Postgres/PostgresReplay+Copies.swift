@@ -33,10 +33,7 @@ extension PostgresReplay {
       try endChunk()
       try leaveRefused(try schema(id))
     }
-    do { try body() } catch let error as CairnError
-      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing, .ownersCode].contains(
-        error.code)
-    {
+    do { try body() } catch let error as CairnError where error.suspendsTable {
       let schema = try schema(id)
       let names = [schema.fullName, TableMapping.targetName(of: schema, in: .postgres, names: options.names)]
       guard let table = error.context["table"], names.contains(table), let key = scope.key(schema.sourceKey) else {

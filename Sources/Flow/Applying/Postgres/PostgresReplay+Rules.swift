@@ -87,10 +87,7 @@ extension PostgresReplay {
         try create(copy.now, key, isAwaited: true)
       }
       try connection.execute("SET LOCAL lock_timeout = 0")
-    } catch let error as CairnError
-      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing, .ownersCode].contains(
-        error.code)
-    {
+    } catch let error as CairnError where error.suspendsTable {
       throw SchemaStop(key: key, position: reader.position, error: error)
     } catch let error as PostgresError where error.isLockTimeout {
       // A transaction that failed accepts no query.

@@ -39,19 +39,16 @@ extension PostgresReplay {
       // Several trails may create the same table.
       if made.action == .create || isStranger(old) { try state.lock() }
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
-      switch (made.action, made.before, made.after) {
-      case (.create, _, let after?): try create(after, new, isAwaited: cursor.present <= options.askedBehind)
-      case (.drop, let before?, _): try drop(before, old)
-      // The table did not exist when copies were requested.
-      case (_, _?, let after?) where isStranger(old): try create(after, new, isAwaited: true)
-      case (_, let before?, let after?): try change(made, before, after, old, new)
+      let step = SchemaPlan.step(
+        made, isStranger: isStranger(old), isCopyAsked: cursor.present <= options.askedBehind)
+      switch (step, made.before, made.after) {
+      case (.create(let isAwaited), _, let after?): try create(after, new, isAwaited: isAwaited)
+      case (.drop, let before?, _): try drop(made, before, old)
+      case (.alter, let before?, let after?): try change(made, before, after, old, new)
       default: break
       }
       try connection.execute("SET LOCAL lock_timeout = 0")
-    } catch let error as CairnError
-      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing, .ownersCode].contains(
-        error.code)
-    {
+    } catch let error as CairnError where error.suspendsTable {
       throw SchemaStop(key: new, position: reader.position, error: error)
     } catch let error as PostgresError where error.isLockTimeout {
       // A transaction that failed accepts no query.
@@ -153,9 +150,10 @@ extension PostgresReplay {
     forgetShape(key)
   }
 
-  private func drop(_ before: TableSchema, _ key: String) throws {
+  private func drop(_ made: ShapeChange, _ before: TableSchema, _ key: String) throws {
     guard let known = tables[key] else { return }
-    try shape.drop(before, try mapped(before), known, try right(.removes, known), options.ddl, sink)
+    let plan = SchemaPlan(made, .init(right: try right(.removes, known), ddl: options.ddl))
+    try shape.drop(before, try mapped(before), known, plan, sink)
     try forget(key)
   }
 
@@ -198,24 +196,17 @@ extension PostgresReplay {
     let shapes = try TableMapping.change(
       before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach.of([before, after]))
     shapes.after.notices.forEach(progress.note)
-    var change = PostgresSchemaChanges.Change(
-      source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,
-      after: shapes.after.target, isRefreshed: made.isRefreshed)
-    let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
-    let right = try right(change.source.onlyAddsColumns ? .adds : .removes, own)
-    change.isAwaited = own.isAwaited
-    change.isSourceAlone =
-      right.isOnlyTrail && !made.isApplied && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
-    change.yieldsDefaults =
-      !change.isAwaited && options.yieldsDefaults(change.after.namespace, change.after.name, to: name)
-    let goesBothWays = options.goesBothWays(change.after.namespace, change.after.name)
-    change.ownTrail = goesBothWays ? options.twoWay?.own.description : nil
+    let source = TableDifference(before, after, origins: made.origins)
+    let (was, now) = (shapes.before.target, shapes.after.target)
+    let own = tables[old] ?? .init(schema: was.namespace, name: was.name)
+    let right = try right(.init(of: source), own)
+    let plan = SchemaPlan(made, options.schemaFacts(right, own, now.namespace, now.name, of: name))
+    let change = PostgresSchemaChanges.Change(source: source, before: was, after: now, plan: plan)
     var known = own
     known.isCreated = right.isCreated
-    let policy = right.policy(options.ddl)
-    if policy == .follow { try makeLabels(change, after) }
-    let isOpen = try policy == .follow && shape.isOpen(change, own)
-    var moved = try shape.make(change, known, policy, right, sink)
+    if plan.policy == .follow { try makeLabels(change, after) }
+    let isOpen = try plan.policy == .follow && shape.isOpen(change, own)
+    var moved = try shape.make(change, known, sink)
     // The trail that created the table decides what a copy does to its rows.
     if known.isCreated || own.isCreated { moved.isCreated = own.isCreated }
     try forget(old)

@@ -9,17 +9,7 @@ extension PostgresSchemaChanges {
     let source: TableDifference
     let before: TableSchema
     let after: TableSchema
-    let isRefreshed: Bool
-    var isSourceAlone = false
-    /// Two-way: whether this database gives up its default for the other database's default, for a column that both
-    /// have added.
-    var yieldsDefaults = false
-    /// Two-way: the name of this database's own trail. Nil for a one-way table.
-    var ownTrail: String?
-    /// Whether a requested copy will bring the rows again.
-    var isAwaited = false
-    /// Whether a copy brings the rows of the source again.
-    var isReplaced: Bool { isRefreshed || isAwaited }
+    let plan: SchemaPlan
     var name: String { source.after.fullName }
     var isRetyped: Bool { source.changes.contains { if case .retypeColumn = $0 { true } else { false } } }
     var phrases: [String] {
@@ -30,10 +20,10 @@ extension PostgresSchemaChanges {
   /// Makes a schema change at the target as far as the policy allows. Returns the new state of the table.
   ///
   /// - Throws: `schema-stopped` if the operator must make the schema change, or if the server refuses it.
-  func make(
-    _ change: Change, _ known: PostgresApplyState.Table, _ policy: DDLPolicy, _ right: SchemaRight,
-    _ sink: PostgresSink
-  ) throws -> PostgresApplyState.Table {
+  func make(_ change: Change, _ known: PostgresApplyState.Table, _ sink: PostgresSink) throws
+    -> PostgresApplyState.Table
+  {
+    let (plan, policy, right) = (change.plan, change.plan.policy, change.plan.right)
     var moved = known
     let isRenamed =
       !change.before.namespace.hasSameBytes(as: change.after.namespace)
@@ -50,14 +40,14 @@ extension PostgresSchemaChanges {
     let table = try target == nil ? read(moved) : read(known)
     let columns = table?.columns ?? []
     let alteration = PostgresAlteration(
-      change.before, change.after, origins: change.source.origins, target: there, isRefreshed: change.isRefreshed)
+      change.before, change.after, origins: change.source.origins, target: there, isRefreshed: change.plan.isRefreshed)
     let refusal = SchemaRefusal(
       place: connection.place, phrases: change.phrases, before: change.before.createText,
       after: change.after.createText, statements: alteration.all)
     guard there != nil else {
       if policy == .ignore { return moved }
       // Only a copy brings the rows again.
-      guard policy == .follow, right.isCreated, change.isRefreshed else {
+      guard plan.mayCreateAgain else {
         throw refusal.error(
           noTable: change.after.fullName, table: change.name, goesBothWays: right.goesBothWays)
       }
@@ -69,11 +59,10 @@ extension PostgresSchemaChanges {
         of: table, change.after.fullName, isAltered: policy == .follow, isRetyped: change.isRetyped)
     }
     let columnNames = Set(there?.columns.map(\.name.nameKey) ?? [])
-    if let taken = alteration.difference.ownNames(in: columnNames, isStrict: policy == .follow && right.isCreated) {
+    if let taken = plan.takenName(alteration.difference, in: columnNames) {
       throw refusal.error(inTheWay: taken, table: change.name)
     }
-    if policy != .follow, !change.isRefreshed, alteration.difference.reusesNames {
-      let why = policy == .ignore ? "schema changes are ignored (--ddl ignore)" : right.refusal
+    if let why = plan.refusalOfReusedNames(alteration.difference) {
       throw refusal.error(reusedNames: why, table: change.name)
     }
     switch policy {
@@ -183,33 +172,21 @@ extension PostgresSchemaChanges {
     }
   }
 
-  /// Throws `schema-stopped` if an operator has already added a column that the source adds, and its values are not the
-  /// source's.
-  ///
   /// - Parameter there: The target's columns before the schema change.
   private func checkFilled(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ known: PostgresApplyState.Table,
     _ refusal: SchemaRefusal, _ sink: PostgresSink
   ) throws {
-    guard !change.isReplaced || change.ownTrail != nil else { return }
-    for case .addColumn(let index) in change.source.changes {
-      let column = change.after.columns[index]
-      if change.ownTrail != nil, let notice = FilledColumn.notice(change.source.after.columns[index], of: change.name) {
-        progress.note(notice)
-      }
-      guard let own = there.first(where: { $0.name.hasSameBytes(as: column.name) }),
-        !change.before.columns.contains(where: { $0.name.hasSameBytes(as: column.name) })
-      else { continue }
-      let filled = FilledColumn(
-        change.source.after.columns[index], column, isSourceAlone: change.isSourceAlone,
-        own: TableSchema.Column(name: own.name, defaultText: own.defaultText), wasFilled: own.wasFilled,
-        yields: change.yieldsDefaults)
-      guard let now = try read(known) else { continue }
+    try change.plan.checkFilled(
+      change.source, of: change.source.after, from: change.before, to: change.after, named: change.name, refusal,
+      note: progress.note
+    ) { key -> SchemaPlan.OwnColumn<PostgresFilledRows>? in
+      guard let own = there.first(where: { $0.name.nameKey == key }), let now = try read(known) else { return nil }
       let rows = PostgresFilledRows(
-        table: now.qualifiedName, rowsName: now.rowsName, own: now.column(column.name) ?? own,
-        connection: connection, sink: sink, store: change.ownTrail.map { _ in PostgresDisplacedRows(connection) })
-      try rows.check(
-        filled, isRefreshed: change.isReplaced, trail: change.ownTrail, refusal, named: change.name)
+        table: now.qualifiedName, rowsName: now.rowsName, own: now.column(own.name) ?? own, connection: connection,
+        sink: sink, store: change.plan.ownTrail.map { _ in PostgresDisplacedRows(connection) })
+      let column = TableSchema.Column(name: own.name, defaultText: own.defaultText)
+      return .init(column: column, wasFilled: own.wasFilled, rows: rows)
     }
   }
 
@@ -232,7 +209,9 @@ extension PostgresSchemaChanges {
       }
     }
     do { try sink.attempt(run) } catch let error as PostgresError where error.isOfShape {
-      guard change.isRefreshed, error.isConstraint || error.isBadValue else { throw refused(error, refusal, change) }
+      guard change.plan.isRefreshed, error.isConstraint || error.isBadValue else {
+        throw refused(error, refusal, change)
+      }
       // All rows are about to come again, but not the values of columns that only the target has.
       if let own = try ownValues(change, known) { throw refused(error, refusal, change, own: own) }
       do {
@@ -250,7 +229,7 @@ extension PostgresSchemaChanges {
     }
     for key in alteration.newForeignKeys { try state.add(.init(key, of: change.after)) }
     // Rows that the source no longer has may violate a unique index until the copy has replaced them.
-    if !change.isRefreshed { try makeIndexes(moved, of: change.after, sink) }
+    if !change.plan.isRefreshed { try makeIndexes(moved, of: change.after, sink) }
   }
 
   private func refused(

@@ -109,23 +109,18 @@ struct PostgresSchemaChanges {
   }
 
   func drop(
-    _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresApplyState.Table, _ right: SchemaRight,
-    _ ddl: DDLPolicy?, _ sink: PostgresSink
+    _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresApplyState.Table, _ plan: SchemaPlan,
+    _ sink: PostgresSink
   ) throws {
     guard try read(known) != nil else { return }
     let statement = "DROP TABLE \(known.schema.postgresIdentifier).\(known.name.postgresIdentifier)"
     let refusal = SchemaRefusal(
       place: connection.place, phrases: ["drop table \(mapped.fullName)"], before: mapped.createText,
       statements: [statement])
-    switch right.policyOfDrop(ddl) {
-    case .stop: throw refusal.error(right.refusal, table: source.fullName)
-    case .ignore: return progress.note("table \(mapped.fullName) was dropped at the source; it stays at the target")
-    case .follow where !right.isCreated:
-      let why = right.others.isEmpty ? "Cairn did not create it at the target" : right.refusal
-      return progress.note(
-        "table \(mapped.fullName) was dropped at the source; \(why), so it stays there and receives no more rows of this trail"
-      )
-    case .follow: break
+    switch plan.dropping(mapped.fullName) {
+    case .refuse(let why): throw refusal.error(why, table: source.fullName)
+    case .keep(let notice): return progress.note(notice)
+    case .drop: break
     }
     do {
       try sink.attempt {

@@ -72,9 +72,7 @@ extension SQLiteReplay {
       var moved = target.tables[key] ?? known
       (moved.refreshing, moved.isAwaited) = (.byKey, true)
       try save(name, moved)
-    } catch let error as CairnError
-      where [.schemaStopped, .tableRefused, .nameCollision, .ruleRefused].contains(error.code)
-    {
+    } catch let error as CairnError where error.suspendsTable {
       throw Refusal(position: reader.position, error: error)
     }
     halt = Place(from: copy.from, checkpoint: copy.checkpoint, number: copy.number)

@@ -69,9 +69,7 @@ extension SQLiteReplay {
         try adoptBefore(ddl)
         try make(change)
       }
-    } catch let error as CairnError
-      where [.schemaStopped, .tableRefused, .nameCollision, .ruleRefused].contains(error.code)
-    {
+    } catch let error as CairnError where error.suspendsTable {
       throw Refusal(position: reader.position, error: error)
     }
     if case .catchUp(let key) = scope, let after = names.after { try follow(key, to: after) }
@@ -272,40 +270,32 @@ extension SQLiteReplay {
       before = was
     }
     let known = before.flatMap { target.tables[key($0.target.name)] }
-    var effect = SchemaRight.Effect.removes
-    if let was = made.before, let now = made.after, TableDifference(was, now, origins: made.origins).onlyAddsColumns {
-      effect = .adds
-    }
     let right =
-      try before.map { try self.right(effect, $0.target.name, isCreated: known?.isCreated ?? false) }
+      try before.map {
+        try self.right(.init(of: made.difference), $0.target.name, isCreated: known?.isCreated ?? false)
+      }
       ?? SchemaRight(isCreated: known?.isCreated ?? false)
-    var change = SQLiteSchemaChanges.Change(
-      before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
-      isRename: made.action == .rename, right: right)
-    let name = change.after?.target.name ?? change.name
-    change.isAwaited = known?.isAwaited ?? false
-    change.isSourceAlone = right.isOnlyTrail && !made.isApplied && options.holdsOnlyTheSource("", name)
-    change.yieldsDefaults = !change.isAwaited && options.yieldsDefaults("", name, to: self.name)
-    change.ownTrail = options.goesBothWays("", name) ? options.twoWay?.own.description : nil
-    change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
-    switch (made.action, before, after) {
-    case (.create, _, let after?): try create(after, isAwaited: cursor.present <= options.askedBehind)
-    // The table did not exist when copies were requested.
-    case (.rename, let before?, let after?) where isStranger(key(before.target.name)),
-      (.reshape, let before?, let after?) where isStranger(key(before.target.name)):
-      try create(after, isAwaited: true)
+    let name = (after ?? before)?.target.name ?? ""
+    let change = SQLiteSchemaChanges.Change(
+      before: before, after: after, origins: made.origins, isRename: made.action == .rename,
+      plan: SchemaPlan(made, options.schemaFacts(right, known, "", name, of: self.name)))
+    let step = SchemaPlan.step(
+      made, isStranger: before.map { isStranger(key($0.target.name)) } ?? false,
+      isCopyAsked: cursor.present <= options.askedBehind)
+    switch (step, before, after) {
+    case (.create(let isAwaited), _, let after?): try create(after, isAwaited: isAwaited)
     case (.drop, let before?, _):
       try target.shape.drop(change)
       try state.saveOrigin(before.target.name, nil)
       try forget(before.target.name)
-    case (.rename, let before?, let after?), (.reshape, let before?, let after?):
+    case (.alter, let before?, let after?):
       // If a table is renamed, its triggers show its former name.
       if before.target.name.hasSameBytes(as: after.target.name) { try target.release(after.target.name) }
       let isUnderItsNames = zip([made.before, made.after], [before, after]).allSatisfy { given, there in
         guard let given else { return false }
         return TableMapping.targetName(of: given, in: .sqlite).isSameInSQLite(as: there.target.name)
       }
-      let isOpen = try change.policy == .follow && isUnderItsNames && target.shape.isOpen(change)
+      let isOpen = try change.plan.policy == .follow && isUnderItsNames && target.shape.isOpen(change)
       try target.shape.reshape(change)
       isShapeMade = isOpen
       try move(before, after)
@@ -341,7 +331,7 @@ extension SQLiteReplay {
     known.source = was?.source ?? ""
     try claim(&known, for: after)
     let rows = try claimRows(of: after.source, as: name)
-    let change = SQLiteSchemaChanges.Change(after: after, policy: options.ddl ?? .follow)
+    let change = SQLiteSchemaChanges.Change(after: after, plan: SchemaPlan(creating: options.ddl))
     let right = try right(.removes, name, isCreated: was?.isCreated ?? false)
     known.isCreated = try target.shape.create(change, isOwn: right.isCreated)
     // A table that Cairn created at its first copy is still Cairn's at a later one.

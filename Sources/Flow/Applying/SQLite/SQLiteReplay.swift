@@ -139,8 +139,7 @@ final class SQLiteReplay {
       return table
     } catch {
       let why = (error as? Refusal)?.error ?? error as? CairnError
-      let codes: [ErrorCode] = [.schemaStopped, .tableRefused, .nameCollision, .ruleRefused]
-      guard let why, codes.contains(why.code) else { throw error }
+      guard let why, why.suspendsTable else { throw error }
       let isSame = try database.integer("PRAGMA schema_version") == version
       try database.execute("ROLLBACK TO cairn_opening")
       try database.execute("RELEASE cairn_opening")

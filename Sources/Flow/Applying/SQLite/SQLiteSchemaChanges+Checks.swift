@@ -16,7 +16,7 @@ extension SQLiteSchemaChanges {
       let isKey = column.keyOrdinal > 0
       let theirs = table.schema.columns.first { $0.name.sqliteKey == column.name.sqliteKey }
       guard let theirs else {
-        if change.policy == .ignore, !isKey { continue }
+        if change.plan.policy == .ignore, !isKey { continue }
         throw unfit("it has no column \(column.name)", schema, change)
       }
       let isKept =

@@ -5,7 +5,7 @@ import SQLiteKit
 // The rebuild of a table with another statement, its rows and its indexes.
 extension SQLiteSchemaChanges {
   func rebuild(_ alteration: SQLiteAlteration, _ change: Change) throws {
-    let doubtful = change.isRefreshed ? [] : alteredAffinities(alteration)
+    let doubtful = change.plan.isRefreshed ? [] : alteredAffinities(alteration)
     let counts = try doubtful.map { try storage(alteration.there.name, $0.old, isBefore: $0.isReal) }
     for statement in alteration.rebuild {
       let isTrigger = alteration.triggers.contains { $0.text == statement }
@@ -16,8 +16,8 @@ extension SQLiteSchemaChanges {
         try? database.execute(SQLiteAlteration.presentRules)
         // The rows come again, but not the values of columns that only the target has.
         if !alteration.extras.isEmpty, statement == alteration.copy { throw refused(change, error, alteration) }
-        if change.isRefreshed, statement == alteration.copy { continue }
-        if change.isRefreshed, isIndex {
+        if change.plan.isRefreshed, statement == alteration.copy { continue }
+        if change.plan.isRefreshed, isIndex {
           try create(index: statement, alteration, change)
           continue
         }
@@ -106,7 +106,7 @@ extension SQLiteSchemaChanges {
   /// Returns the error for a schema change that fails because of the target's rows. If a refresh follows, the error
   /// names the columns that only the target has.
   private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
-    guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
+    guard change.plan.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
     let names = alteration.extras.map(\.name).joined(separator: ", ")
     return refusal(change).error(
       "SQLite says: \(error.message); the table is not emptied for the following copy, because only the target has column \(names)",
@@ -129,7 +129,8 @@ extension SQLiteSchemaChanges {
     do { try define(index: text, change) } catch let error as SQLiteError
       where error.isSchemaRefusal || error.isConstraint
     {
-      guard change.isRefreshed, change.isCreated, alteration.extras.isEmpty, let name = change.after?.target.name else {
+      let plan = change.plan
+      guard plan.isRefreshed, plan.isCreated, alteration.extras.isEmpty, let name = change.after?.target.name else {
         throw refused(change, error, alteration)
       }
       // Rows that the source no longer has prevent a unique index; all rows are about to come again.

@@ -9,7 +9,8 @@ extension SQLiteSchemaChanges {
   ///
   /// `definition` is the column's text after ADD COLUMN.
   func unfilled(_ difference: TableDifference, _ change: Change) throws -> [(name: String, definition: String)] {
-    guard !change.isRefreshed, let after = change.after?.target, let table = try table(change.name) ?? table(after.name)
+    guard !change.plan.isRefreshed, let after = change.after?.target,
+      let table = try table(change.name) ?? table(after.name)
     else { return [] }
     let there = Set(table.schema.columns.map { $0.name.sqliteKey })
     let added = difference.changes.compactMap { added -> (name: String, definition: String)? in

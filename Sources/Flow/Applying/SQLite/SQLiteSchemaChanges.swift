@@ -15,21 +15,9 @@ struct SQLiteSchemaChanges {
     var before: TableMapping?
     var after: TableMapping?
     var origins: [Int?]?
-    var isRefreshed = false
     /// Whether the schema change only renames the table. Its columns stay; its indexes may change.
     var isRename = false
-    var right = SchemaRight(isCreated: false)
-    var isSourceAlone = false
-    /// Two-way: whether this database takes the other database's default for a column that both have added.
-    var yieldsDefaults = false
-    /// Two-way: the name of this database's own trail. Nil for a one-way table.
-    var ownTrail: String?
-    /// Whether a requested copy will bring the rows again.
-    var isAwaited = false
-    /// Whether a copy brings the rows of the source again.
-    var isReplaced: Bool { isRefreshed || isAwaited }
-    var isCreated: Bool { right.isCreated }
-    var policy = DDLPolicy.follow
+    var plan: SchemaPlan
 
     var name: String { (before ?? after)?.target.name ?? "" }
     /// Whether the table gets a temporary name while two tables swap names.
@@ -57,7 +45,7 @@ struct SQLiteSchemaChanges {
     guard let after = change.after else { return false }
     let schema = after.target
     guard try exists(schema.name) else {
-      switch change.policy {
+      switch change.plan.policy {
       case .follow:
         let created = try database.integer(
           "SELECT count(*) FROM (SELECT 1 FROM cairn_table WHERE created = 1 LIMIT \(SchemaRefusal.createdMax))")
@@ -69,11 +57,11 @@ struct SQLiteSchemaChanges {
       case .ignore: return false
       }
     }
-    do { try check(after, change) } catch let error as CairnError where isOwn && change.policy == .follow {
+    do { try check(after, change) } catch let error as CairnError where isOwn && change.plan.policy == .follow {
       guard let there = try table(schema.name)?.schema else { throw error }
       // The table is from an earlier copy, and its rows come again. Columns that the source does not have stay.
       var again = change
-      again.isRefreshed = true
+      again.plan.isRefreshed = true
       let names = Set(schema.columns.map { $0.name.sqliteKey })
       let shared = there.keeping(there.columns.indices.filter { names.contains(there.columns[$0].name.sqliteKey) })
       try alter(TableDifference(shared, schema), again)
@@ -97,16 +85,10 @@ struct SQLiteSchemaChanges {
 
   func drop(_ change: Change) throws {
     guard let schema = change.before?.target, try exists(schema.name) else { return }
-    switch change.policy {
-    case .follow where change.isCreated:
-      try keepingDependents(change) { try run(SQLiteAlteration.drop(schema)[0], change) }
-    case .follow:
-      let others = change.right.others
-      let why = others.isEmpty ? "Cairn did not create it" : change.right.refusal
-      progress.note("table \(schema.name) of the target stays: \(why); it receives no more rows of this trail")
-    case .stop: throw refusal(change).error(change.right.refusal, table: schema.name)
-    case .ignore:
-      progress.note("table \(schema.name) of the target stays, as 'ddl' is ignore; it receives no more rows")
+    switch change.plan.dropping(schema.name) {
+    case .drop: try keepingDependents(change) { try run(SQLiteAlteration.drop(schema)[0], change) }
+    case .keep(let notice): progress.note(notice)
+    case .refuse(let why): throw refusal(change).error(why, table: schema.name)
     }
   }
 
@@ -115,13 +97,14 @@ struct SQLiteSchemaChanges {
   func reshape(_ change: Change) throws {
     guard let before = change.before, let after = change.after else { return }
     let (was, now) = (before.target.name, after.target.name)
-    if !change.isMovingAside { try checkOwnNames(change, before.target, after.target) }
-    switch change.policy {
+    let difference = TableDifference(before.target, after.target, origins: change.origins)
+    if !change.isMovingAside { try checkOwnNames(change, difference) }
+    switch change.plan.policy {
     case .stop:
-      try checkReusedNames(change, change.right.refusal)
+      try checkReusedNames(change, difference)
       let isRenamed = try was.isSameInSQLite(as: now) || (!exists(was) && exists(now))
       guard isRenamed, change.isMovingAside || (try? check(after, change)) != nil else {
-        throw refusal(change).error(change.right.refusal, table: was)
+        throw refusal(change).error(change.plan.right.refusal, table: was)
       }
       if !change.isMovingAside, let columns = try table(now)?.schema.columns {
         try checkFilled(columns, change)
@@ -132,11 +115,10 @@ struct SQLiteSchemaChanges {
         throw refusal(change).error("'ddl' is ignore, so it keeps its name", table: was)
       }
       if change.isMovingAside { return }
-      try checkReusedNames(change, "schema changes are ignored (--ddl ignore)")
+      try checkReusedNames(change, difference)
       try check(after, change)
       try checkFilled(try table(now)?.schema.columns ?? [], change)
     case .follow:
-      let difference = TableDifference(before.target, after.target, origins: change.origins)
       try keepingDependents(change) { try follow(difference, change) }
     }
   }
@@ -149,25 +131,15 @@ struct SQLiteSchemaChanges {
     return TableDifference(before, after, origins: change.origins).isOpen(in: Set(there.map(\.name.sqliteKey)))
   }
 
-  /// Throws `schema-stopped` if columns take each other's names: the target's table then looks the same before and
-  /// after.
-  ///
-  /// Does nothing if a refresh replaces the rows.
-  private func checkReusedNames(_ change: Change, _ why: String) throws {
-    guard !change.isRefreshed, let before = change.before, let after = change.after,
-      TableDifference(before.target, after.target, origins: change.origins).reusesNames
-    else { return }
+  private func checkReusedNames(_ change: Change, _ difference: TableDifference) throws {
+    guard let why = change.plan.refusalOfReusedNames(difference) else { return }
     throw refusal(change).error(reusedNames: why, table: change.name)
   }
 
-  /// Throws `schema-stopped` if the new name of a renamed column belongs to a column that only the target has.
-  private func checkOwnNames(_ change: Change, _ before: TableSchema, _ after: TableSchema) throws {
-    guard let there = try table(before.name) ?? table(after.name) else { return }
-    let difference = TableDifference(before, after, origins: change.origins)
-    let names = Set(there.schema.columns.map { $0.name.sqliteKey })
-    guard let taken = difference.ownNames(in: names, isStrict: change.policy == .follow && change.isCreated) else {
-      return
-    }
+  private func checkOwnNames(_ change: Change, _ difference: TableDifference) throws {
+    guard let there = try table(difference.before.name) ?? table(difference.after.name),
+      let taken = change.plan.takenName(difference, in: Set(there.schema.columns.map { $0.name.sqliteKey }))
+    else { return }
     throw refusal(change).error(inTheWay: taken, table: change.name)
   }
 
@@ -178,8 +150,8 @@ struct SQLiteSchemaChanges {
       for statement in SQLiteAlteration.rename(was, to: now) { try run(statement, change) }
     }
     guard try exists(now) else {
-      guard change.isCreated, change.isRefreshed else {
-        throw refusal(change).error(noTable: now, table: was, goesBothWays: change.right.goesBothWays)
+      guard change.plan.mayCreateAgain else {
+        throw refusal(change).error(noTable: now, table: was, goesBothWays: change.plan.right.goesBothWays)
       }
       for statement in SQLiteAlteration.create(after.target) { try run(statement, change) }
       return
@@ -193,12 +165,12 @@ struct SQLiteSchemaChanges {
     let there = try table(now)?.schema.columns ?? []
     try alter(difference, change)
     try checkFilled(there, change)
-    if !change.isCreated { try check(after, change) }
+    if !change.plan.isCreated { try check(after, change) }
   }
 
   /// Throws `schema-stopped` if existing rows at the target need a default of the source that SQLite cannot express.
   private func checkDefaults(_ difference: TableDifference, _ change: Change) throws {
-    guard !change.isRefreshed, let after = change.after, after.source.engine == .postgres else { return }
+    guard !change.plan.isRefreshed, let after = change.after, after.source.engine == .postgres else { return }
     for case .addColumn(let index) in difference.changes {
       let (source, column) = (after.source.columns[index], after.target.columns[index])
       guard let text = source.defaultText, column.defaultText == nil,
@@ -216,30 +188,21 @@ struct SQLiteSchemaChanges {
     }
   }
 
-  /// Throws `schema-stopped` if the target already had a column that the source adds, and its values are not the
-  /// source's.
-  ///
   /// - Parameter there: The target's columns before the schema change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {
-    guard !change.isReplaced || change.ownTrail != nil, let before = change.before, let after = change.after
-    else { return }
+    guard let before = change.before?.target, let after = change.after else { return }
     let rows = SQLiteFilledRows(
       table: after.target.name.quotedName, database: database,
-      store: change.ownTrail.map { _ in SQLiteDisplacedRows(database: database) })
-    for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
-      let column = after.target.columns[index]
-      if change.ownTrail != nil, let notice = FilledColumn.notice(after.source.columns[index], of: change.name) {
-        progress.note(notice)
-      }
-      guard let own = there.first(where: { $0.name.sqliteKey == column.name.sqliteKey }),
-        !before.target.columns.contains(where: { $0.name.sqliteKey == column.name.sqliteKey })
-      else { continue }
+      store: change.plan.ownTrail.map { _ in SQLiteDisplacedRows(database: database) })
+    let difference = TableDifference(before, after.target, origins: change.origins)
+    try change.plan.checkFilled(
+      difference, of: after.source, from: before, to: after.target, named: change.name, refusal(change),
+      note: progress.note
+    ) { key in
       // ALTER TABLE ADD COLUMN gives the default to all rows, and no statement of SQLite changes a default.
-      let filled = FilledColumn(
-        after.source.columns[index], column, isSourceAlone: change.isSourceAlone, own: own,
-        wasFilled: own.defaultValue != nil, yields: change.yieldsDefaults)
-      try rows.check(
-        filled, isRefreshed: change.isReplaced, trail: change.ownTrail, refusal(change), named: change.name)
+      there.first { $0.name.sqliteKey == key }.map {
+        SchemaPlan.OwnColumn(column: $0, wasFilled: $0.defaultValue != nil, rows: rows)
+      }
     }
   }
 
@@ -251,11 +214,11 @@ struct SQLiteSchemaChanges {
     }
     let triggers = try database.query(
       "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE", [.text(name)])
-    let isOwn = change.isCreated || change.before == nil
+    let isOwn = change.plan.isCreated || change.before == nil
     let alteration = SQLiteAlteration(
       difference, there: found.schema, triggers: triggers.map { .init(name: $0[0].string, text: $0[1].string) },
       isOwn: isOwn, keepsText: isOwn && !change.isRename && change.after?.source.engine == .sqlite,
-      isRefreshed: change.isRefreshed, takenNames: isOwn ? [] : try takenNames())
+      isRefreshed: change.plan.isRefreshed, takenNames: isOwn ? [] : try takenNames())
     if alteration.keepsText, alteration.isWanted(found.schema.createText) {
       return try run(indexes: alteration, change)
     }
@@ -342,7 +305,7 @@ struct SQLiteSchemaChanges {
       let difference = TableDifference(before.target, after.target, origins: change.origins)
       let there = (try? table(before.target.name) ?? table(after.target.name)) ?? nil
       let alteration = SQLiteAlteration(
-        difference, there: there?.schema, isOwn: change.isCreated, isRefreshed: change.isRefreshed)
+        difference, there: there?.schema, isOwn: change.plan.isCreated, isRefreshed: change.plan.isRefreshed)
       let isRenamed = there?.name.sqliteKey == after.target.name.sqliteKey
       statements = isRenamed ? Array(alteration.statements.dropFirst(alteration.rename.count)) : alteration.statements
       if let additions = try? unfilled(difference, change), !additions.isEmpty {
