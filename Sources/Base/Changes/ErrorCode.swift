@@ -65,6 +65,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case conflictStopped = "conflict-stopped"
   case conflictMissing = "conflict-missing"
   case conflictStale = "conflict-stale"
+  case undoRefused = "undo-refused"
   case clockAhead = "clock-ahead"
   case keysAlike = "keys-alike"
   case quarantineHeld = "quarantine-held"
@@ -95,7 +96,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
       .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
       .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision, .ruleRefused,
-      .trailForked, .trailPurged, .conflictStopped, .conflictStale, .quarantineHeld:
+      .trailForked, .trailPurged, .conflictStopped, .conflictStale, .undoRefused, .quarantineHeld:
       65
     case .databaseMissing, .trailMissing, .conflictMissing, .quarantineMissing: 66
     case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69
