@@ -31,7 +31,7 @@ import Testing
   }
 
   private func trail(_ pair: PairBench) throws -> String {
-    let names = try FileManager.default.contentsOfDirectory(atPath: pair.bench.folder + "/state")
+    let names = try FileManager.default.contentsOfDirectory(atPath: pair.bench.path("state"))
     return try #require(names.first { $0.hasPrefix("local.") })
   }
 
@@ -57,8 +57,8 @@ import Testing
     let after = try pair.sql(pair.from, rows)
     let dry = try undo(pair, number, ["--dry-run"])
     #expect(dry.status == 0, "\(dry.errors)")
-    for line in ["delete  item id = 3", "insert  item id = 2: id = 2, name = 'it''s', price = NULL", "-> 1.5"] {
-      #expect(dry.output.replacing("'2'", with: "2").replacing("'3'", with: "3").contains(line), "\(dry.output)")
+    for line in ["delete  item id = 3", "insert  item id = 2: id = 2, name = its, price = NULL", "-> 1.5"] {
+      #expect(dry.output.replacing("'", with: "").replacing("public.", with: "").contains(line), "\(dry.output)")
     }
     #expect(dry.output.contains("would write 3 changes"))
     #expect(try pair.sql(pair.from, rows) == after)
@@ -144,9 +144,9 @@ import Testing
       """
       : """
       CREATE FUNCTION sold() RETURNS trigger LANGUAGE plpgsql AS
-        $f$ BEGIN UPDATE item SET stock = stock - new.n WHERE id = new.item; RETURN NULL; END $f$;
+        $f$ BEGIN UPDATE public.item SET stock = stock - new.n WHERE id = new.item; RETURN NULL; END $f$;
       CREATE FUNCTION gone() RETURNS trigger LANGUAGE plpgsql AS
-        $f$ BEGIN UPDATE item SET stock = stock + old.n WHERE id = old.item; RETURN NULL; END $f$;
+        $f$ BEGIN UPDATE public.item SET stock = stock + old.n WHERE id = old.item; RETURN NULL; END $f$;
       CREATE TRIGGER sold AFTER INSERT ON sale FOR EACH ROW EXECUTE FUNCTION sold();
       CREATE TRIGGER gone AFTER DELETE ON sale FOR EACH ROW EXECUTE FUNCTION gone();
       """
@@ -176,7 +176,7 @@ import Testing
       ends,
       """
       CREATE TABLE safe(id INTEGER PRIMARY KEY);
-      CREATE TABLE \(table)(\(columns.0) INTEGER PRIMARY KEY, \(columns.1) TEXT, \(columns.2)" TEXT);
+      CREATE TABLE \(table)(\(columns.0) INTEGER PRIMARY KEY, \(columns.1) TEXT, \(columns.2) TEXT);
       INSERT INTO \(table) VALUES (1, 'a', 'b'), (2, '''; DROP TABLE safe; --', '\\');
       """, full: [table])
     let rows = "SELECT * FROM \(table) ORDER BY 1"
@@ -210,10 +210,10 @@ import Testing
       "there are: ")
     // Without REPLICA IDENTITY FULL, the trail has no value before.
     try expect(undo(pair, update, ["--force"]), 65, "does not give the value before", "REPLICA IDENTITY FULL")
-    // The first transaction is the copy.
-    try expect(undo(pair, "1"), 65, "a copy, whose earlier rows")
+    // The first transaction brings the table.
+    try expect(undo(pair, "1"), 65, "[undo-refused]", "the transaction altered the table")
     try expect(undo(pair, update, ["--database", "sqlite:other.db"]), 66, "there is no database")
-    let file = "\(pair.bench.folder)/state/\(try trail(pair))/00000001.seg"
+    let file = pair.bench.path("state/\(try trail(pair))/00000001.seg")
     let segment = try #require(
       FileManager.default.contentsOfDirectory(atPath: (file as NSString).deletingLastPathComponent)
         .first { $0.hasPrefix("00000001") && !$0.hasSuffix(".idx") && !$0.contains("index") })
@@ -224,14 +224,11 @@ import Testing
     try expect(undo(pair, update), 65, "[trail-damaged]", "hint")
   }
 
-  @Test func `a full disk leaves everything as it was`() throws {
+  @Test func `a row that the database refuses leaves everything as it was`() throws {
     let pair = try pair(
       .sqliteToPostgres, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (1, 'a')")
     try write(pair, "INSERT INTO item VALUES (2, 'b')")
     try write(pair, "DELETE FROM item")
-    let pages = try pair.sql(pair.from, "PRAGMA page_count")
-    #expect(Int(pages) ?? 0 > 0)
-    // A constraint of the database in place of the disk: all or nothing.
     try pair.sql(
       pair.from, "CREATE TRIGGER full BEFORE INSERT ON item WHEN new.id = 1 BEGIN SELECT RAISE(ABORT, 'no room'); END")
     let refused = try undo(pair, last(pair, "item"))

@@ -37,8 +37,7 @@ extension ErrorCode {
     case .tableForbidden: Self.forbiddenExplanation
     case .ownersCode: Self.ownersExplanation
     case .conflictStopped, .conflictMissing, .conflictStale, .undoRefused, .clockAhead, .keysAlike,
-      .quarantineHeld,
-      .quarantineMissing:
+      .quarantineHeld, .quarantineMissing:
       conflictExplanation
     case .driftFound: Self.driftExplanation
     case .daemonUnreachable, .restartNeeded, .diskBudget: daemonExplanation

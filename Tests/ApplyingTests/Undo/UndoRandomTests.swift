@@ -191,6 +191,7 @@ import Testing
     let name = "undo_" + UUID().uuidString.prefix(8).lowercased()
     let connection = try PostgresConnection(try server.createDatabase(name))
     defer { try? server.dropDatabase(name) }
+    try connection.execute("SET search_path = public")
     try Self.check(.postgres(connection), seed: drawnSeed(), count: isSoak ? 1000 : 60)
   }
 

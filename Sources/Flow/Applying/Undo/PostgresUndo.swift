@@ -49,7 +49,7 @@ final class PostgresUndo: UndoDatabase {
     "\(schema.columns[column].name.quotedName)::text IS NOT DISTINCT FROM (\(parameter(number, column, of: schema)))::text"
   }
 
-  func rowPlace(in schema: TableSchema) -> String { "(tableoid, ctid)" }
+  func rowPlace(in schema: TableSchema) -> String { "tableoid, ctid" }
 
   func query(_ sql: String, _ values: [Value]) throws -> [[Value]] {
     try connection.query(sql, values.map(\.postgresInput)).map { row in

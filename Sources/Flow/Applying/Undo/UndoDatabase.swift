@@ -17,7 +17,7 @@ protocol UndoDatabase {
   func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String
   /// Returns the condition that a column has exactly the value of a parameter, also for NULL.
   func equality(_ number: Int, _ column: Int, of schema: TableSchema) -> String
-  /// The expression that names the place of a row in a table.
+  /// The columns that name the place of a row in a table, as a list.
   func rowPlace(in schema: TableSchema) -> String
 
   func query(_ sql: String, _ values: [Value]) throws -> [[Value]]
@@ -51,7 +51,7 @@ extension UndoDatabase {
     guard isWhole else { return (condition, values) }
     let place = rowPlace(in: schema)
     // One of several equal rows.
-    return (" WHERE \(place) = (SELECT \(place) FROM \(name(of: schema))\(condition) LIMIT 1)", values)
+    return (" WHERE (\(place)) = (SELECT \(place) FROM \(name(of: schema))\(condition) LIMIT 1)", values)
   }
 
   /// Returns the row with the identity of `row` as it is now, and locks it; nil if there is none.

@@ -19,7 +19,7 @@ package struct UndoRun {
     package var changes: [Change] = []
     /// The reasons for which nothing was written.
     package var refusals: [UndoRefusal] = []
-    /// The rows that were gone, and that a forced undo left out.
+    /// The rows that were gone, and the columns that triggers wrote again, which a forced undo left as they are.
     package var left: [UndoRefusal] = []
     package init() {}
   }
@@ -264,7 +264,9 @@ package struct UndoRun {
           refusals += try differences(place, isMended: !isLast)
         }
         if refusals.isEmpty { return }
-        if isLast, !isForced { throw Refused(refusals: refusals) }
+        guard isLast else { continue }
+        if !isForced { throw Refused(refusals: refusals) }
+        outcome.left += refusals
       }
     }
 

@@ -32,6 +32,7 @@ package struct UndoTransaction {
           ? "it has no transactions yet; see 'cairn trail list'"
           : "the last one is \(last); see 'cairn trail show \(info.name) --last 5'", remedy: .badInput)
     }
+    guard number >= first else { throw Self.purged(number, info.name, first) }
     var bounds = TrailSearch.Bounds()
     // A large transaction may continue in segments that begin with its number.
     bounds.from = info.segments.last { $0.firstTransaction < number }.map { Position(segment: $0.number, offset: 0) }
@@ -47,14 +48,16 @@ package struct UndoTransaction {
     } done: {
       isWhole ? .end : .more
     }
-    guard let found, isWhole else {
-      throw CairnError(
-        .usage, "transaction \(number) of trail \(info.name) is purged; the trail begins with transaction \(first)",
-        hint: "undo it by hand; [trail.NAME] keep holds more history", remedy: .badInput)
-    }
+    guard let found, isWhole else { throw Self.purged(number, info.name, first) }
     (header, position, self.plan) = (found.header, found.begin, plan)
     try checkOrigin()
     try readLater(folder)
+  }
+
+  private static func purged(_ number: UInt64, _ trail: TrailName, _ first: UInt64) -> CairnError {
+    CairnError(
+      .usage, "transaction \(number) of trail \(trail) is purged; the trail begins with transaction \(first)",
+      hint: "undo it by hand; [trail.NAME] keep holds more history", remedy: .badInput)
   }
 
   private static func tooLarge(_ number: UInt64, _ trail: TrailName) -> CairnError {
