@@ -89,7 +89,7 @@ import Testing
     try write(pair, "UPDATE item SET price = 3 WHERE id = 1")
     let later = try last(pair, "item")
     var refused = try undo(pair, first)
-    #expect(refused.status == 65 && refused.errors.contains("[undo-refused]"), "\(refused.errors)")
+    #expect(refused.status == 69 && refused.errors.contains("[undo-refused]"), "\(refused.errors)")
     #expect(refused.errors.contains("column price: written since, by transaction \(later) of"))
     #expect(refused.errors.contains("--force"))
     let facts = try undo(pair, first, ["--json"]).output
@@ -97,7 +97,7 @@ import Testing
     // A write that the trail does not have yet is never overwritten.
     try pair.sql(pair.from, "UPDATE item SET price = 4 WHERE id = 1")
     refused = try undo(pair, first, ["--force"])
-    #expect(refused.status == 65 && refused.errors.contains("which lacks the last write"), "\(refused.errors)")
+    #expect(refused.status == 69 && refused.errors.contains("which lacks the last write"), "\(refused.errors)")
     #expect(try pair.sql(pair.from, "SELECT name, price FROM item") == "b|4")
     #expect(try pair.once().status == 0)
     let forced = try undo(pair, first, ["--force"])
@@ -120,10 +120,10 @@ import Testing
     let insert = try last(pair, "parent")
     try write(pair, "INSERT INTO child VALUES (12, 3)")
     var refused = try undo(pair, insert, ["--force"])
-    #expect(refused.status == 65 && refused.errors.contains("rows of table"), "\(refused.errors)")
+    #expect(refused.status == 69 && refused.errors.contains("rows of table"), "\(refused.errors)")
     try write(pair, "DELETE FROM child WHERE id = 12; INSERT INTO plain VALUES (5, 3)")
     refused = try undo(pair, insert)
-    #expect(refused.status == 65 && refused.errors.contains("the database refuses the change"), "\(refused.errors)")
+    #expect(refused.status == 69 && refused.errors.contains("the database refuses the change"), "\(refused.errors)")
     // A cascade is one transaction: the children come back with their parent, whatever their order in the trail.
     try write(pair, "\(key) DELETE FROM parent WHERE id = 1")
     #expect(try pair.sql(pair.from, "SELECT count(*) FROM child") == "0")
@@ -209,9 +209,9 @@ import Testing
       try pair.bench.run(Bench.cairn, ["undo", "local.other", "1", "--state", "state"]), 66, "[trail-missing]",
       "there are: ")
     // Without REPLICA IDENTITY FULL, the trail has no value before.
-    try expect(undo(pair, update, ["--force"]), 65, "does not give the value before", "REPLICA IDENTITY FULL")
+    try expect(undo(pair, update, ["--force"]), 69, "does not give the value before", "REPLICA IDENTITY FULL")
     // The first transaction brings the table.
-    try expect(undo(pair, "1"), 65, "[undo-refused]", "the transaction altered the table")
+    try expect(undo(pair, "1"), 69, "[undo-refused]", "the transaction altered the table")
     try expect(undo(pair, update, ["--database", "sqlite:other.db"]), 66, "there is no database")
     let file = pair.bench.path("state/\(try trail(pair))/00000001.seg")
     let segment = try #require(
@@ -232,7 +232,7 @@ import Testing
     try pair.sql(
       pair.from, "CREATE TRIGGER full BEFORE INSERT ON item WHEN new.id = 1 BEGIN SELECT RAISE(ABORT, 'no room'); END")
     let refused = try undo(pair, last(pair, "item"))
-    #expect(refused.status == 65 && refused.errors.contains("no room"), "\(refused.errors)")
+    #expect(refused.status == 69 && refused.errors.contains("no room"), "\(refused.errors)")
     #expect(try pair.sql(pair.from, "SELECT count(*) FROM item") == "0")
   }
 

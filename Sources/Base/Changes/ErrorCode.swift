@@ -96,10 +96,10 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
       .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
       .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision, .ruleRefused,
-      .trailForked, .trailPurged, .conflictStopped, .conflictStale, .undoRefused, .quarantineHeld:
+      .trailForked, .trailPurged, .conflictStopped, .conflictStale, .quarantineHeld:
       65
     case .databaseMissing, .trailMissing, .conflictMissing, .quarantineMissing: 66
-    case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69
+    case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff, .undoRefused: 69
     case .bug: 70
     case .stateUnwritable: 73
     case .diskFull, .ioFailed, .databaseFull: 74

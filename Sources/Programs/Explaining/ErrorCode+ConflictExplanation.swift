@@ -55,9 +55,9 @@ extension ErrorCode {
       Explanation(
         "a transaction cannot be undone without the loss of something else",
         why: """
-          `cairn undo` writes the values before a transaction. A later transaction wrote one of its columns, the \
-          database has a value that the trail does not have, the trail does not give the old value, or the database \
-          refuses a row. Nothing was written: an undo writes all of a transaction or nothing.
+          `cairn undo` writes the values before a transaction. It refuses if a later transaction wrote one of its \
+          columns, or if the database has a value that the trail does not have. It also refuses if the trail does not \
+          give the old value, or if the database refuses a row. Nothing was written: an undo is all or nothing.
           """,
         what: [
           "Read the reasons, one line for each: `cairn undo TRAIL N --dry-run` prints them again.",

@@ -11,8 +11,8 @@ import Trails
 ///     let url = try Undoing.origin(ofTrail: "/var/lib/state/local.shop")
 ///     let outcome = try Undoing.run(found.plan, at: url, isForced: false, isDry: true)
 package enum Undoing {
-  /// Returns the database from which a replication captures the trail in a folder; nil if the trail's parent is not the
-  /// state folder of a replication.
+  /// Returns the database from which a replication captures the trail in a folder. Returns nil if the folder around it is
+  /// not the state folder of a replication.
   package static func origin(ofTrail folder: String) throws -> DatabaseURL? {
     guard let ends = try StateFolder.ends(of: Folder.parent(of: folder)) else { return nil }
     let name = try Trail.info(folder: folder).name

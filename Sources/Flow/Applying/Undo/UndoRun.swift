@@ -1,12 +1,10 @@
 import Changes
-import PostgresKit
-import SQLiteKit
 
 /// Carries out an undo in a database: one transaction, as an application would write it, so capture records it.
 ///
 ///     let outcome = try UndoRun(database, schemas: tables).run(plan, isForced: false, isDry: true)
 package struct UndoRun {
-  /// What an undo did, or would do.
+  /// The changes that an undo made, or would make.
   package struct Outcome: Sendable {
     package struct Change: Sendable {
       package let table: String
@@ -32,13 +30,8 @@ package struct UndoRun {
   private let schemas: [TableSchema]
 
   /// - Parameter schemas: All tables of the database as they are now.
-  package init(_ database: Database, schemas: [TableSchema]) throws {
-    (self.database, self.schemas) = (try SQLiteUndo(database), schemas)
-  }
-
-  /// - Parameter schemas: All tables of the database as they are now.
-  package init(_ connection: PostgresConnection, schemas: [TableSchema]) {
-    (self.database, self.schemas) = (PostgresUndo(connection), schemas)
+  init(_ database: any UndoDatabase, schemas: [TableSchema]) {
+    (self.database, self.schemas) = (database, schemas)
   }
 
   /// Writes the inverse of a plan, or finds out why it cannot be written.

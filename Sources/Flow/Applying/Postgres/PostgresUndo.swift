@@ -74,3 +74,10 @@ final class PostgresUndo: UndoDatabase {
 extension TableSchema {
   fileprivate var postgresName: String { "\((namespace.isEmpty ? "public" : namespace).quotedName).\(name.quotedName)" }
 }
+
+extension UndoRun {
+  /// - Parameter schemas: All tables of the database as they are now.
+  package init(_ connection: PostgresConnection, schemas: [TableSchema]) {
+    self.init(PostgresUndo(connection), schemas: schemas)
+  }
+}

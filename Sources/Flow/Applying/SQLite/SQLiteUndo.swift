@@ -51,3 +51,10 @@ struct SQLiteUndo: UndoDatabase {
     return error.message
   }
 }
+
+extension UndoRun {
+  /// - Parameter schemas: All tables of the database as they are now.
+  package init(_ database: Database, schemas: [TableSchema]) throws {
+    self.init(try SQLiteUndo(database), schemas: schemas)
+  }
+}
