@@ -65,6 +65,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case conflictStopped = "conflict-stopped"
   case conflictMissing = "conflict-missing"
   case conflictStale = "conflict-stale"
+  case undoRefused = "undo-refused"
   case clockAhead = "clock-ahead"
   case keysAlike = "keys-alike"
   case quarantineHeld = "quarantine-held"
@@ -98,7 +99,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
       .trailForked, .trailPurged, .conflictStopped, .conflictStale, .quarantineHeld:
       65
     case .databaseMissing, .trailMissing, .conflictMissing, .quarantineMissing: 66
-    case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69
+    case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff, .undoRefused: 69
     case .bug: 70
     case .stateUnwritable: 73
     case .diskFull, .ioFailed, .databaseFull: 74

@@ -51,6 +51,20 @@ extension ErrorCode {
           "Write the wanted row with a plain UPDATE: it replicates like any other.",
           "Or write the other version anyway: `cairn conflicts overturn N --force`.",
         ])
+    case .undoRefused:
+      Explanation(
+        "a transaction cannot be undone without the loss of something else",
+        why: """
+          `cairn undo` writes the values before a transaction. It refuses if a later transaction wrote one of its \
+          columns, or if the database has a value that the trail does not have. It also refuses if the trail does not \
+          give the old value, or if the database refuses a row. Nothing was written: an undo is all or nothing.
+          """,
+        what: [
+          "Read the reasons, one line for each: `cairn undo TRAIL N --dry-run` prints them again.",
+          "Look at the later transactions: `cairn trail show TRAIL --table T --key K --last 5`.",
+          "Undo those first, the newest first, or overwrite what they wrote with `--force`.",
+          "For old values in the trail, PostgreSQL needs `ALTER TABLE … REPLICA IDENTITY FULL` beforehand.",
+        ])
     case .quarantineHeld:
       Explanation(
         "a transaction waits for another one that is in quarantine",

@@ -36,8 +36,8 @@ extension ErrorCode {
     case .ruleRefused: Self.ruleExplanation
     case .tableForbidden: Self.forbiddenExplanation
     case .ownersCode: Self.ownersExplanation
-    case .conflictStopped, .conflictMissing, .conflictStale, .clockAhead, .keysAlike, .quarantineHeld,
-      .quarantineMissing:
+    case .conflictStopped, .conflictMissing, .conflictStale, .undoRefused, .clockAhead, .keysAlike,
+      .quarantineHeld, .quarantineMissing:
       conflictExplanation
     case .driftFound: Self.driftExplanation
     case .daemonUnreachable, .restartNeeded, .diskBudget: daemonExplanation

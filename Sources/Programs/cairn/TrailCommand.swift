@@ -70,6 +70,7 @@ struct TrailCommand: Command {
 
   // MARK: Which trail
 
+  /// Returns the folder of a trail that the operator names by its name or its path; nil: the only one.
   static func folder(_ trail: String?, _ arguments: Arguments) throws -> String {
     if let trail, trail.split(separator: "/", omittingEmptySubsequences: false).count > 1 { return trail }
     let state = arguments.value("--state")

@@ -1,0 +1,94 @@
+import Changes
+
+/// The database in which an undo writes, with the statements in which the engines differ.
+protocol UndoDatabase {
+  var place: String { get }
+  /// The clause that locks the row of a query until the transaction ends; empty if the transaction excludes others.
+  var rowLock: String { get }
+  /// The clause by which a statement fails at a unique value of another row, whatever the table says; may be empty.
+  var orAbort: String { get }
+  /// The clause of an insert that gives values to identity columns.
+  var overriding: String { get }
+
+  /// Prepares the open transaction for writes to a table, as an application's session.
+  func hold(_ schema: TableSchema) throws
+  func name(of schema: TableSchema) -> String
+  /// Returns the parameter with this number, from 1, as a value of a column.
+  func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String
+  /// Returns the condition that a column has exactly the value of a parameter, also for NULL.
+  func equality(_ number: Int, _ column: Int, of schema: TableSchema) -> String
+  /// The columns that name the place of a row in a table, as a list.
+  func rowPlace(in schema: TableSchema) -> String
+
+  func query(_ sql: String, _ values: [Value]) throws -> [[Value]]
+  /// Runs a statement, and returns the number of changed rows.
+  @discardableResult func execute(_ sql: String, _ values: [Value]) throws -> Int64
+  func transaction<Result>(_ body: () throws -> Result) throws -> Result
+  /// Returns the message by which the database refused a row; nil for any other error.
+  func refusal(_ error: any Error) -> String?
+}
+
+extension UndoDatabase {
+  private func list(_ schema: TableSchema) -> String { schema.columns.map(\.name.quotedName).joined(separator: ", ") }
+
+  /// Returns the condition that finds a row, and its parameters.
+  ///
+  /// - Parameter first: The number of the first parameter.
+  private func condition(_ row: [Value?], _ schema: TableSchema, from first: Int) -> (sql: String, values: [Value]) {
+    let isWhole = schema.isWholeRow(row)
+    let columns = isWhole ? Array(schema.columns.indices) : schema.key
+    var (terms, values): ([String], [Value]) = ([], [])
+    for column in columns {
+      guard let value = row[column] else { continue }
+      let number = first + values.count
+      terms.append(
+        isWhole
+          ? equality(number, column, of: schema)
+          : "\(schema.columns[column].name.quotedName) = \(parameter(number, column, of: schema))")
+      values.append(value)
+    }
+    let condition = terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
+    guard isWhole else { return (condition, values) }
+    let place = rowPlace(in: schema)
+    // One of several equal rows.
+    return (" WHERE (\(place)) = (SELECT \(place) FROM \(name(of: schema))\(condition) LIMIT 1)", values)
+  }
+
+  /// Returns the row with the identity of `row` as it is now, and locks it; nil if there is none.
+  func find(_ row: [Value?], _ schema: TableSchema) throws -> [Value]? {
+    let (condition, values) = condition(row, schema, from: 1)
+    return try query("SELECT \(list(schema)) FROM \(name(of: schema))\(condition)\(rowLock)", values).first
+  }
+
+  func insert(_ row: [Value], _ schema: TableSchema) throws -> Int64 {
+    let marks = row.indices.map { parameter($0 + 1, $0, of: schema) }.joined(separator: ", ")
+    return try execute("INSERT\(orAbort) INTO \(name(of: schema))(\(list(schema)))\(overriding) VALUES (\(marks))", row)
+  }
+
+  func update(_ row: [Value], _ set: [Int: Value], _ schema: TableSchema) throws -> Int64 {
+    let columns = set.keys.sorted()
+    let list = columns.enumerated().map { place, column in
+      "\(schema.columns[column].name.quotedName) = \(parameter(place + 1, column, of: schema))"
+    }
+    let (condition, values) = condition(row, schema, from: columns.count + 1)
+    return try execute(
+      "UPDATE\(orAbort) \(name(of: schema)) SET \(list.joined(separator: ", "))\(condition)",
+      columns.compactMap { set[$0] } + values)
+  }
+
+  func delete(_ row: [Value], _ schema: TableSchema) throws -> Int64 {
+    let (condition, values) = condition(row, schema, from: 1)
+    return try execute("DELETE FROM \(name(of: schema))\(condition)", values)
+  }
+
+  /// Returns whether a row of `child` refers to these values of `parent` by a foreign key.
+  func hasRow(_ child: TableSchema, _ key: TableSchema.ForeignKey, _ values: [(column: Int, value: Value)]) throws
+    -> Bool
+  {
+    let terms = values.enumerated().map { place, pair in
+      "\(child.columns[pair.column].name.quotedName) = \(parameter(place + 1, pair.column, of: child))"
+    }
+    let sql = "SELECT 1 FROM \(name(of: child)) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
+    return try !query(sql, values.map(\.value)).isEmpty
+  }
+}
