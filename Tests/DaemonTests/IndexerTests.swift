@@ -94,7 +94,12 @@ import Testing
   @Test func `many small segments of a peer are refused, and many large ones are not`() {
     #expect(!IntakeRoom.isCrowd(segments: 10_000, bytes: 6_140_000))
     #expect(IntakeRoom.isCrowd(segments: 10_001, bytes: 6_140_614))
-    #expect(!IntakeRoom.isCrowd(segments: 200_000, bytes: 200_000 << 20))
+    #expect(!IntakeRoom.isCrowd(segments: 200_000, bytes: 200_000 * 16 << 20))
+    // The more segments there are, the larger they must be.
+    #expect(!IntakeRoom.isCrowd(segments: 20_000, bytes: 20_000 * 65_800))
+    #expect(IntakeRoom.isCrowd(segments: 20_001, bytes: 20_001 * 65_800))
+    #expect(IntakeRoom.isCrowd(segments: 40_000, bytes: 40_000 << 20))
+    #expect(!IntakeRoom.isCrowd(segments: 0, bytes: 0))
     let gate = IntakeGate()
     _ = gate.isFull(now: 0) { IntakeRoom(crowds: ["evil": 10_001]) }
     #expect(gate.crowd(of: "evil") == 10_001 && gate.crowd(of: "store") == nil)

@@ -30,7 +30,7 @@ func take(_ segment: HostileSegment, _ bytes: [UInt8], into folder: String) thro
   let copy = try TrailCopy.open(folder: folder, name: segment.name)
   let place = TrailPlace(segment: segment.number, offset: 0, chain: segment.start)
   do {
-    let feed = CopyFeed(trail: segment.id, at: place)
+    let feed = CopyFeed(trail: segment.id, at: place, from: "sender")
     try bytes.withUnsafeBytes { try feed.take($0, for: copy) }
   } catch is CairnError {}
   do { _ = try copy.sync() } catch is CairnError {}

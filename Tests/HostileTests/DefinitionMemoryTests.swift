@@ -88,7 +88,7 @@ extension Hostile {
       for _ in 0..<2 {
         let copy = try TrailCopy.open(folder: folder + "/evil.x", name: Self.evil)
         let place = copy.end ?? TrailPlace(segment: 1, offset: 0, chain: .zero)
-        let feed = CopyFeed(trail: segment.id, at: place)
+        let feed = CopyFeed(trail: segment.id, at: place, from: "sender")
         expectRefusal {
           try segment.bytes[Int(place.offset)...].withUnsafeBytes { try feed.take($0, for: copy) }
         }

@@ -177,7 +177,7 @@ import Trails
       var bytes = [UInt8](repeating: 0, count: piece.count)
       try bytes.withUnsafeMutableBytes { try source.read(piece, into: $0) }
       try copies.with(name) { copy in
-        let feed = CopyFeed(trail: source.id, at: start)
+        let feed = CopyFeed(trail: source.id, at: start, from: "sender")
         try bytes.withUnsafeBytes { try feed.take($0, for: copy) }
         _ = try copy.sync()
       }

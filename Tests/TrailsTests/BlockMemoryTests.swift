@@ -13,16 +13,96 @@ import Testing
   @Test func `a claim waits for room, is refused after a while, and a single block always has room`() throws {
     let memory = BlockMemory(patienceMilliseconds: 100)
     memory.limit = 100
-    try memory.claim(150)
-    #expect(failure { try memory.claim(1) } == .busy)
-    memory.free(150)
-    try memory.claim(60)
-    try memory.claim(40)
-    #expect(failure { try memory.claim(1) } == .busy)
+    let large = try memory.claim(150, of: "a", for: .arrival)
+    #expect(failure { _ = try memory.claim(1, of: "a", for: .arrival) } == .busy)
+    memory.free(large)
+    let few = try [("a", 25), ("b", 25), ("c", 50)].map { try memory.claim($1, of: $0, for: .arrival) }
+    #expect(failure { _ = try memory.claim(1, of: "d", for: .arrival) } == .busy)
     #expect(memory.used == 100 && memory.peak == 150)
-    memory.free(100)
-    let waiter = try WorkerThread<Bool> { (try? memory.claim(100)) != nil }
+    let waiter = try WorkerThread<Bool> { (try? memory.claim(100, of: "d", for: .arrival)) != nil }
+    few.forEach(memory.free)
     #expect(waiter.join() == true)
+  }
+
+  @Test func `blocks of one node that never end leave room for the blocks of others`() throws {
+    let memory = BlockMemory(patienceMilliseconds: 50)
+    (memory.limit, memory.shares) = (256, 9)
+    // A quarter for the blocks that arrive, and as much to unpack them.
+    _ = try memory.claim(64, of: "evil", for: .arrival)
+    for bytes in [64, 1] { #expect(failure { _ = try memory.claim(bytes, of: "evil", for: .arrival) } == .busy) }
+    let error = #expect(throws: CairnError.self) { _ = try memory.claim(1, of: "evil", for: .arrival) }
+    #expect(error?.message.contains("'evil' use 64 bytes, and its share is 64") == true)
+    _ = try memory.claim(64, of: "evil", for: .unpacking)
+    #expect(failure { _ = try memory.claim(1, of: "evil", for: .unpacking) } == .busy)
+    for _ in 0..<3 {
+      let own = try [BlockMemory.Stage.arrival, .unpacking].map { try memory.claim(64, of: "store", for: $0) }
+      own.forEach(memory.free)
+    }
+    #expect(memory.used == 128)
+  }
+
+  @Test func `with a limit of one block, two nodes have room, and a third waits`() throws {
+    let memory = BlockMemory(patienceMilliseconds: 50)
+    memory.limit = 64
+    let held = try memory.claim(64, of: "evil", for: .arrival)
+    let own = try [BlockMemory.Stage.arrival, .unpacking].map { try memory.claim(64, of: "store", for: $0) }
+    #expect(failure { _ = try memory.claim(64, of: "third", for: .arrival) } == .busy)
+    own.forEach(memory.free)
+    memory.free(try memory.claim(64, of: "third", for: .arrival))
+    // A reader counts as more than one node.
+    let turn = try memory.begin(10)
+    #expect(failure { _ = try memory.claim(64, of: "third", for: .arrival) } == .busy)
+    memory.end(turn)
+    memory.free(held)
+    #expect(memory.used == 0)
+  }
+
+  @Test func `the only node that sends has the whole limit, and each of two has half`() throws {
+    let memory = BlockMemory(patienceMilliseconds: 50)
+    (memory.limit, memory.shares) = (100, 1)
+    let all = try (0..<4).map { _ in try memory.claim(25, of: "store", for: .arrival) }
+    // Its blocks that arrive leave no room to unpack one, which it needs to end.
+    memory.free(try memory.claim(30, of: "store", for: .unpacking))
+    all.forEach(memory.free)
+    memory.shares = 2
+    _ = try (0..<2).map { _ in try memory.claim(25, of: "store", for: .arrival) }
+    #expect(failure { _ = try memory.claim(25, of: "store", for: .arrival) } == .busy)
+    // No node at all may send; the conf may change meanwhile.
+    memory.shares = 0
+    #expect(memory.shares == 1)
+  }
+
+  @Test func `four bodies of one node that declare 64 MiB and stop leave room for a row of 2 MiB`() throws {
+    let (evil, store) = (try CopyPair(), try CopyPair())
+    let memory = BlockMemory(patienceMilliseconds: 50)
+    try write(evil.origin, till, record: 2 << 20, isRandom: true)
+    try write(store.origin, till, record: 2 << 20, isRandom: true)
+    let (source, copy) = (try SegmentSource.open(folder: evil.origin), try evil.open())
+    let start = try #require(try source.start(of: 1))
+    var header = BlockHeader(
+      storedLength: 64 << 20, contentLength: 64 << 20, codec: 0, flags: [], contentOffset: 0, durable: 0, chain: .zero)
+    header.chain = start.chain
+    var block = [UInt8](repeating: 7, count: BlockHeader.size + 1_100_000)
+    block.withUnsafeMutableBytes { header.encode(before: $0) }
+    let file = try Data(contentsOf: URL(fileURLWithPath: evil.origin + "/00000001.seg"))
+    let length = try file.withUnsafeBytes { try SegmentHeader.length(of: $0, number: 1) }
+    _ = try file[..<length].withUnsafeBytes { try copy.append($0, at: start, of: source.id, from: "evil") }
+    let place = try #require(copy.end)
+    var feeds: [CopyFeed] = []
+    for number in 0..<4 {
+      let feed = CopyFeed(trail: source.id, at: place, from: "evil", memory: memory)
+      let code = failure { try block.withUnsafeBytes { try feed.take($0, for: copy) } }
+      #expect(code == (number == 0 ? nil : .busy))
+      feeds.append(feed)
+    }
+    let honest = try store.open()
+    try store.bring(honest, memory: memory)
+    try honest.close()
+    try store.expectEqual()
+    #expect(memory.peak > 66 << 20)
+    feeds = []
+    #expect(memory.used == 0)
+    try copy.close()
   }
 
   @Test func `readers take turns, and one of each depth always has room`() throws {
@@ -54,11 +134,11 @@ import Testing
     memory.end(first)
     #expect(large.join() == true && small.join() == 20 && memory.used == 0)
     // A block from a peer gets no room of readers, and a reader gets some in any case.
-    try memory.claim(100)
+    let claim = try memory.claim(100, of: "a", for: .arrival)
     let turn = try memory.begin(40)
     #expect(memory.used == 140)
     memory.end(turn)
-    memory.free(100)
+    memory.free(claim)
   }
 
   @Test func `a worker that is to end waits for no turn`() throws {
@@ -214,13 +294,13 @@ import Testing
     let source = try SegmentSource.open(folder: folder)
     let start = try #require(try source.start(of: 1))
     let copy = try TrailCopy.open(folder: temp("far.pos"), name: name)
-    _ = try whole.prefix(512).withUnsafeBytes { try copy.append($0, at: start, of: source.id) }
+    _ = try whole.prefix(512).withUnsafeBytes { try copy.append($0, at: start, of: source.id, from: "sender") }
     try copy.sync()
     var info = try Trail.info(folder: temp("far.pos"))
     #expect(info.isEmpty && info.onDisk <= 20 << 10)
     let end = try #require(copy.end)
     let count = Int(try source.standing().end.offset)
-    _ = try whole[512..<count].withUnsafeBytes { try copy.append($0, at: end, of: source.id) }
+    _ = try whole[512..<count].withUnsafeBytes { try copy.append($0, at: end, of: source.id, from: "sender") }
     try copy.sync()
     info = try Trail.info(folder: temp("far.pos"))
     #expect(!info.isEmpty && info.onDisk > 20 << 10 && info.onDisk <= 256 << 10)

@@ -32,7 +32,7 @@ struct CopyPair {
   /// Copies until nothing is left, in pieces that the feed gets in pieces.
   func bring(
     _ copy: TrailCopy, max: Int = 4 << 20, then: (TrailCopy) throws -> TrailCopy = { $0 },
-    cut: () -> Int = { 1 << 20 }
+    cut: () -> Int = { 1 << 20 }, memory: BlockMemory = .shared
   ) throws {
     var copy = copy
     let source = try SegmentSource.open(folder: origin)
@@ -41,7 +41,7 @@ struct CopyPair {
     while try source.judge(place) == .follows, let piece = try source.piece(at: place, max: max) {
       var bytes = [UInt8](repeating: 0, count: piece.count)
       try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
-      let feed = CopyFeed(trail: source.id, at: place)
+      let feed = CopyFeed(trail: source.id, at: place, from: "sender", memory: memory)
       var at = 0
       while at < bytes.count {
         let end = min(bytes.count, at + Swift.max(1, cut()))
@@ -212,7 +212,7 @@ struct CopyPair {
     for offset in good.indices {
       var bad = good
       bad[offset] ^= 0x10
-      let feed = CopyFeed(trail: source.id, at: copy.end ?? start)
+      let feed = CopyFeed(trail: source.id, at: copy.end ?? start, from: "sender")
       let from = copy.end.map { Int($0.offset) } ?? 0
       if offset < from { continue }
       do {
@@ -248,7 +248,7 @@ struct CopyPair {
     }
     bytes[offset + BlockHeader.size + 3] ^= 1
     let copy = try pair.open()
-    let feed = CopyFeed(trail: source.id, at: start)
+    let feed = CopyFeed(trail: source.id, at: start, from: "sender")
     let error = #expect(throws: CairnError.self) {
       try bytes.withUnsafeBytes { buffer throws in try feed.take(buffer, for: copy) }
     }
@@ -259,20 +259,46 @@ struct CopyPair {
     try pair.expectEqual()
   }
 
+  @Test func `the facts of sealed segments are read once`() throws {
+    try pair.write()
+    let earlier = try Trail.info(folder: pair.origin)
+    #expect(earlier.segments.count > 3)
+    // A segment without a header can be read no more.
+    let first = URL(fileURLWithPath: pair.origin + "/00000001.seg")
+    let bytes = try Data(contentsOf: first)
+    try Data().write(to: first)
+    #expect(throws: CairnError.self) { _ = try Trail.info(folder: pair.origin) }
+    #expect(try Trail.info(folder: pair.origin, since: earlier) == earlier)
+    try pair.write(seed: 2)
+    let later = try Trail.info(folder: pair.origin, since: earlier)
+    try Data("index".utf8).write(to: URL(fileURLWithPath: pair.origin + "/00000002.idx"))
+    #expect(try Trail.info(folder: pair.origin, since: later).segments[1].indexed > 0)
+    // Facts of another trail, or of one that has begun again, count for nothing.
+    var other = later
+    other.id = try #require(TrailID(Array(repeating: 1, count: 16)))
+    #expect(throws: CairnError.self) { _ = try Trail.info(folder: pair.origin, since: other) }
+    (other.id, other.lastTransaction) = (later.id, later.lastTransaction + 1)
+    #expect(throws: CairnError.self) { _ = try Trail.info(folder: pair.origin, since: other) }
+    try bytes.write(to: first)
+    #expect(try Trail.info(folder: pair.origin) == later && later.segments.count > earlier.segments.count)
+    #expect(try Trail.purge(folder: pair.origin, below: later.end.position).count > 3)
+    #expect(try Trail.info(folder: pair.origin, since: later) == Trail.info(folder: pair.origin))
+  }
+
   @Test func `gaps, forks and foreign trails are distinguished`() throws {
     try pair.write()
     let copy = try pair.open()
     let source = try SegmentSource.open(folder: pair.origin)
     let start = try #require(try source.start(of: 1))
     let later = try #require(try source.start(of: 2))
-    let feed = CopyFeed(trail: source.id, at: start)
+    let feed = CopyFeed(trail: source.id, at: start, from: "sender")
     let piece = try #require(try source.piece(at: start, max: 1500))
     var bytes = [UInt8](repeating: 0, count: piece.count)
     try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
     try bytes.withUnsafeBytes { buffer throws in try feed.take(buffer, for: copy) }
     func code(_ place: TrailPlace, _ id: TrailID, _ code: ErrorCode) {
       fails(code) {
-        let feed = CopyFeed(trail: id, at: place)
+        let feed = CopyFeed(trail: id, at: place, from: "sender")
         try bytes.withUnsafeBytes { buffer throws in try feed.take(buffer, for: copy) }
       }
     }
@@ -349,7 +375,7 @@ struct CopyPair {
     var bytes = [UInt8](repeating: 0, count: piece.count)
     try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
     func restart(_ copy: TrailCopy, behind end: TrailPlace) throws {
-      let feed = CopyFeed(trail: source.id, at: start, restartsBehind: end)
+      let feed = CopyFeed(trail: source.id, at: start, from: "sender", restartsBehind: end)
       try bytes.withUnsafeBytes { buffer throws in try feed.take(buffer, for: copy) }
     }
     var wrong = end
@@ -414,8 +440,8 @@ struct CopyPair {
     let piece = try #require(try source.piece(at: start, max: 1 << 20))
     var bytes = [UInt8](repeating: 0, count: piece.count)
     try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
-    let a = CopyFeed(trail: source.id, at: start)
-    let b = CopyFeed(trail: source.id, at: start)
+    let a = CopyFeed(trail: source.id, at: start, from: "sender")
+    let b = CopyFeed(trail: source.id, at: start, from: "sender")
     try bytes[..<700].withUnsafeBytes { buffer throws in try a.take(buffer, for: copy) }
     fails(.trailElsewhere) {
       try bytes[..<900].withUnsafeBytes { buffer throws in try b.take(buffer, for: copy) }

@@ -51,7 +51,10 @@ extension OptionTable {
       Option(
         "memory", .size, default: "\"256 MiB\"", since: "0.2.0",
         "memory for all blocks of more than 1 MiB together",
-        details: "Bytes of other nodes that would need more wait, and are sent again.", example: "\"1 GiB\""),
+        details: """
+          Each node that sends blocks may use a quarter of it, or more if fewer than four nodes send. Bytes that would \
+          need more wait, and are sent again.
+          """, example: "\"1 GiB\""),
     ])
 
   static let metrics = Section(

@@ -23,13 +23,22 @@ struct IntakeRoom: Equatable, Sendable {
   var crowds: [String: Int] = [:]
   /// How many segments of a node may be small.
   static let segmentsMax = 10_000
-  /// The size in bytes of a segment that is not small.
-  static let segmentBytesMin: UInt64 = 64 << 10
 
-  /// Returns whether these segments of one node are too many and too small. Each one costs time in every purge, however
-  /// small it is.
+  /// Returns the average size in bytes that so many segments of one node have at least, or no more are taken: 64 KiB
+  /// above 10,000 segments, 1 MiB above 20,000, 8 MiB above 30,000. Segments of Cairn have 16 MiB.
+  static func segmentBytesMin(segments: Int) -> UInt64 {
+    switch (segments - 1) / segmentsMax {
+    case ..<1: 0
+    case 1: 64 << 10
+    case 2: 1 << 20
+    default: 8 << 20
+    }
+  }
+
+  /// Returns whether these segments of one node are too many and too small. Each one costs time in every measurement
+  /// and purge, however small it is.
   static func isCrowd(segments: Int, bytes: UInt64) -> Bool {
-    segments > segmentsMax && bytes / UInt64(segments) < segmentBytesMin
+    segments > 0 && bytes / UInt64(segments) < segmentBytesMin(segments: segments)
   }
 
   /// The sizes of the trails that one node sends, in bytes, and the limit for them.
@@ -74,7 +83,7 @@ extension IntakeRoom {
       return
     }
     for trail in (try? Trail.names(state: context.statePath)) ?? [] where trail.origin != context.node {
-      if let info = try? Trail.info(folder: context.folder(of: trail)) { context.note(info) }
+      if let info = try? context.measure(trail) { context.note(info) }
     }
     let infos = context.trailInfos.values
     self.init(held: infos.reduce(0) { $0 + $1.onDisk }, crowds: crowds)
@@ -108,6 +117,11 @@ extension IntakeRoom {
 }
 
 extension ServiceContext {
+  /// Returns the facts about a trail now. Only segments that the last facts do not have are read.
+  func measure(_ trail: TrailName) throws -> TrailInfo {
+    try Trail.info(folder: folder(of: trail), since: trailInfos[trail.description])
+  }
+
   /// Returns whether the disk limit of all trails together allows other nodes to send bytes now.
   func hasRoom(_ plan: () -> RetentionPlan) -> Bool {
     !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
@@ -148,21 +162,26 @@ extension ServiceContext {
 }
 
 /// Decides whether a peer may send bytes, before and during each request body. The trails are measured at most once a
-/// second.
+/// second, by one thread. Other threads use the last measurement meanwhile.
 final class IntakeGate: Sendable {
   private static let lookMilliseconds: Int64 = 1_000
+  // A measurement is followed by a pause of this many times its duration, so that slow ones take a fifth of the time.
+  private static let pauseFactor: Int64 = 4
 
   private struct Looked: Sendable {
     var room: IntakeRoom
-    var at: Int64
-    // The bytes that all peers had sent when the trails were last measured.
+    var nextAt: Int64
+    // The bytes that all peers, and each peer, had sent when this measurement began.
     var come: UInt64
+    var comeOfPeers: [String: UInt64]
   }
 
   private let looked = Mutex<Looked?>(nil)
+  // Held while a thread measures the trails.
+  private let looking = Mutex<Void>(())
   private let come = Atomic<UInt64>(0)
   private let purgeDue = Atomic<Bool>(false)
-  // The bytes received since the last measurement, by peer.
+  // The bytes received since the start, by peer.
   private let comeOfPeers = Mutex<[String: UInt64]>([:])
   // The number of request bodies that are being received, by peer.
   private let bodies = Mutex<[String: Int]>([:])
@@ -176,28 +195,45 @@ final class IntakeGate: Sendable {
   }
 
   /// Returns whether all trails together exceed their disk limit, with the bytes that arrived after the last
-  /// measurement. Calls `look` for a new measurement if the last one is 1 s old.
+  /// measurement. Calls `look` for a new measurement if the last one ended 1 s ago and no other thread measures. The
+  /// first measurement is awaited by all threads.
   ///
-  /// - Parameter now: Milliseconds of a monotonic clock.
-  func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
-    looked.withLock { looked in
-      var last = looked ?? Looked(room: IntakeRoom(), at: now - Self.lookMilliseconds, come: 0)
-      if now - last.at >= Self.lookMilliseconds {
-        let before = come.load(ordering: .relaxed)
-        comeOfPeers.withLock { $0 = [:] }
-        last = Looked(room: look(), at: now, come: before)
-        looked = last
-        purgeDue.store(last.room.isPurgeDue, ordering: .relaxed)
+  /// - Parameter now: Milliseconds of a monotonic clock. Read again after `look`.
+  func isFull(now: @autoclosure () -> Int64, look: () -> IntakeRoom) -> Bool {
+    let begun = now()
+    if !hasLooked {
+      looking.withLock { _ in
+        if !hasLooked { measure(begun, now, look) }
       }
-      return last.room.isFull(come.load(ordering: .relaxed) - last.come)
+    } else if isDue(begun) {
+      _ = looking.withLockIfAvailable { _ in
+        if isDue(begun) { measure(begun, now, look) }
+      }
     }
+    let sent = come.load(ordering: .relaxed)
+    return looked.withLock { $0.map { $0.room.isFull(sent - min(sent, $0.come)) } ?? false }
+  }
+
+  private var hasLooked: Bool { looked.withLock { $0 != nil } }
+
+  private func isDue(_ now: Int64) -> Bool { looked.withLock { $0.map { now >= $0.nextAt } ?? true } }
+
+  private func measure(_ begun: Int64, _ now: () -> Int64, _ look: () -> IntakeRoom) {
+    let (before, ofPeers) = (come.load(ordering: .relaxed), comeOfPeers.withLock { $0 })
+    let room = look()
+    let ended = now()
+    let nextAt = ended + max(Self.lookMilliseconds, Self.pauseFactor * (ended - begun))
+    looked.withLock { $0 = Looked(room: room, nextAt: nextAt, come: before, comeOfPeers: ofPeers) }
+    purgeDue.store(room.isPurgeDue, ordering: .relaxed)
   }
 
   /// Returns whether the trails of a peer exceed its disk limit, by the last measurement and the bytes received after
   /// it.
   func isFull(for peer: String) -> Bool {
-    let more = comeOfPeers.withLock { $0[peer] ?? 0 }
-    return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }
+    let sent = comeOfPeers.withLock { $0[peer] ?? 0 }
+    return looked.withLock { looked in
+      looked.map { $0.room.isFull(for: peer, sent - min(sent, $0.comeOfPeers[peer] ?? 0)) } ?? false
+    }
   }
 
   /// Returns the number of a peer's segments here if they are too many and too small, by the last measurement.
@@ -229,7 +265,7 @@ final class IntakeGate: Sendable {
   static func crowded(_ peer: String, _ count: Int, _ node: String) -> CairnError {
     CairnError(
       .diskBudget,
-      "the trails that node '\(peer)' brings have \(count) segments of less than 64 KiB on average, and more than \(IntakeRoom.segmentsMax) are not taken",
+      "the trails that node '\(peer)' brings have \(count) segments of less than \(IntakeRoom.segmentBytesMin(segments: count) >> 10) KiB on average: too many small segments are not taken",
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or delete trails of '\(peer)' there",
       remedy: .retry, context: ["peer": peer])
   }

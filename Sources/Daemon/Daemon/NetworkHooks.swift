@@ -44,6 +44,7 @@ struct NetworkHooks {
     hooks.answer = { asker, trail, question, isOver in
       try context.answer(question, about: trail, of: asker, isOver: isOver)
     }
+    hooks.dialled = dialled
     hooks.full = {
       guard let dialled else { return context.hasRoom(plan) ? nil : IntakeGate.full(context.node) }
       return context.obstacle(for: dialled, plan)

@@ -33,7 +33,7 @@ final class PurgeWorker: Worker {
       let there = trails().filter { Trail.exists(folder: context.folder(of: $0)) }
       if there.isEmpty { next = .milliseconds(500) }
       for trail in there {
-        let info = try Trail.info(folder: context.folder(of: trail))
+        let info = try context.measure(trail)
         if try !dropEmpty(info) { context.note(info) }
       }
       let below = plan().purgeBelow
@@ -94,7 +94,7 @@ final class PurgeWorker: Worker {
     let gone = try Trail.purge(folder: folder, below: Position(segment: below, offset: 0))
     guard !gone.isEmpty else { return }
     purged.add(UInt64(gone.count), ordering: .relaxed)
-    context.note(try Trail.info(folder: folder))
+    context.note(try context.measure(trail))
     context.log.write(
       LogEntry(.debug, "deleted \(gone.count.counted("segment")) of trail \(trail)", worker: name.description))
   }

@@ -56,11 +56,13 @@ package final class ServiceContext: Sendable {
     copies = TrailCopies(state: configuration.node.state)
     peers = PeerRegistry(state: configuration.node.state)
     requests = RefreshRequests(state: configuration.node.state)
-    Self.limit(configuration.limits)
+    Self.limit(configuration)
   }
 
-  private static func limit(_ limits: Configuration.Limits) {
+  private static func limit(_ configuration: Configuration) {
+    let limits = configuration.limits
     BlockMemory.shared.limit = Int(clamping: limits.memoryBytes)
+    BlockMemory.shared.shares = configuration.shares.count
     TemporarySpace.shared.limit(limits.diskBytes.map { $0 / 4 })
     BlockMemory.shared.blockBytesMax = Int(clamping: min(limits.blockBytes, 1 << 30))
   }
@@ -70,7 +72,7 @@ package final class ServiceContext: Sendable {
     set {
       conf.withLock { $0 = newValue }
       granted.withLock { $0 = Self.grants(newValue) }
-      Self.limit(newValue.limits)
+      Self.limit(newValue)
     }
   }
 

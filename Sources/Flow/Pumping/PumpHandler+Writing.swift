@@ -97,14 +97,14 @@ final class PushSink: HTTPBodySink {
   }
 
   private func begin(_ copy: TrailCopy) throws -> CopyFeed {
-    guard let restarts else { return CopyFeed(trail: id, at: place) }
+    guard let restarts else { return CopyFeed(trail: id, at: place, from: visit.peer) }
     guard let end = copy.end, end.segment == restarts.segment, end.offset == restarts.offset else {
       throw CairnError(
         .trailElsewhere,
         "the copy of trail \(visit.trail) does not end at \(restarts.segment.hex(8)):\(restarts.offset)",
         hint: "Cairn continues at the end of the copy by itself", remedy: .retry)
     }
-    return CopyFeed(trail: id, at: place, restartsBehind: end)
+    return CopyFeed(trail: id, at: place, from: visit.peer, restartsBehind: end)
   }
 
   private func refusal(_ error: any Error) -> HTTPResponse {

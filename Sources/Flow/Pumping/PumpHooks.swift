@@ -34,6 +34,9 @@ package struct PumpHooks: Sendable {
   package var full: @Sendable () -> CairnError? = { nil }
   /// Returns why a pump must not begin to copy a trail to this node; nil if it may.
   package var surplus: @Sendable (TrailName) -> CairnError? = { _ in nil }
+  /// The name of the node from which a pump fetches, by which its limits are known. Nil for a pump that pushes, and for
+  /// the listener.
+  package var dialled: String?
   /// Called with the number of bytes of other nodes' trails that have arrived.
   package var come: @Sendable (Int) -> Void = { _ in }
   /// Called when a peer has reported that it has a trail durably up to a position.

@@ -102,7 +102,8 @@ final class TrailPull: TrailTransfer {
   ) throws -> TrailStanding? {
     guard let start = place ?? first else { return nil }
     let copies = shared.copies
-    let intake = Intake(trail, id, start, isKnown: place != nil, restartsBehind: end, copies)
+    let sender = shared.hooks.dialled ?? plan.url
+    let intake = Intake(trail, id, start, from: sender, isKnown: place != nil, restartsBehind: end, copies)
     var didFetch = false
     do {
       didFetch = try fetch { bytes in
@@ -164,6 +165,7 @@ private final class Intake {
   private let trail: TrailName
   private let id: TrailID
   private let start: TrailPlace
+  private let sender: String
   private let isKnown: Bool
   private let restartsBehind: TrailPlace?
   private let copies: TrailCopies
@@ -171,10 +173,10 @@ private final class Intake {
   private lazy var handover = PieceHandover { [unowned self] in try take($0) }
 
   init(
-    _ trail: TrailName, _ id: TrailID, _ start: TrailPlace, isKnown: Bool, restartsBehind: TrailPlace?,
-    _ copies: TrailCopies
+    _ trail: TrailName, _ id: TrailID, _ start: TrailPlace, from sender: String, isKnown: Bool,
+    restartsBehind: TrailPlace?, _ copies: TrailCopies
   ) {
-    (self.trail, self.id, self.start, self.isKnown) = (trail, id, start, isKnown)
+    (self.trail, self.id, self.start, self.sender, self.isKnown) = (trail, id, start, sender, isKnown)
     (self.restartsBehind, self.copies) = (restartsBehind, copies)
   }
 
@@ -204,7 +206,7 @@ private final class Intake {
     var place = start
     // A side that has nothing yet takes the chain hash before the first block from its header.
     if !isKnown, let chain = CopyFeed.chain(inHeader: bytes) { place.chain = chain }
-    return CopyFeed(trail: id, at: place, restartsBehind: restartsBehind)
+    return CopyFeed(trail: id, at: place, from: sender, restartsBehind: restartsBehind)
   }
 }
 

@@ -6,15 +6,34 @@ import SystemKit
 /// A budget of memory for large blocks, which all trails of this process share. Smaller blocks, up to ``usualBytes``,
 /// are not counted.
 ///
-/// A block from a peer waits up to ten seconds for memory, and is then refused with `busy`. Readers of trails get
-/// memory in the order of their requests, each through its ``BlockShare``.
+/// A block from a peer waits up to ten seconds for memory, and is then refused with `busy`. Each node that sends
+/// blocks has a share, so that no node takes the memory of the others, however slowly its blocks arrive. Readers of
+/// trails get memory in the order of their requests, each through its ``BlockShare``.
 ///
-///     try BlockMemory.shared.claim(40 << 20)
-///     defer { BlockMemory.shared.free(40 << 20) }
+///     let claim = try BlockMemory.shared.claim(40 << 20, of: "till-7", for: .arrival)
+///     defer { BlockMemory.shared.free(claim) }
 package final class BlockMemory: Sendable {
   /// The largest block that needs no reservation, in bytes.
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
+  /// The largest number of shares. If fewer nodes send blocks, each node has a share of its own.
+  package static let sharesMax = 4
+
+  /// The stage of a peer's block for which it needs memory. The stages have separate shares, so that a block that
+  /// arrives never waits for memory of the same node to be unpacked.
+  package enum Stage: Sendable {
+    /// The stored bytes, until all have arrived and are added to the copy. The sender decides how long that takes.
+    case arrival
+    /// The content, while the block is checked.
+    case unpacking
+  }
+
+  /// Memory that a node's block has reserved.
+  package struct Claim: Sendable {
+    package let bytes: Int
+    fileprivate let node: String
+    fileprivate let stage: Stage
+  }
 
   /// Memory that a reader has reserved for one block.
   struct Turn {
@@ -30,6 +49,9 @@ package final class BlockMemory: Sendable {
     var peak = 0
     var limit = 256 << 20
     var blockBytesMax = 64 << 20
+    var shares = BlockMemory.sharesMax
+    /// The bytes that each node has reserved in a stage; nodes without any are left out.
+    var held: [Stage: [String: Int]] = [:]
     /// The bytes that readers have reserved, by the number of blocks that their thread already held.
     var read: [Int: Int] = [:]
     /// The number of blocks for which each thread has reserved memory; threads without such a block are left out.
@@ -60,29 +82,42 @@ package final class BlockMemory: Sendable {
     set { state.withLock { $0.blockBytesMax = newValue } }
   }
 
+  /// The number of nodes that send blocks, at most ``sharesMax``. Each node may use one part in that many of ``limit``.
+  package var shares: Int {
+    get { state.withLock { $0.shares } }
+    set { state.withLock { $0.shares = min(max(newValue, 1), Self.sharesMax) } }
+  }
+
   package var used: Int { state.withLock { $0.used } }
   /// The most memory that blocks of more than ``usualBytes`` have used at one time since the process started, in bytes.
   package var peak: Int { state.withLock { $0.peak } }
 
-  /// Reserves memory for a peer's block, and waits until other large blocks leave room for it. While no other large
-  /// block has memory, the block may exceed the limit.
+  /// Reserves memory for a block of a node, and waits until other large blocks leave room for it.
   ///
+  /// The blocks of one node in one stage have that node's share of the limit, or one block if that is larger. A node's
+  /// only block of a stage may exceed the limit of all blocks while no reader and at most one other node has memory.
+  /// So one node alone never keeps the blocks of others out.
+  ///
+  /// - Parameter node: The name in the sender's certificate, or the name of a node from which a pump fetches.
   /// - Throws: `busy` if other blocks leave no room in time: ten seconds by default.
-  package func claim(_ bytes: Int) throws {
-    guard bytes > 0 else { return }
+  package func claim(_ bytes: Int, of node: String, for stage: Stage) throws -> Claim {
+    let claim = Claim(bytes: bytes, node: node, stage: stage)
     let deadline = Clock.monotonicMilliseconds + Int64(patienceMilliseconds)
-    while !tryClaim(bytes) {
-      guard Clock.monotonicMilliseconds < deadline else { throw lacksRoom(bytes) }
+    while !state.withLock({ $0.take(claim) }) {
+      guard Clock.monotonicMilliseconds < deadline else { throw lacksRoom(bytes, of: node) }
       Clock.sleep(milliseconds: 20)
     }
+    return claim
   }
 
-  private func tryClaim(_ bytes: Int) -> Bool {
-    state.withLock { state in
-      guard state.used == 0 || state.used + bytes <= state.limit else { return false }
-      state.take(bytes)
-      return true
-    }
+  private func lacksRoom(_ bytes: Int, of node: String) -> CairnError {
+    let (own, share) = state.withLock { ($0.held(of: node), $0.share) }
+    guard own > 0, own + bytes > share else { return lacksRoom(bytes) }
+    return CairnError(
+      .busy,
+      "a block of \(bytes) bytes must wait for memory: other large blocks of '\(node)' use \(own) bytes, and its share is \(share)",
+      hint: "Cairn tries again by itself; raise [limits] memory if that happens often", remedy: .retry,
+      context: ["peer": node])
   }
 
   private func lacksRoom(_ bytes: Int) -> CairnError {
@@ -113,13 +148,40 @@ package final class BlockMemory: Sendable {
 
   func end(_ turn: Turn) { state.withLock { $0.end(turn) } }
 
-  package func free(_ bytes: Int) { state.withLock { $0.used -= bytes } }
+  package func free(_ claim: Claim) { state.withLock { $0.free(claim) } }
 }
 
 extension BlockMemory.State {
   fileprivate mutating func take(_ bytes: Int) {
     used += bytes
     peak = max(peak, used)
+  }
+
+  /// The bytes that the blocks of one node may have in one stage; a node's only block may be larger.
+  fileprivate var share: Int { limit / shares }
+
+  fileprivate func held(of node: String) -> Int { held.values.reduce(0) { $0 + ($1[node] ?? 0) } }
+
+  fileprivate mutating func take(_ claim: BlockMemory.Claim) -> Bool {
+    let own = held[claim.stage]?[claim.node] ?? 0
+    guard own == 0 || own + claim.bytes <= share else { return false }
+    guard used + claim.bytes <= limit || own == 0 && isAlmostAlone(claim.node) else { return false }
+    take(claim.bytes)
+    held[claim.stage, default: [:]][claim.node] = own + claim.bytes
+    return true
+  }
+
+  /// Returns whether no reader and at most one other node has memory.
+  private func isAlmostAlone(_ node: String) -> Bool {
+    var others = Set(held.values.flatMap(\.keys))
+    others.remove(node)
+    return turns.isEmpty && others.count <= 1
+  }
+
+  fileprivate mutating func free(_ claim: BlockMemory.Claim) {
+    used -= claim.bytes
+    let left = (held[claim.stage]?[claim.node] ?? 0) - claim.bytes
+    held[claim.stage]?[claim.node] = left > 0 ? left : nil
   }
 
   fileprivate mutating func line(up thread: pthread_t) -> (depth: Int, ticket: UInt64) {

@@ -21,11 +21,13 @@ final class BlockOpener {
   private let memory: BlockMemory
   private var unpacked = Scratch(capacity: 128 << 10)
   private let zstd = Zstd()
-  private var claimed = 0
+  private var claim: BlockMemory.Claim?
+  /// The node that sends the blocks, if ``Origin/peer`` is their origin.
+  fileprivate var sender = ""
 
   init(_ origin: Origin = .trail, memory: BlockMemory = .shared) { (self.origin, self.memory) = (origin, memory) }
 
-  deinit { memory.free(claimed) }
+  deinit { if let claim { memory.free(claim) } }
 
   /// Checks and unpacks a block.
   ///
@@ -96,16 +98,14 @@ final class BlockOpener {
   /// Frees the memory of a block of more than 1 MiB. The content of the block is no longer valid.
   func release() {
     unpacked.shrink(above: Self.usualBytes)
-    guard claimed > 0 else { return }
-    memory.free(claimed)
-    claimed = 0
+    if let claim { memory.free(claim) }
+    claim = nil
   }
 
   private func room(_ length: Int) throws -> UnsafeMutableRawBufferPointer {
     release()
     if origin == .peer, length > Self.usualBytes {
-      try memory.claim(length)
-      claimed = length
+      claim = try memory.claim(length, of: sender, for: .unpacking)
     }
     return try unpacked.bytes(length)
   }
@@ -120,8 +120,9 @@ final class PeerOpeners: Sendable {
 
   private let idle = Mutex<[Idle]>([])
 
-  func with<T>(_ body: (BlockOpener) throws -> T) rethrows -> T {
+  func with<T>(blocksOf sender: String, _ body: (BlockOpener) throws -> T) rethrows -> T {
     let opener = idle.withLock { $0.popLast() }?.opener ?? BlockOpener(.peer)
+    opener.sender = sender
     let back = Idle(opener: opener)
     defer {
       opener.release()

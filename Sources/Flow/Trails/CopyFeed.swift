@@ -3,7 +3,7 @@ import Changes
 /// Adds the bytes of one segment to a copy of a trail. The bytes arrive in pieces of any size; only whole blocks are
 /// added. If another feed adds a block at the same place first, this feed fails with `trail-elsewhere`.
 ///
-///     let feed = CopyFeed(trail: id, at: place)
+///     let feed = CopyFeed(trail: id, at: place, from: "till-7")
 ///     try feed.take(bytes, for: copy)
 package final class CopyFeed {
   package let trail: TrailID
@@ -14,18 +14,22 @@ package final class CopyFeed {
   private var restartsBehind: TrailPlace?
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
-  private let memory = BlockMemory.shared
-  private var claimed = 0
+  private let sender: String
+  private let memory: BlockMemory
+  private var claim: BlockMemory.Claim?
   /// Whether the feed has added a whole block to the copy. A segment's header is no block.
   package private(set) var hasBlock = false
 
-  package init(trail: TrailID, at place: TrailPlace, restartsBehind end: TrailPlace? = nil) {
-    self.trail = trail
-    self.place = place
+  /// - Parameter sender: The node that sends the bytes, whose share of ``BlockMemory`` the blocks use.
+  package init(
+    trail: TrailID, at place: TrailPlace, from sender: String, restartsBehind end: TrailPlace? = nil,
+    memory: BlockMemory = .shared
+  ) {
+    (self.trail, self.place, self.sender, self.memory) = (trail, place, sender, memory)
     restartsBehind = end
   }
 
-  deinit { memory.free(claimed) }
+  deinit { free() }
 
   /// Returns the chain hash in the segment header at the start of `bytes`; nil if there are fewer than 88 bytes.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
@@ -46,8 +50,7 @@ package final class CopyFeed {
         if try add(rest.bytes, copy) > 0 {
           rest.removeAll()
           rest.shrink(above: BlockMemory.usualBytes)
-          memory.free(claimed)
-          claimed = 0
+          free()
         } else if missing == 0 {
           throw copy.unfit(place, "no block can be taken here")
         }
@@ -66,10 +69,10 @@ package final class CopyFeed {
   private func add(_ bytes: UnsafeRawBufferPointer, _ copy: TrailCopy) throws -> Int {
     let taken: Int
     if let end = restartsBehind {
-      taken = try copy.restart(bytes, at: place, of: trail, behind: end)
+      taken = try copy.restart(bytes, at: place, of: trail, behind: end, from: sender)
       if taken > 0 { restartsBehind = nil }
     } else {
-      taken = try copy.append(bytes, at: place, of: trail)
+      taken = try copy.append(bytes, at: place, of: trail, from: sender)
     }
     if taken > 0, let end = copy.end {
       hasBlock =
@@ -90,10 +93,14 @@ package final class CopyFeed {
   }
 
   private func makeRoom(_ size: Int) throws {
-    guard size > BlockMemory.usualBytes, claimed == 0 else { return }
-    try memory.claim(size)
-    claimed = size
+    guard size > BlockMemory.usualBytes, claim == nil else { return }
+    claim = try memory.claim(size, of: sender, for: .arrival)
     rest.reserve(size - rest.count)
+  }
+
+  private func free() {
+    if let claim { memory.free(claim) }
+    claim = nil
   }
 
   private func headerLength(_ bytes: UnsafeRawBufferPointer) -> Int {

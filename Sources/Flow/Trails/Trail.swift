@@ -30,9 +30,12 @@ package enum Trail {
   }
 
   /// Returns the facts about the trail in a folder, from the file `durable` and the segment headers.
-  package static func info(folder path: String) throws -> TrailInfo {
+  ///
+  /// - Parameter earlier: Facts about the same folder, if there are any. Their sealed segments, which never change, are
+  ///   not read again.
+  package static func info(folder path: String, since earlier: TrailInfo? = nil) throws -> TrailInfo {
     let folder = TrailFolder(path)
-    do { return try info(folder) } catch { throw folder.outward(error) }
+    do { return try info(folder, since: earlier) } catch { throw folder.outward(error) }
   }
 
   /// Returns the start of the segment that contains a transaction. For a purged transaction, this is the oldest
@@ -108,13 +111,21 @@ package enum Trail {
     } catch { throw folder.outward(error, "purge") }
   }
 
-  private static func info(_ folder: TrailFolder) throws -> TrailInfo {
+  private static func info(_ folder: TrailFolder, since earlier: TrailInfo? = nil) throws -> TrailInfo {
     let (_, mark) = try folder.openMark()
     var segments: [TrailInfo.Segment] = []
     var name: TrailName?
     var writtenAt: Int64 = 0
     let now = Clock.system.microseconds()
-    for number in try folder.segments() where number <= mark.segment {
+    let known = sealed(earlier, mark)
+    let (numbers, indexes) = try folder.segmentsAndIndexes()
+    for number in numbers where number <= mark.segment {
+      if number < mark.segment, var segment = known[number] {
+        let isIndexed = indexes.contains(number)
+        if isIndexed != (segment.indexed > 0) { segment.indexed = isIndexed ? folder.indexAllocated(number) : 0 }
+        segments.append(segment)
+        continue
+      }
       guard let (header, file) = try header(folder, number) else { continue }
       let isLive = number == mark.segment
       writtenAt = try file.writtenAt
@@ -123,7 +134,7 @@ package enum Trail {
           number: number, bytes: isLive ? mark.fileOffset : try file.size, isSealed: !isLive,
           firstTransaction: header.firstTransaction, created: min(header.created, writtenAt, now),
           allocated: try file.allocated,
-          indexed: folder.indexAllocated(number)))
+          indexed: indexes.contains(number) ? folder.indexAllocated(number) : 0))
       name = header.name
     }
     guard let first = segments.first, segments.last?.number == mark.segment, let name else {
@@ -133,6 +144,14 @@ package enum Trail {
       folder: folder.path, name: name, id: mark.trail, segments: segments,
       firstPosition: Position(segment: first.number, offset: 0), end: mark.checkpoint,
       lastTransaction: mark.lastTransaction, bytes: segments.reduce(0) { $0 + $1.bytes }, writtenAt: writtenAt)
+  }
+
+  /// Returns the sealed segments of earlier facts by number; none if the trail has begun again since.
+  private static func sealed(_ earlier: TrailInfo?, _ mark: DurableMark) -> [UInt64: TrailInfo.Segment] {
+    guard let earlier, earlier.id == mark.trail, earlier.end.position <= mark.position,
+      earlier.lastTransaction <= mark.lastTransaction
+    else { return [:] }
+    return Dictionary(earlier.segments.lazy.filter(\.isSealed).map { ($0.number, $0) }) { $1 }
   }
 
   /// Returns the header of a segment with the open file; nil if the segment has just been purged.

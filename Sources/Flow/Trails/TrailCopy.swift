@@ -80,14 +80,17 @@ package final class TrailCopy {
 
   /// Adds whole blocks at the end of the copy, without a sync; at offset 0, the segment's header comes before them.
   ///
+  /// - Parameter sender: The node that sends the bytes, whose share of ``BlockMemory`` the blocks use.
   /// - Returns: The number of bytes added, without a partial block at the end.
   /// - Throws: `trail-elsewhere` if the copy does not end at `place`; `trail-forked` if the copy is of another trail,
   ///   or differs from it before `place`; `trail-damaged` for a fault in the bytes, after the whole blocks before it
   ///   are added.
-  package func append(_ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID) throws -> Int {
+  package func append(
+    _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, from sender: String
+  ) throws -> Int {
     try guarded {
       try expect(place, id)
-      if place.offset > 0 { return try add(bytes) }
+      if place.offset > 0 { return try add(bytes, sender) }
       guard let header = try header(bytes, at: place, of: id) else { return 0 }
       if mark != nil {
         try follow(header)
@@ -100,7 +103,7 @@ package final class TrailCopy {
       } else {
         try create(header, bytes)
       }
-      return try Int(header.length) + add(UnsafeRawBufferPointer(rebasing: bytes[Int(header.length)...]))
+      return try Int(header.length) + add(UnsafeRawBufferPointer(rebasing: bytes[Int(header.length)...]), sender)
     }
   }
 
@@ -110,7 +113,7 @@ package final class TrailCopy {
   /// - Parameter end: The end of the copy. The method throws `trail-elsewhere` if the copy ends elsewhere, or ends in
   ///   or after that segment.
   package func restart(
-    _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
+    _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace, from sender: String
   ) throws -> Int {
     try guarded {
       guard let mark, let own = self.end, end == own, place.segment > own.segment, place.offset == 0 else {
@@ -121,7 +124,7 @@ package final class TrailCopy {
       try segment?.close()
       try begin(header, bytes, mark)
       try removeForerunners(of: header.number)
-      return try Int(header.length) + add(UnsafeRawBufferPointer(rebasing: bytes[Int(header.length)...]))
+      return try Int(header.length) + add(UnsafeRawBufferPointer(rebasing: bytes[Int(header.length)...]), sender)
     }
   }
 
@@ -160,12 +163,14 @@ package final class TrailCopy {
 // MARK: - Adding
 
 extension TrailCopy {
-  private func add(_ bytes: UnsafeRawBufferPointer) throws -> Int {
+  private func add(_ bytes: UnsafeRawBufferPointer, _ sender: String) throws -> Int {
     guard let segment, var next = check else { return 0 }
     var taken = 0
     var fault: (any Error)?
     do {
-      try PeerOpeners.shared.with { opener in try next.follow(bytes, opener, hasher, taken: &taken) }
+      try PeerOpeners.shared.with(blocksOf: sender) { opener in
+        try next.follow(bytes, opener, hasher, taken: &taken)
+      }
     } catch { fault = error }
     if taken > 0 {
       try writing { try segment.append(UnsafeRawBufferPointer(rebasing: bytes[..<taken]), to: next.place) }

@@ -17,15 +17,21 @@ struct TrailFolder {
   var lockPath: String { path + "/lock" }
   func segmentPath(_ number: UInt64) -> String { "\(path)/\(number.hex(8)).seg" }
 
-  func segments() throws(FileError) -> [UInt64] {
-    var numbers: [UInt64] = []
+  func segments() throws(FileError) -> [UInt64] { try segmentsAndIndexes().segments }
+
+  /// Returns the numbers of the segments, in order, and those of the segments that have an index.
+  func segmentsAndIndexes() throws(FileError) -> (segments: [UInt64], indexes: Set<UInt64>) {
+    var segments: [UInt64] = []
+    var indexes: Set<UInt64> = []
     for name in try Folder.names(path) {
       guard let dot = name.utf8.firstIndex(of: UInt8(ascii: ".")), let number = UInt64(name[..<dot], radix: 16),
-        NumberBounds.isSegment(number), name == number.hex(8) + ".seg"
+        NumberBounds.isSegment(number)
       else { continue }
-      numbers.append(number)
+      let stem = number.hex(8)
+      if name == stem + ".seg" { segments.append(number) }
+      if name == stem + ".idx" { indexes.insert(number) }
     }
-    return numbers.sorted()
+    return (segments.sorted(), indexes)
   }
 
   /// Creates the folder if it is missing, and takes the lock that only one writer can hold.
