@@ -36,7 +36,7 @@ import Testing
       "Replicating/WorkerRuns.swift": ["var applies"],
       "Trust/JoinHandler.swift": ["let renewals"],
       "Daemon/Daemon.swift": ["var standings"],
-      "Daemon/IntakeGate.swift": ["var peers", "let comeOfPeers", "let bodies", "var crowds", "func crowds"],
+      "Daemon/IntakeGate.swift": ["var peers", "let bodies", "var crowds", "func crowds"],
       "Daemon/LeftSlots.swift": ["var told"],
       "Daemon/OppositeCopy.swift": ["var captures", "var applies"],
       "Daemon/TransferStatus.swift": ["var clocks", "var rates", "pumpPeers:", "infos:"],

@@ -16,7 +16,7 @@ struct OpenTransactionTests {
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let copy = try TrailCopy.open(folder: folder + "/evil.x", name: name)
     let place = TrailPlace(segment: 1, offset: 0, chain: segment.start)
-    let feed = CopyFeed(trail: segment.id, at: place)
+    let feed = CopyFeed(trail: segment.id, at: place, from: "evil")
     do {
       try segment.bytes.withUnsafeBytes { try feed.take($0, for: copy) }
       return (nil, try copy.sync()?.end.offset ?? 0)

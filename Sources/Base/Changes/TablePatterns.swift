@@ -19,7 +19,7 @@ package struct TablePatterns: Equatable, Sendable {
   ///     TablePatterns(anyOf: [TablePatterns(["a"]), TablePatterns(["*", "!a"])]).includes("a")  // true
   package init(anyOf lists: [TablePatterns]) {
     var known: Set<[NameKey]> = []
-    let distinct = lists.flatMap(\.alternatives).filter { known.insert($0.names).inserted }
+    let distinct = lists.flatMap(\.alternatives).filter { known.insert($0.nameKeys).inserted }
     self = distinct.first { $0.takesAll } ?? distinct.first ?? TablePatterns()
     if !takesAll { others = Array(distinct.dropFirst()) }
   }
@@ -59,7 +59,7 @@ package struct TablePatterns: Equatable, Sendable {
   }
 
   /// The patterns without those of other lists, for sets.
-  private var names: [NameKey] { patterns.map(\.nameKey) }
+  private var nameKeys: [NameKey] { patterns.map(\.nameKey) }
 
   /// Whether the last pattern is `*`, which includes every table.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
@@ -67,8 +67,8 @@ package struct TablePatterns: Equatable, Sendable {
   /// Returns true if this list surely includes every table of another list. False may also mean: unknown.
   package func covers(_ list: TablePatterns) -> Bool {
     if takesAll { return true }
-    let known = Set(alternatives.map(\.names))
-    return list.alternatives.allSatisfy { known.contains($0.names) }
+    let known = Set(alternatives.map(\.nameKeys))
+    return list.alternatives.allSatisfy { known.contains($0.nameKeys) }
   }
 
   package static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {

@@ -173,7 +173,7 @@ final class IntakeGate: Sendable {
     var nextAt: Int64
     // The bytes that all peers, and each peer, had sent when this measurement began.
     var come: UInt64
-    var comeOfPeers: [String: UInt64]
+    var comeOfPeers: [NameKey: UInt64]
   }
 
   private let looked = Mutex<Looked?>(nil)
@@ -182,7 +182,7 @@ final class IntakeGate: Sendable {
   private let come = Atomic<UInt64>(0)
   private let purgeDue = Atomic<Bool>(false)
   // The bytes received since the start, by peer.
-  private let comeOfPeers = Mutex<[String: UInt64]>([:])
+  private let comeOfPeers = Mutex<[NameKey: UInt64]>([:])
   // The number of request bodies that are being received, by peer.
   private let bodies = Mutex<[String: Int]>([:])
 
@@ -191,7 +191,7 @@ final class IntakeGate: Sendable {
 
   func note(_ bytes: Int, of peer: String) {
     note(bytes)
-    comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
+    comeOfPeers.withLock { $0[peer.nameKey, default: 0] += UInt64(bytes) }
   }
 
   /// Returns whether all trails together exceed their disk limit, with the bytes that arrived after the last
@@ -230,9 +230,9 @@ final class IntakeGate: Sendable {
   /// Returns whether the trails of a peer exceed its disk limit, by the last measurement and the bytes received after
   /// it.
   func isFull(for peer: String) -> Bool {
-    let sent = comeOfPeers.withLock { $0[peer] ?? 0 }
+    let sent = comeOfPeers.withLock { $0[peer.nameKey] ?? 0 }
     return looked.withLock { looked in
-      looked.map { $0.room.isFull(for: peer, sent - min(sent, $0.comeOfPeers[peer] ?? 0)) } ?? false
+      looked.map { $0.room.isFull(for: peer, sent - min(sent, $0.comeOfPeers[peer.nameKey] ?? 0)) } ?? false
     }
   }
 

@@ -19,7 +19,7 @@ struct TwoWayGate {
 
   /// Checks the tables of a two-way apply. Does nothing for a one-way apply.
   ///
-  /// Once the apply has begun, a table that cannot be replicated two-way is only reported, as in `cairn replicate`: apply
+  /// Once the apply has begun, a table that cannot be replicated two-way is only reported, as in `cairn replicate`. Apply
   /// suspends it, and the others go on.
   ///
   /// - Parameter warns: Whether problems that do not prevent the replication are logged.

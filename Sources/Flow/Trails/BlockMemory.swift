@@ -51,7 +51,7 @@ package final class BlockMemory: Sendable {
     var blockBytesMax = 64 << 20
     var shares = BlockMemory.sharesMax
     /// The bytes that each node has reserved in a stage; nodes without any are left out.
-    var held: [Stage: [String: Int]] = [:]
+    var held: [Stage: [NameKey: Int]] = [:]
     /// The bytes that readers have reserved, by the number of blocks that their thread already held.
     var read: [Int: Int] = [:]
     /// The number of blocks for which each thread has reserved memory; threads without such a block are left out.
@@ -160,28 +160,28 @@ extension BlockMemory.State {
   /// The bytes that the blocks of one node may have in one stage; a node's only block may be larger.
   fileprivate var share: Int { limit / shares }
 
-  fileprivate func held(of node: String) -> Int { held.values.reduce(0) { $0 + ($1[node] ?? 0) } }
+  fileprivate func held(of node: String) -> Int { held.values.reduce(0) { $0 + ($1[node.nameKey] ?? 0) } }
 
   fileprivate mutating func take(_ claim: BlockMemory.Claim) -> Bool {
-    let own = held[claim.stage]?[claim.node] ?? 0
+    let own = held[claim.stage]?[claim.node.nameKey] ?? 0
     guard own == 0 || own + claim.bytes <= share else { return false }
     guard used + claim.bytes <= limit || own == 0 && isAlmostAlone(claim.node) else { return false }
     take(claim.bytes)
-    held[claim.stage, default: [:]][claim.node] = own + claim.bytes
+    held[claim.stage, default: [:]][claim.node.nameKey] = own + claim.bytes
     return true
   }
 
   /// Returns whether no reader and at most one other node has memory.
   private func isAlmostAlone(_ node: String) -> Bool {
     var others = Set(held.values.flatMap(\.keys))
-    others.remove(node)
+    others.remove(node.nameKey)
     return turns.isEmpty && others.count <= 1
   }
 
   fileprivate mutating func free(_ claim: BlockMemory.Claim) {
     used -= claim.bytes
-    let left = (held[claim.stage]?[claim.node] ?? 0) - claim.bytes
-    held[claim.stage]?[claim.node] = left > 0 ? left : nil
+    let left = (held[claim.stage]?[claim.node.nameKey] ?? 0) - claim.bytes
+    held[claim.stage]?[claim.node.nameKey] = left > 0 ? left : nil
   }
 
   fileprivate mutating func line(up thread: pthread_t) -> (depth: Int, ticket: UInt64) {

@@ -75,7 +75,7 @@ extension PostgresSchemaChanges {
     let place = "\(table.schema.quotedName).\(table.name.quotedName)"
     let values: [String] = [place] + names.map(\.text)
     let rows = try connection.query(
-      Self.foreignTypes(names.isEmpty ? "SELECT NULL::text, true" : "VALUES \(list)"), values)
+      foreignTypes(names.isEmpty ? "SELECT NULL::text, true" : "VALUES \(list)"), values)
     guard let found = rows.first else { return }
     let (type, function, role) = (found[0] ?? "", found[1] ?? "", found[2] ?? "")
     var refusal = refusal
@@ -104,45 +104,6 @@ extension PostgresSchemaChanges {
     var refusal = refusal
     refusal.statements = []
     throw refusal.error(found.refusal, table: name, hint: found.hint)
-  }
-
-  private static func foreignTypes(_ names: String) -> String {
-    """
-    WITH RECURSIVE trusted(oid) AS (\(OwnSchema.trustedRoles)
-    ), part(oid) AS (
-      SELECT a.atttypid FROM pg_attribute a
-        WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
-      UNION SELECT t.oid FROM (\(names)) AS n(name, is_certain) JOIN pg_type t ON t.oid = to_regtype(n.name)
-        WHERE t.oid >= 16384 AND (n.is_certain OR t.typrelid = 0
-          OR EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
-      UNION SELECT x.oid FROM part CROSS JOIN LATERAL (
-        SELECT t.typelem AS oid FROM pg_type t WHERE t.oid = part.oid
-        UNION ALL SELECT t.typbasetype FROM pg_type t WHERE t.oid = part.oid
-        UNION ALL SELECT a.atttypid FROM pg_type t JOIN pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0
-          AND NOT a.attisdropped WHERE t.oid = part.oid AND t.typrelid <> 0
-        -- Multiranges came with PostgreSQL 14.
-        UNION ALL SELECT s.oid FROM pg_range g
-          CROSS JOIN LATERAL (SELECT (to_jsonb(g) ->> 'rngmultitypid')::oid AS oid) m
-          CROSS JOIN LATERAL (VALUES (g.rngtypid), (g.rngsubtype), (m.oid)) AS s(oid)
-          WHERE part.oid IN (g.rngtypid, m.oid)) AS x WHERE x.oid >= 16384
-    ), code(type, function) AS (
-      SELECT part.oid, c.castfunc FROM part JOIN pg_cast c ON part.oid IN (c.castsource, c.casttarget)
-        WHERE c.castsource < 16384 OR c.casttarget < 16384
-          OR c.castsource IN (SELECT oid FROM part) AND c.casttarget IN (SELECT oid FROM part)
-      UNION SELECT part.oid, coalesce(o.oprcode, d.refobjid) FROM part JOIN pg_constraint k ON k.contypid = part.oid
-        JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = k.oid
-          AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
-        LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
-      UNION SELECT part.oid, f.oid::oid FROM part JOIN pg_range g ON g.rngtypid = part.oid
-        CROSS JOIN LATERAL (VALUES (g.rngcanonical), (g.rngsubdiff)) AS f(oid))
-    SELECT part.oid::regtype::text, '', pg_get_userbyid(t.typowner) FROM part JOIN pg_type t ON t.oid = part.oid
-      WHERE t.typtype IN ('d', 'c') AND t.typowner NOT IN (SELECT oid FROM trusted)
-    UNION ALL SELECT code.type::regtype::text, p.oid::regprocedure::text, pg_get_userbyid(p.proowner) FROM code
-      JOIN pg_proc p ON p.oid = code.function JOIN pg_language l ON l.oid = p.prolang
-      -- PostgreSQL makes functions for ranges, in C; only superusers make others in C.
-      WHERE p.proowner NOT IN (SELECT oid FROM trusted) AND l.lanname NOT IN ('internal', 'c')
-    ORDER BY 1, 2 LIMIT 1
-    """
   }
 
   /// Returns the name of a composite type whose new attribute types differ from those at the target. Nil if the schema
@@ -278,4 +239,43 @@ extension PostgresUserType {
     default: return nil
     }
   }
+}
+
+private func foreignTypes(_ names: String) -> String {
+  """
+  WITH RECURSIVE trusted(oid) AS (\(OwnSchema.trustedRoles)
+  ), part(oid) AS (
+    SELECT a.atttypid FROM pg_attribute a
+      WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+    UNION SELECT t.oid FROM (\(names)) AS n(name, is_certain) JOIN pg_type t ON t.oid = to_regtype(n.name)
+      WHERE t.oid >= 16384 AND (n.is_certain OR t.typrelid = 0
+        OR EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
+    UNION SELECT x.oid FROM part CROSS JOIN LATERAL (
+      SELECT t.typelem AS oid FROM pg_type t WHERE t.oid = part.oid
+      UNION ALL SELECT t.typbasetype FROM pg_type t WHERE t.oid = part.oid
+      UNION ALL SELECT a.atttypid FROM pg_type t JOIN pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0
+        AND NOT a.attisdropped WHERE t.oid = part.oid AND t.typrelid <> 0
+      -- Multiranges came with PostgreSQL 14.
+      UNION ALL SELECT s.oid FROM pg_range g
+        CROSS JOIN LATERAL (SELECT (to_jsonb(g) ->> 'rngmultitypid')::oid AS oid) m
+        CROSS JOIN LATERAL (VALUES (g.rngtypid), (g.rngsubtype), (m.oid)) AS s(oid)
+        WHERE part.oid IN (g.rngtypid, m.oid)) AS x WHERE x.oid >= 16384
+  ), code(type, function) AS (
+    SELECT part.oid, c.castfunc FROM part JOIN pg_cast c ON part.oid IN (c.castsource, c.casttarget)
+      WHERE c.castsource < 16384 OR c.casttarget < 16384
+        OR c.castsource IN (SELECT oid FROM part) AND c.casttarget IN (SELECT oid FROM part)
+    UNION SELECT part.oid, coalesce(o.oprcode, d.refobjid) FROM part JOIN pg_constraint k ON k.contypid = part.oid
+      JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = k.oid
+        AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+      LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
+    UNION SELECT part.oid, f.oid::oid FROM part JOIN pg_range g ON g.rngtypid = part.oid
+      CROSS JOIN LATERAL (VALUES (g.rngcanonical), (g.rngsubdiff)) AS f(oid))
+  SELECT part.oid::regtype::text, '', pg_get_userbyid(t.typowner) FROM part JOIN pg_type t ON t.oid = part.oid
+    WHERE t.typtype IN ('d', 'c') AND t.typowner NOT IN (SELECT oid FROM trusted)
+  UNION ALL SELECT code.type::regtype::text, p.oid::regprocedure::text, pg_get_userbyid(p.proowner) FROM code
+    JOIN pg_proc p ON p.oid = code.function JOIN pg_language l ON l.oid = p.prolang
+    -- PostgreSQL makes functions for ranges, in C; only superusers make others in C.
+    WHERE p.proowner NOT IN (SELECT oid FROM trusted) AND l.lanname NOT IN ('internal', 'c')
+  ORDER BY 1, 2 LIMIT 1
+  """
 }

@@ -76,8 +76,7 @@ struct PostgresTargetTable {
 
   /// Reads a table of the target from the catalog; nil if there is none.
   ///
-  /// - Throws: `schema-stopped` for a view, a sequence or another object that is not a table, and for a table whose definitions are
-  ///   too large to be read.
+  /// - Throws: `schema-stopped` for another object, such as a view, and for a table whose definitions are too large.
   static func read(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> PostgresTargetTable? {
     let found = try connection.query(
       """

@@ -1,7 +1,7 @@
 import Changes
 
 /// A transaction that wrote to a row after the one to undo.
-package struct UndoWriter: Equatable, Sendable {
+package struct UndoWriter: Sendable {
   package let number: UInt64
   package let node: String
   /// The time of its commit, µs since 1970 UTC.
@@ -15,8 +15,8 @@ package struct UndoWriter: Equatable, Sendable {
 }
 
 /// A reason why a transaction cannot be undone, with the row and the column.
-package struct UndoRefusal: Equatable, Sendable {
-  package enum Reason: Equatable, Sendable {
+package struct UndoRefusal: Sendable {
+  package enum Reason: Sendable {
     /// A later transaction wrote the column.
     case written(UndoWriter)
     case deleted(UndoWriter)
