@@ -98,15 +98,6 @@ struct LostRightTests {
       try target.trail.copy("part", [[.exact("1"), .exact("1")]])
     }
     try target.trail.transaction { try target.trail.insert("item", [.exact("2")]) }
-    let (stop, drain) = (StopSignal(), StopSignal())
-    let (url, options, progress) = (
-      target.server.url(target.name, user: "entitled"), target.options, target.progress
-    )
-    let (folder, trail) = (target.trail.trail, target.trail.name)
-    let worker = try WorkerThread {
-      let apply = try? PostgresApply(uri: url, trail: folder, name: trail, options: options, progress: progress)
-      try? apply?.run(stop: stop, drain: drain)
-    }
     func waited(_ sql: String, for wanted: String, seconds: Int = 30) throws -> Bool {
       for _ in 0..<10 * seconds {
         if try target.psql(sql) == wanted { return true }
@@ -114,14 +105,14 @@ struct LostRightTests {
       }
       return false
     }
-    #expect(try waited("SELECT count(*) FROM item", for: "2"))
-    let keys = "SELECT count(*), bool_and(convalidated) FROM pg_constraint WHERE contype = 'f'"
-    #expect(try target.psql(keys) == "0|")
-    #expect(progress.snapshot.notices.contains { $0.contains("foreign key") && $0.contains("later") })
-    try keeper.execute("COMMIT")
-    #expect(try waited(keys, for: "1|t"))
-    drain.set()
-    _ = worker.join()
+    try target.applying(as: "entitled") {
+      #expect(try waited("SELECT count(*) FROM item", for: "2"))
+      let keys = "SELECT count(*), bool_and(convalidated) FROM pg_constraint WHERE contype = 'f'"
+      #expect(try target.psql(keys) == "0|")
+      #expect(target.progress.snapshot.notices.contains { $0.contains("foreign key") && $0.contains("later") })
+      try keeper.execute("COMMIT")
+      #expect(try waited(keys, for: "1|t"))
+    }
     #expect(try target.psql("SELECT count(*) FROM cairn.pending") == "0")
   }
 

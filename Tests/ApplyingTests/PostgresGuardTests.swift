@@ -111,7 +111,7 @@ struct PostgresGuardTests {
     let target = try started()
     try target.psql("SET ROLE keeper; DROP TRIGGER cairn_refuse ON s.k; REVOKE TRIGGER ON s.k FROM entitled")
     try addRows(target, 2)
-    try running(target) {
+    try target.applying(as: "entitled") {
       #expect(try becomes(target, "SELECT count(*) FROM item", "2"))
       try target.psql("SET ROLE keeper; GRANT TRIGGER ON s.k TO entitled")
       #expect(try becomes(target, "SELECT count(*) FROM s.k", "2"))
@@ -155,7 +155,7 @@ struct PostgresGuardTests {
     let keeper = try PostgresConnection(target.server.url(target.name, user: "keeper"), application: "shop")
     try keeper.executeScript("BEGIN; INSERT INTO s.k VALUES (77, 'x')")
     try addRows(target, 2)
-    try running(target) {
+    try target.applying(as: "entitled") {
       #expect(try becomes(target, "SELECT count(*) FROM s.k", "2"))
       #expect(try rows(target) == "2|2")
       #expect(try target.psql(Self.triggers) == "0")
@@ -192,26 +192,9 @@ struct PostgresGuardTests {
     let other = try PostgresConnection(target.url, application: "shop")
     try other.executeScript("BEGIN; LOCK TABLE public.t IN SHARE UPDATE EXCLUSIVE MODE")
     try target.trail.transaction { try target.trail.copy("t", [[1, 1]]) }
-    try running(target) {
+    try target.applying(as: "entitled") {
       #expect(try becomes(target, "SELECT count(*) FROM t", "1"))
       try other.execute("ROLLBACK")
     }
-  }
-
-  private func running(_ target: PostgresTarget, _ body: () throws -> Void) throws {
-    let (stop, drain) = (StopSignal(), StopSignal())
-    let (url, options, progress) = (
-      target.server.url(target.name, user: "entitled"), target.options, target.progress
-    )
-    let (folder, trail) = (target.trail.trail, target.trail.name)
-    let worker = try WorkerThread {
-      let apply = try? PostgresApply(uri: url, trail: folder, name: trail, options: options, progress: progress)
-      try? apply?.run(stop: stop, drain: drain)
-    }
-    defer {
-      stop.set()
-      _ = worker.join()
-    }
-    try body()
   }
 }

@@ -73,6 +73,26 @@ final class PostgresTarget {
   }
 }
 
+extension PostgresTarget {
+  /// Applies as a role while `body` runs, and then to the end of the trail.
+  func applying(as role: String, _ body: () throws -> Void) throws {
+    let (stop, drain) = (StopSignal(), StopSignal())
+    let (url, options, progress) = (server.url(name, user: role), options, progress)
+    let (folder, trail) = (trail.trail, trail.name)
+    let worker = try WorkerThread {
+      let apply = try? PostgresApply(uri: url, trail: folder, name: trail, options: options, progress: progress)
+      try? apply?.run(stop: stop, drain: drain)
+    }
+    do { try body() } catch {
+      stop.set()
+      _ = worker.join()
+      throw error
+    }
+    drain.set()
+    _ = worker.join()
+  }
+}
+
 extension PostgresApply {
   /// Applies everything that is in the trail.
   func drain() throws {
