@@ -20,7 +20,6 @@ struct TransactionTracker {
 
   /// Checks the next record, and returns a description of the fault; nil if there is none.
   mutating func follow(_ record: Record) -> String? {
-    records += 1
     switch record {
     case .begin(let header):
       if let current { return "transaction \(header.number) begins inside of transaction \(current.number)" }
@@ -36,14 +35,11 @@ struct TransactionTracker {
       lastNumber = number
       lastHeader = current
       self.current = nil
-    case .change, .refreshRow:
-      guard current != nil else { return "a row outside of a transaction" }
-      changes += 1
+    case .change, .refreshRow: return followRow()
     case .progress(let sourcePosition, _):
-      guard current != nil else { return "a record outside of a transaction" }
       current?.sourcePosition = sourcePosition
-    default:
-      guard current != nil else { return "a record outside of a transaction" }
+      return followOther()
+    default: return followOther()
     }
     return nil
   }
