@@ -102,4 +102,20 @@ struct RestorePlanTests {
     Self.read(&plan, [(header, [])])
     #expect(plan.feeders.isEmpty)
   }
+
+  @Test func `a later copy that makes up for lost changes makes its table doubtful, once`() {
+    var plan = RestorePlan(.before(transaction: 2))
+    Self.read(&plan, [Self.at(1), Self.at(2000)])
+    let schemas: [UInt64: TableSchema] = [1: Self.item]
+    for (number, reason) in [(3, .asked), (4, .lostChanges), (5, .lostChanges)] as [(UInt64, Refresh.Reason)] {
+      let position = Position(segment: 1, offset: number * 100)
+      let start = Refresh(schemaID: 1, event: .start(reason, .byKey, estimatedRows: 1))
+      for record in [Record.begin(TransactionHeader(number: number, commitTime: 1)), .refresh(start)] {
+        plan.takeLater(record, at: position) { schemas[$0] }
+      }
+    }
+    #expect(plan.doubtful.map(\.table) == ["item"])
+    #expect(plan.doubtful.map(\.copied.number) == [4])
+    #expect(plan.last?.number == 1 && plan.next?.number == 2)
+  }
 }

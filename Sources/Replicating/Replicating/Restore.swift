@@ -44,12 +44,19 @@ package struct Restore: Sendable {
         hint: "a restore needs the trail from its first copy on: set 'keep' in [trail.NAME] before the next one",
         remedy: .badInput, context: ["trail": info.name.description])
     }
-    (last, next) = try Self.transactions(folder, info, moment)
+    let plan: RestorePlan
+    (plan, last) = try Self.read(folder, info, moment)
+    next = plan.next
+    for (table, copied) in plan.doubtful {
+      progress.note(
+        "table \(table) may lack changes: its copy of \(UTCTime(copied.commitTime)), in transaction \(copied.number), made up for lost ones; compare its rows before you use them"
+      )
+    }
   }
 
-  private static func transactions(
+  private static func read(
     _ folder: String, _ info: TrailInfo, _ moment: RestoreMoment
-  ) throws -> (last: RestorePlan.Transaction, next: RestorePlan.Transaction?) {
+  ) throws -> (plan: RestorePlan, last: RestorePlan.Transaction) {
     let reader = try TrailReader.open(folder: folder, at: nil)
     var plan = RestorePlan(moment)
     while let record = try reader.next(), plan.take(record, at: reader.position, { reader.schema($0) }) { Pulse.beat() }
@@ -77,7 +84,11 @@ package struct Restore: Sendable {
           ?? "name a moment after the first copy",
         remedy: .badInput, context: ["trail": info.name.description])
     }
-    return (last, plan.next)
+    while let record = try reader.next() {
+      Pulse.beat()
+      plan.takeLater(record, at: reader.position) { reader.schema($0) }
+    }
+    return (plan, last)
   }
 
   private static func check(
@@ -150,10 +161,10 @@ package struct Restore: Sendable {
     try Folder.sync(Folder.parent(of: end))
   }
 
-  /// Removes the files of an SQLite database.
+  /// Removes the files of an SQLite database, if there are any.
   private static func remove(_ path: String) throws(FileError) {
-    for name in [path, path + "-wal", path + "-shm", path + "-journal"] where Folder.exists(name) {
-      try Folder.remove(name)
+    for name in [path, path + "-wal", path + "-shm", path + "-journal"] {
+      do { try Folder.remove(name) } catch  where error.isMissing {}
     }
   }
 }

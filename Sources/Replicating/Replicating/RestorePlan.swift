@@ -31,8 +31,13 @@ package struct RestorePlan {
 
   private let moment: RestoreMoment
   private var open: TransactionHeader?
+  /// The transaction after the moment that is being read.
+  private var later: Transaction?
+  private var found: Set<TableKey> = []
   /// The tables whose copy goes on, by schema and name.
   private var copies: [TableKey: String] = [:]
+  /// The tables whose changes before a later copy were lost, with the moment of that copy, in the order of the trail.
+  package private(set) var doubtful: [(table: String, copied: Transaction)] = []
   /// The last transaction that the restore applies; nil: none.
   package private(set) var last: Transaction?
   /// The first transaction that the restore leaves out; nil if the trail ends before.
@@ -58,7 +63,7 @@ package struct RestorePlan {
     case .begin(let header):
       let transaction = Transaction(number: header.number, begin: position, commitTime: header.commitTime)
       guard includes(transaction) else {
-        next = transaction
+        (next, later) = (transaction, transaction)
         return false
       }
       open = header
@@ -69,6 +74,20 @@ package struct RestorePlan {
     default: break
     }
     return true
+  }
+
+  /// Takes a record after the moment. A copy that makes up for lost changes says that rows before it may be wrong.
+  package mutating func takeLater(_ record: Record, at position: Position, _ schema: (UInt64) -> TableSchema?) {
+    switch record {
+    case .begin(let header):
+      later = Transaction(number: header.number, begin: position, commitTime: header.commitTime)
+    case .refresh(let refresh):
+      guard case .start(.lostChanges, _, _) = refresh.event, let later, let table = schema(refresh.schemaID),
+        found.insert(TableKey(table)).inserted
+      else { return }
+      doubtful.append((table.fullName, later))
+    default: return
+    }
   }
 
   private func includes(_ transaction: Transaction) -> Bool {
