@@ -189,4 +189,53 @@ import Testing
       #expect(output.contains(reason), "\(reason): \(output)")
     }
   }
+
+  @Test func `an undo with an end sees the schema changes after it`() throws {
+    let pair = try PairBench(.sqliteToPostgres)
+    try pair.sql(
+      pair.from, "CREATE TABLE a(id INTEGER PRIMARY KEY, v TEXT); CREATE TABLE b(id INTEGER PRIMARY KEY, v TEXT)")
+    #expect(try pair.once().status == 0)
+    for sql in ["INSERT INTO a VALUES (1, 'x')", "INSERT INTO b VALUES (1, 'y')"] {
+      try pair.sql(pair.from, sql)
+      #expect(try pair.once().status == 0)
+    }
+    let show = ["trail", "show", "--state", "state", "--sql", "sqlite", "--reverse"]
+    let now = ISO8601DateFormatter().string(from: Date().addingTimeInterval(1))
+    #expect(try pair.bench.run(Bench.cairn, show + ["--until", now]).output.contains("DELETE FROM"))
+    sleep(2)
+    try pair.sql(pair.from, "ALTER TABLE a RENAME TO c; ALTER TABLE b RENAME TO a; ALTER TABLE c RENAME TO b")
+    #expect(try pair.once().status == 0)
+    let outcome = try pair.bench.run(Bench.cairn, show + ["--until", now])
+    #expect(outcome.status != 0)
+    #expect(!outcome.output.contains("DELETE FROM"), "\(outcome.output)")
+    #expect(outcome.output.contains("a later schema change"), "\(outcome.output)")
+  }
+
+  @Test func `printed statements use no operator of another user`() throws {
+    let pair = try PairBench(.postgresToPostgres)
+    try pair.sql(
+      pair.from,
+      "CREATE TABLE item(id varchar(9) PRIMARY KEY, n numeric); ALTER TABLE item REPLICA IDENTITY FULL")
+    #expect(try pair.once().status == 0)
+    for sql in ["INSERT INTO item VALUES ('a', 1)", "UPDATE item SET n = 2 WHERE id = 'a'"] {
+      try pair.sql(pair.from, sql)
+      #expect(try pair.once().status == 0)
+    }
+    try pair.sql(
+      pair.to,
+      """
+      CREATE TABLE ran(who text);
+      CREATE FUNCTION eq(varchar, varchar) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN
+        INSERT INTO public.ran VALUES (current_user); RETURN $1::text OPERATOR(pg_catalog.=) $2::text; END$$;
+      CREATE OPERATOR = (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = eq);
+      """)
+    let show = ["trail", "show", "--state", "state", "--sql", "postgres"]
+    let undo = try pair.bench.run(Bench.cairn, show + ["--reverse", "--last", "2"])
+    #expect(undo.status == 0, "\(undo.errors)")
+    try pair.sql(pair.to, undo.output)
+    #expect(try pair.sql(pair.to, "SELECT count(*) FROM item") == "0")
+    try pair.sql(pair.to, try pair.bench.run(Bench.cairn, show).output)
+    #expect(try pair.sql(pair.to, "SELECT n FROM item") == "2")
+    #expect(try pair.sql(pair.to, "SELECT count(*) FROM ran") == "0")
+  }
 }

@@ -189,6 +189,32 @@ import Testing
     #expect(try pair.sql(pair.from, "SELECT count(*) FROM safe") == "0")
   }
 
+  @Test func `an undo runs no code of an untrusted owner`() throws {
+    let pair = try pair(
+      .postgresToSQLite, "CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO item VALUES (1, 1)",
+      full: ["item"])
+    try write(pair, "UPDATE item SET n = 2 WHERE id = 1")
+    let number = try last(pair, "item")
+    let owner = "mallory_\(UUID().uuidString.prefix(8).lowercased())"
+    try pair.sql(
+      pair.from,
+      """
+      CREATE TABLE ran(who text);
+      CREATE ROLE \(owner); GRANT CREATE ON SCHEMA public TO \(owner);
+      CREATE FUNCTION ran() RETURNS trigger LANGUAGE plpgsql AS
+        $$BEGIN INSERT INTO public.ran VALUES (current_user); RETURN NEW; END$$;
+      ALTER FUNCTION ran() OWNER TO \(owner);
+      CREATE TRIGGER ran AFTER UPDATE ON item FOR EACH ROW EXECUTE FUNCTION ran();
+      """)
+    let undone = try undo(pair, number)
+    #expect(undone.status != 0)
+    #expect(undone.errors.contains("owners-code"), "\(undone.errors)")
+    #expect(undone.errors.contains("hint: "))
+    #expect(try pair.sql(pair.from, "SELECT n FROM item") == "2")
+    #expect(try pair.sql(pair.from, "SELECT count(*) FROM ran") == "0")
+    try pair.sql(pair.from, "DROP TABLE item; DROP OWNED BY \(owner); DROP ROLE \(owner)")
+  }
+
   @Test func `bad input is an error with the next step`() throws {
     let pair = try pair(.postgresToSQLite, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
     try write(pair, "INSERT INTO item VALUES (1, 'a')")
