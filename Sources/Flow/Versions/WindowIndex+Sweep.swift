@@ -49,7 +49,9 @@ extension WindowIndex {
       floor = KnownFloor(
         number: min(floor?.number ?? .max, step.known), clock: min(floor?.clock ?? .max, clock))
     }
-    return floor ?? KnownFloor()
+    guard var floor else { return KnownFloor() }
+    floor.number = min(floor.number, lastStated(of: place))
+    return floor
   }
 
   private mutating func skip(to floor: KnownFloor) {

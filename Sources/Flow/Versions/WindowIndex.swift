@@ -56,6 +56,8 @@ struct WindowIndex {
   /// The part of this database's own trail that was not read, because every node stated to know it; nil if all of it
   /// was read.
   var skipped: Skip?
+  /// The transactions of this database's own trail that state less than their authors knew, by number.
+  var understated: [UInt64: Understated] = [:]
   /// Whether a node stated falsely to know a transaction of this database. If so, the whole trail of this database must
   /// be read.
   var readsAll = false
@@ -134,6 +136,7 @@ struct WindowIndex {
     learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(
       origin: add(origin), number: part.header.number, clock: part.header.clock, begin: part.begin)
+    if entry.origin == Self.own { try noteIfUnderstated(part, entry) }
     for row in part.rows { try note(row, entry) }
   }
 
@@ -285,7 +288,9 @@ struct WindowIndex {
   }
 
   mutating func hold(_ origin: String, through number: UInt64?) {
-    origins[add(origin)].held = number
+    let place = add(origin)
+    if origins[place].held != number { wakeUnderstated() }
+    origins[place].held = number
   }
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }

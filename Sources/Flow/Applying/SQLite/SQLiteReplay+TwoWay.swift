@@ -28,8 +28,19 @@ extension SQLiteReplay {
       uncaptured.formUnion(desk.names.alternates(schema, values))
     }
     guard isShown else { throw LocalAhead() }
-    if uncaptured.isEmpty, let number = desk.shared.noteCaptured() { try storedReturns.close(by: number) }
+    if uncaptured.isEmpty {
+      if let number = desk.shared.noteCaptured() { try storedReturns.close(by: number) }
+      desk.shared.noteOwnRead(about: name)
+    }
     desk.inform(uncaptured: uncaptured)
+  }
+
+  func ownTable(_ schema: TableSchema) throws -> OwnTable<SQLiteApplyTable> {
+    guard options.goesBothWays("", schema.name) else { return .none }
+    let known = target.tables[schema.name.sqliteKey]
+    let waits = target.tables.values.contains { $0.waiting?.holds(schema.name) ?? false }
+    if waits || known?.isAwaited == true || known?.refreshing != nil { return .later }
+    return try table(like: schema).map(OwnTable.open) ?? .none
   }
 
   /// Returns whether a change is resolved as a possible conflict at the end of its transaction.

@@ -44,7 +44,7 @@ package final class TwoWay: Sendable {
   private let waiting = Mutex<[NameKey: Int]>([:])
   private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
-  private let held = Mutex<[String: UInt64]>([:])
+  private let held = Mutex(Holds())
   private let returned = Mutex(ReturnsFromWaiting())
   /// PostgreSQL: detects that only apply has committed since capture's last confirmation, so that apply need not wait.
   let quiet = Mutex(QuietServer())
@@ -314,14 +314,20 @@ package final class TwoWay: Sendable {
   /// Stores that the target may lack changes of a trail after transaction `number`; nil: it lacks none.
   func hold(_ trail: TrailName, through number: UInt64?) {
     window.hold(trail, through: number)
-    held.withLock { $0[trail.description] = number }
+    held.withLock { $0.hold(trail.description, through: number) }
   }
+
+  /// Returns whether this database's own trail may get transactions that state less of a trail than their authors knew.
+  func mayUnderstate(_ trail: TrailName) -> Bool { held.withLock { $0.isWatched(trail.description) } }
+
+  /// Notes that the version window has read everything that applications have committed so far in this database.
+  func noteOwnRead(about trail: TrailName) { held.withLock { $0.noteOwnRead(about: trail.description) } }
 
   /// Returns whether a transaction's author knew changes that the target lacks.
   ///
   /// - Parameter seen: The last transaction of each trail that the author knew.
   func knowsHeld(_ seen: [String: UInt64]) -> Bool {
-    held.withLock { held in seen.contains { known in held[known.key].map { $0 < known.value } ?? false } }
+    held.withLock { held in seen.contains { held.isHeld($0.key, before: $0.value) } }
   }
 
   /// Notes that a waiting row is back in its table, since transaction `number` of a trail.

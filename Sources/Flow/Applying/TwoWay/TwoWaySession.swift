@@ -22,6 +22,8 @@ final class TwoWaySession<Table: AnyObject> {
   let shared: TwoWay
   let names: RowNames
   private let trail: TrailName
+  /// The trail whose apply has the rules.
+  private let ruled: TrailName
   private let clock: Clock
   private let reader: VersionReader
   /// The last transaction for which apply resolves all rows from their versions, because a row differed from the trail;
@@ -59,8 +61,10 @@ final class TwoWaySession<Table: AnyObject> {
 
   private var columns: ColumnsNow
 
-  init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
+  /// - Parameter ruled: The trail whose apply has the rules, if it is not `trail`.
+  init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock, rulesOf ruled: TrailName? = nil) {
     (self.shared, self.trail, self.names, self.clock) = (shared, trail, names, clock)
+    self.ruled = ruled ?? trail
     gate = ClockGate(trail, clock, skewMicrosecondsMax: shared.limits.skewMicrosecondsMax)
     columns = names.columnsNow
     names.roots = shared.roots
@@ -324,14 +328,14 @@ final class TwoWaySession<Table: AnyObject> {
   /// Returns whether a table's rule is `insert-only`, so that apply inserts rows of this trail and changes no existing
   /// ones.
   func takesRowsIn(_ table: String, _ columns: [String]) throws -> Bool {
-    let rules = try shared.rules(trail, table, columns)
+    let rules = try shared.rules(ruled, table, columns)
     guard rules.rule == .insertOnly else { return false }
-    return rules.decider == nil || rules.deciding(source: trail.description, target: shared.own.description) != nil
+    return rules.decider == nil || rules.deciding(source: ruled.description, target: shared.own.description) != nil
   }
 
   /// Returns the columns with the rule `delta`, as indexes in the trail's table.
   func summed(_ table: String, _ columns: [String], in schema: TableSchema) throws -> [Int] {
-    try shared.rules(trail, table, columns).columns.filter { $0.value == .delta }.keys.sorted().compactMap { index in
+    try shared.rules(ruled, table, columns).columns.filter { $0.value == .delta }.keys.sorted().compactMap { index in
       schema.columns.firstIndex { $0.name.sqliteKey == columns[index].sqliteKey }
     }
   }
@@ -625,13 +629,13 @@ final class TwoWaySession<Table: AnyObject> {
   }
 
   func rules(_ table: String, _ columns: [String]) throws -> ConflictRules {
-    try shared.rules(trail, table, columns).between(source: trail.description, target: shared.own.description)
+    try shared.rules(ruled, table, columns).between(source: ruled.description, target: shared.own.description)
   }
 
   /// Returns the rules by which this node decides conflicts of a table for all nodes; nil if this node is not the
   /// decider.
   func decidingRules(_ table: String, _ columns: [String]) throws -> ConflictRules? {
-    try shared.rules(trail, table, columns).deciding(source: trail.description, target: shared.own.description)
+    try shared.rules(ruled, table, columns).deciding(source: ruled.description, target: shared.own.description)
   }
 
   /// Throws `conflict-stopped` if the row has a conflict at which its rule stops apply.
