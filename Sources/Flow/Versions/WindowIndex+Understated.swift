@@ -18,7 +18,7 @@ package struct Understated: Sendable {
 
 extension WindowIndex {
   /// Lists a transaction of this database's own trail as understated, if it wrote a row over a version that was
-  /// committed here and that its header does not state.
+  /// committed here and that its header does not state. The author of that version did not know the transaction either.
   ///
   /// Apply commits no version of a row for which capture still has to read a commit of an application. So each other
   /// transaction that is read after a version was committed here knows that version.
@@ -32,7 +32,9 @@ extension WindowIndex {
     for row in part.rows {
       for chain in row.isReference ? [row.chain] : [row.chain, row.reference.chain] {
         try store.forEach(of: chain) { other in
-          if other.origin != Self.own, other.number <= origins[other.origin].reached, !met.knows(other) {
+          if other.origin != Self.own, other.number <= origins[other.origin].reached, !met.knows(other),
+            !isKnown(entry, to: other)
+          {
             found.insert(other.origin)
           }
         }
@@ -41,6 +43,11 @@ extension WindowIndex {
     guard !found.isEmpty else { return }
     found.formUnion(understated[entry.number]?.origins ?? [])
     understated[entry.number] = Understated(header: part.header, begin: part.begin, stated: stated, origins: found)
+  }
+
+  /// Returns whether the author of a version from another trail knew an own transaction.
+  private func isKnown(_ own: WindowEntry, to other: WindowEntry) -> Bool {
+    own.isKnown(through: origins[other.origin].steps[Self.own].known(at: other.number), at: other.clock)
   }
 
   /// Returns the own transactions, in their order, that do not state changes of a trail that their authors had. Leaves

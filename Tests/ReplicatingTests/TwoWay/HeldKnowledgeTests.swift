@@ -1,3 +1,4 @@
+import Applying
 import Changes
 import Conflicts
 import TestServers
@@ -29,7 +30,7 @@ struct HeldKnowledgeTests {
 
   /// Applies a trail. A table that is suspended meanwhile is no error.
   private static func apply(_ mesh: Mesh, _ from: Int, to: Int) throws {
-    do { try mesh.apply(from, to: to) } catch let error as CairnError where error.code == .schemaStopped {}
+    do { try mesh.apply(from, to: to) } catch let error as CairnError where error.code == .schemaStopped { Mesh.trace("\(mesh.nodes[from].name) -> \(mesh.nodes[to].name): \(error.message)") }
   }
 
   /// Has node 0 suspend table `item`, at a transaction of node 1.
@@ -122,6 +123,108 @@ struct HeldKnowledgeTests {
     try Self.apply(mesh, 0, to: 1)
     try Self.resume(mesh)
     try Self.expectEqual(mesh, "afterwards")
+    try mesh.close()
+  }
+
+  @Test(
+    "what an application writes while a transaction is in quarantine comes to one state",
+    arguments: ["sp", "pp"], cases)
+  func quarantine(engines: String, one: Case) throws {
+    let mesh = try Self.mesh(engines, rules: one.rules)
+    mesh.quarantines = true
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try b.execute("ALTER TABLE item ADD CONSTRAINT fine CHECK (name <> 'bad')")
+    try a.execute("UPDATE item SET name = 'bad' WHERE id = 1")
+    try mesh.settle()
+    try a.execute(one.first)
+    try a.capturePending()
+    try mesh.apply(0, to: 1)
+    let log = try QuarantineLog(#require(b.server))
+    try #require(!log.list().isEmpty)
+    try b.execute(one.then)
+    for _ in 0..<2 { try mesh.settle() }
+    try Self.expectEqual(mesh, of: ["shelf", "box"], "while a transaction is in quarantine")
+    try b.execute("ALTER TABLE item DROP CONSTRAINT fine")
+    for held in try log.list() where held.heldBy == nil { try #expect(log.ask(held.id, for: .retry)) }
+    for _ in 0..<3 { try mesh.settle() }
+    try #expect(log.list().isEmpty)
+    try Self.expectEqual(mesh, "afterwards")
+    try mesh.close()
+  }
+
+  // MARK: Random
+
+  private static func write(_ step: Int, _ node: String, _ random: inout Seeded) -> String {
+    let id = Int.random(in: 1...4, using: &random)
+    let other = Int.random(in: 1...4, using: &random)
+    let table = ["item", "shelf"].randomElement(using: &random) ?? "item"
+    switch Int.random(in: 0..<10, using: &random) {
+    case 0, 1: return "INSERT INTO \(table)(id, name) VALUES (\(id), '\(node) \(step)') ON CONFLICT (id) DO NOTHING"
+    case 2: return "DELETE FROM item WHERE id = \(id)"
+    case 3: return "DELETE FROM box WHERE shelf = \(id); DELETE FROM shelf WHERE id = \(id)"
+    case 4:
+      return """
+        BEGIN; DELETE FROM item WHERE id = \(id); INSERT INTO item(id, name) VALUES (\(id), '\(node) new \(step)'); COMMIT
+        """
+    case 5:
+      return """
+        UPDATE item SET id = \(other), name = '\(node) moved \(step)'
+        WHERE id = \(id) AND NOT EXISTS (SELECT 1 FROM item AS other WHERE other.id = \(other))
+        """
+    case 6, 7:
+      return """
+        INSERT INTO box SELECT \(other), id, '\(node) \(step)' FROM shelf WHERE id = \(id)
+        ON CONFLICT (id) DO UPDATE SET shelf = excluded.shelf, name = excluded.name
+        """
+    case 8: return "DELETE FROM box WHERE id = \(id)"
+    default: return "UPDATE \(table) SET name = '\(node) \(step)' WHERE id = \(id)"
+    }
+  }
+
+  @Test(
+    "random writes at three nodes come to one state, although tables are suspended again and again",
+    arguments: Seeds.drawn(reduced: 12))
+  func randomly(seed: UInt64) throws {
+    var random = Seeded(seed)
+    let book = MeshConvergenceTests.books[Int(seed % 4)]
+    let mesh = try Self.mesh(["sss", "ssp", "spp", "psp"][Int(seed / 4 % 4)], rules: { book.rules })
+    for _ in 0..<2 { try mesh.settle() }
+    var columns = [0, 0, 0]
+    /// Adds columns until node `to` has as many as node `from`: then it goes on.
+    func follow(_ from: Int, _ to: Int) throws {
+      while columns[to] < columns[from] {
+        columns[to] += 1
+        try mesh.nodes[to].execute("ALTER TABLE item ADD COLUMN note\(columns[to]) TEXT")
+      }
+    }
+    for node in mesh.nodes { for other in mesh.nodes { node.policies[other.name] = .stop } }
+    for step in 0..<50 {
+      let index = Int.random(in: 0..<3, using: &random)
+      switch Int.random(in: 0..<12, using: &random) {
+      case 0 where columns[index] < 4 && columns[index] == columns.max():
+        let written = Self.write(step, mesh.nodes[index].name, &random)
+          .replacing("BEGIN; ", with: "").replacing("; COMMIT", with: "")
+        try mesh.nodes[index].execute(
+          "BEGIN; \(written); ALTER TABLE item ADD COLUMN note\(columns[index] + 1) TEXT; COMMIT")
+        columns[index] += 1
+      case 1:
+        let from = Int.random(in: 0..<3, using: &random)
+        try follow(from, index)
+      case 2: mesh.renew(mesh.nodes[index])
+      case 3..<8: try mesh.nodes[index].execute(Self.write(step, mesh.nodes[index].name, &random))
+      default:
+        let from = (index + Int.random(in: 1...2, using: &random)) % 3
+        try mesh.nodes[from].capturePending()
+        try Self.apply(mesh, from, to: index)
+      }
+    }
+    let most = columns.firstIndex(of: columns.max() ?? 0) ?? 0
+    for index in 0..<3 { try follow(most, index) }
+    for _ in 0..<6 {
+      for node in mesh.nodes { try node.capturePending() }
+      for from in 0..<3 { for to in 0..<3 where to != from { try Self.apply(mesh, from, to: to) } }
+    }
+    try Self.expectEqual(mesh, "seed \(seed), \(book.name)")
     try mesh.close()
   }
 }

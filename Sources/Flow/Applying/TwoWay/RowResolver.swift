@@ -93,6 +93,7 @@ final class RowResolver<Target: ApplyTarget> {
     }
     try judgeDisplaced()
     try keepReferred(gone)
+    try removeLeft()
     try bringBackNeeded()
     try judgeDisplaced()
     desk.endTransaction()

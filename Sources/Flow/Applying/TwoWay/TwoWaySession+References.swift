@@ -2,6 +2,21 @@ import Changes
 import Conflicts
 import Versions
 
+/// The rows of other tables that a transaction concerns, because of foreign keys.
+struct ReferencedRows {
+  /// The rows that the transaction references and that have versions unknown to its author.
+  var needed: [RowName] = []
+  /// The rows that deleted or moved rows of the transaction referenced before.
+  var left: [RowNames.Parent] = []
+
+  var isEmpty: Bool { needed.isEmpty && left.isEmpty }
+
+  mutating func removeAll() {
+    needed.removeAll(keepingCapacity: true)
+    left.removeAll(keepingCapacity: true)
+  }
+}
+
 // Whether a delete has effect although another node referenced the row.
 extension TwoWaySession {
   /// Returns whether a version of a row has effect. Always true for inserts and updates.

@@ -76,13 +76,14 @@ final class TwoWaySession<Table: AnyObject> {
   /// they have changed, so that tables must be opened again.
   func learnColumns() -> Bool {
     let (steps, count) = (shared.window.columnSteps + shared.arrivedSteps.withLock { $0.all }, shared.roots.count)
-    guard steps != columns.steps || count != rootsCount else { return false }
-    (columns.steps, rootsCount) = (steps, count)
+    guard steps != columns.steps || count != counts.roots else { return false }
+    (columns.steps, counts.roots) = (steps, count)
     reader.forgetTransactions()
     return true
   }
 
-  private var rootsCount = 0
+  /// The numbers of renamed tables and of schema changes when this session last looked at them.
+  private var counts = (roots: 0, shapes: -1)
 
   private var arriving: [ColumnStep] = []
 
@@ -159,15 +160,13 @@ final class TwoWaySession<Table: AnyObject> {
     }
   }
 
-  private var shapeCount = -1
-
   /// Reads the target's foreign keys if an apply of this database has changed a table since the last call.
   func lookAtKeys(_ keys: () throws -> RowNames.Catalog) throws {
     let count = shared.shapeCount
-    guard count != shapeCount else { return }
+    guard count != counts.shapes else { return }
     (names.alternates, names.ownKeys, names.holders) = try keys()
     reader.forgetTransactions()
-    shapeCount = count
+    counts.shapes = count
   }
 
   // MARK: Groups
@@ -273,13 +272,15 @@ final class TwoWaySession<Table: AnyObject> {
 
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.limits.deferredBytesMax) }
 
-  /// The rows that the present transaction references and that have versions unknown to its author.
-  private var needed: [RowName] = []
+  /// The rows of other tables that the present transaction concerns.
+  private var referenced = ReferencedRows()
   var deferredCount: Int { deferred.count }
-  var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
+  var isToSettle: Bool { !deferred.isEmpty || !referenced.isEmpty }
+  /// The rows that rows of the present transaction referenced before, and that the window has versions of.
+  var leftRows: [RowNames.Parent] { referenced.left }
 
   func endTransaction() {
-    needed.removeAll(keepingCapacity: true)
+    referenced.removeAll()
     deferred.removeAll()
     reader.forgetTransactions()
   }
@@ -305,7 +306,7 @@ final class TwoWaySession<Table: AnyObject> {
     try watch(rows)
     let alternates = try names.alternates(schema, change)
     for name in alternates { try shared.window.note(name, place) }
-    for parent in try names.left(schema, change, from: admitted) { try shared.window.note(parent.name.leavers, place) }
+    try leave(schema, change, from: admitted)
     let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
     if isGone { for name in [rows[0]] + alternates { try watch([name.reference]) } }
     let isDeferred =
@@ -358,11 +359,21 @@ final class TwoWaySession<Table: AnyObject> {
     return try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty
   }
 
+  /// Notes that the present transaction deletes or moves a row that referenced other rows.
+  private func leave(_ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?) throws {
+    var hasVersions = false
+    for parent in try names.left(schema, change, from: admitted) {
+      try shared.window.note(parent.name.leavers, place)
+      hasVersions = try hasVersions || !shared.window.versions(parent.name).isEmpty
+    }
+    if hasVersions { referenced.left += try names.left(schema, change, from: admitted, withKeys: true) }
+  }
+
   private func needRows(_ schema: TableSchema, _ change: ChangeView) throws {
     for parent in try names.parents(
       schema, change, from: admittedRows(of: trail.description), withKeys: true)
     where try need(parent) {
-      needed += try rows(of: parent).map(\.name)
+      referenced.needed += try rows(of: parent).map(\.name)
     }
   }
 
@@ -372,7 +383,7 @@ final class TwoWaySession<Table: AnyObject> {
   /// deleted.
   func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
-    for name in needed where met.insert(name).inserted { open.append(name) }
+    for name in referenced.needed where met.insert(name).inserted { open.append(name) }
     var rows: [(row: KeyedRow, versions: [StoredVersion])] = []
     while !open.isEmpty {
       let name = open.removeFirst()
