@@ -248,7 +248,10 @@ final class TwoWaySession<Table: AnyObject> {
     place = VersionPlace(
       stamp: VersionStamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)
     seen = shared.window.seen(header)
-    reached[place.stamp.origin] = max(reached[place.stamp.origin] ?? 0, header.number)
+    // This database has all of its own transactions, also those after the present one.
+    if trail != shared.own {
+      reached[place.stamp.origin] = max(reached[place.stamp.origin] ?? 0, header.number)
+    }
     isAhead = shared.isAhead(header, seen: seen)
     mayDiffer = isAhead || shared.knowsHeld(seen)
     (locksFirst, hasLocked) = (shared.limits.locksFirst || lockedFirst.contains(header.number), false)
