@@ -21,7 +21,7 @@ import Testing
         "var numbers", "var ofForgotten", "func note", "func mayWait", "func lacks",
       ],
       "Applying/TwoWay/TwoWay.swift": [
-        "let folders", "let admitted", "let applied", "let held", "var appliedNumbers", "func knowsHeld",
+        "let folders", "let admitted", "let applied", "var appliedNumbers", "func knowsHeld",
         "func mayWait", "func isAhead",
       ],
       "Applying/TwoWay/TwoWaySession.swift": ["var seen", "var reached", "var admitted"],

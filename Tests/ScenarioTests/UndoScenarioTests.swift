@@ -215,6 +215,63 @@ import Testing
     try pair.sql(pair.from, "DROP TABLE item; DROP OWNED BY \(owner); DROP ROLE \(owner)")
   }
 
+  @Test func `an undo writes no table whose code an untrusted role can change`() throws {
+    let pair = try pair(
+      .postgresToSQLite, "CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO item VALUES (1, 1)",
+      full: ["item"])
+    try write(pair, "UPDATE item SET n = 2 WHERE id = 1")
+    let number = try last(pair, "item")
+    let owner = "mallory_\(UUID().uuidString.prefix(8).lowercased())"
+    // She could add statistics with a function of hers while the undo waits for a row.
+    try pair.sql(pair.from, "CREATE ROLE \(owner); ALTER TABLE item OWNER TO \(owner)")
+    for arguments in [[], ["--dry-run"]] {
+      let undone = try undo(pair, number, arguments)
+      #expect(undone.status != 0)
+      #expect(undone.errors.contains("owners-code") && undone.errors.contains(owner), "\(undone.errors)")
+    }
+    #expect(try pair.sql(pair.from, "SELECT n FROM item") == "2")
+    try pair.sql(pair.from, "ALTER TABLE item OWNER TO CURRENT_USER")
+    let undone = try undo(pair, number)
+    #expect(undone.status == 0, "\(undone.errors)")
+    try pair.sql(pair.from, "DROP OWNED BY \(owner); DROP ROLE \(owner)")
+  }
+
+  @Test func `an undo refuses what the foreign keys of partitions would change`() throws {
+    let pair = try pair(
+      .postgresToSQLite,
+      """
+      CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER) PARTITION BY RANGE (id);
+      CREATE TABLE item_low PARTITION OF item FOR VALUES FROM (0) TO (100);
+      CREATE TABLE part(id INTEGER PRIMARY KEY, item INTEGER) PARTITION BY RANGE (id);
+      CREATE TABLE part_low PARTITION OF part FOR VALUES FROM (0) TO (100);
+      """, full: ["item", "item_low"])
+    try write(pair, "INSERT INTO item VALUES (1, 1)")
+    let number = try last(pair, "item")
+    func refuse(_ table: String) throws {
+      let undone = try undo(pair, number)
+      #expect(undone.status != 0 && (undone.errors + undone.output).contains(table), "\(undone.errors)\(undone.output)")
+      #expect(try pair.sql(pair.from, "SELECT count(*) FROM item") == "1")
+    }
+    // A key of a partition, and then one to a partition.
+    try pair.sql(
+      pair.from,
+      """
+      ALTER TABLE part_low ADD FOREIGN KEY (item) REFERENCES item ON DELETE CASCADE;
+      INSERT INTO part VALUES (1, 1);
+      """)
+    try refuse("part_low")
+    try pair.sql(
+      pair.from,
+      """
+      DROP TABLE part;
+      CREATE TABLE tag(item INTEGER REFERENCES item_low ON DELETE CASCADE); INSERT INTO tag VALUES (1);
+      """)
+    try refuse("tag")
+    try pair.sql(pair.from, "DROP TABLE tag")
+    let undone = try undo(pair, number)
+    #expect(undone.status == 0, "\(undone.errors)")
+  }
+
   @Test func `bad input is an error with the next step`() throws {
     let pair = try pair(.postgresToSQLite, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
     try write(pair, "INSERT INTO item VALUES (1, 'a')")

@@ -142,9 +142,9 @@ import Testing
   @Test func `a revoked certificate counts no more, at once and for ever`() throws {
     _ = try Joining(till, node: "till-7").join(try line("till-7"))
     #expect(try ask(till) == "till-7")
-    #expect(try IssuedCertificates(hub).revoke("till-7", now: now).count == 1)
+    #expect(try IssuedCertificates(hub).revoke("till-7", now: now).fingerprints.count == 1)
     #expect(try ask(till).contains("was revoked"))
-    #expect(try IssuedCertificates(hub).revoke("till-7", now: now).isEmpty)
+    #expect(try IssuedCertificates(hub).revoke("till-7", now: now).fingerprints.isEmpty)
     let late = now + PeerFolder.year * 9 / 10
     let error = #expect(throws: CairnError.self) {
       _ = try Joining(till, node: "till-7").renewIfDue("hq", base: "https://127.0.0.1:\(server.port)", now: late)
@@ -192,7 +192,7 @@ import Testing
     #expect(old.utf8.count > 3 << 20)
     try old.write(toFile: hub.file("revoked"), atomically: true, encoding: .utf8)
     #expect(try ask(till) == "till-7")
-    #expect(try IssuedCertificates(hub).revoke("till-7", now: now).count == 1)
+    #expect(try IssuedCertificates(hub).revoke("till-7", now: now).fingerprints.count == 1)
     #expect(try ask(till).contains("was revoked"))
     let text = try String(contentsOfFile: hub.file("revoked"), encoding: .utf8)
     #expect(text.hasPrefix(old))
@@ -200,7 +200,7 @@ import Testing
     for _ in 0..<5 {
       _ = try Joining(till, node: "till-7").join(try line("till-7"))
       #expect(try ask(till) == "till-7")
-      #expect(try IssuedCertificates(hub).revoke("till-7", now: now).count == 1)
+      #expect(try IssuedCertificates(hub).revoke("till-7", now: now).fingerprints.count == 1)
       #expect(try ask(till).contains("was revoked"))
     }
     let after = try String(contentsOfFile: hub.file("revoked"), encoding: .utf8)
@@ -426,6 +426,37 @@ import Testing
     _ = try Joining(till, node: "till-7").join(
       try line("till-7", port: next.port), replacing: String(fingerprint.prefix(16)))
     #expect(try ask(till, port: next.port) == "till-7")
+  }
+
+  @Test func `a certificate of a dropped authority is not renewed, also on a connection that is still open`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let shown = try #require(till.joinedCertificate("hq"))
+    let request = try CertificateRequest(commonName: "till-7", key: till.joined("hq").key("node.key"))
+    func renewal() throws -> IssuedCertificates.Renewal {
+      try IssuedCertificates(hub).renew(shown, request, now: now + PeerFolder.year * 9 / 10)
+    }
+    _ = try hub.rotate(node: "hq", authority: true, listener: false, dropsOld: false, now: now)
+    guard case .certificate = try renewal() else { return #expect(Bool(false), "an old authority is still accepted") }
+    _ = try hub.rotate(node: "hq", authority: true, listener: false, dropsOld: true, now: now)
+    guard case .refused(let why, _) = try renewal() else { return #expect(Bool(false), "its authority was dropped") }
+    #expect(why.contains("dropped"))
+  }
+
+  @Test func `a revocation withdraws invitations, and only the latest one of a name is valid`() throws {
+    let (first, second) = (try line("till-7"), try line("till-7"))
+    // A join ends the other invitations of its name, so that no other node comes later in its place.
+    _ = try Joining(till, node: "till-7").join(first)
+    #expect(Invitations(hub).all().isEmpty)
+    let other = PeerFolder(state: folder.path + "/other")
+    #expect(throws: CairnError.self) { try Joining(other, node: "till-7").join(second) }
+    // A join whose token was looked up before the revocation gets no certificate after it.
+    let late = try line("till-7")
+    let invitation = try #require(try Invitations(hub).find(late.token))
+    let revoked = try IssuedCertificates(hub).revoke("till-7", now: now)
+    #expect(revoked.fingerprints.count == 1 && revoked.invitations == 1)
+    let request = try CertificateRequest(commonName: "till-7", key: PrivateKey())
+    #expect(try IssuedCertificates(hub).join(invitation, request, now: now) == nil)
+    #expect(try ask(till).contains("was revoked"))
   }
 
   @Test func `a replacement that a crash has cut is ended, and one that had not begun is none`() throws {

@@ -22,9 +22,14 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Issuing
 
-  /// Signs the certificate of a node that joins. Earlier certificates of its name become invalid.
-  func join(_ name: String, _ request: CertificateRequest, now: Int64) throws -> Certificate {
-    try peers.locked {
+  /// Signs the certificate of a node that joins by an invitation. Earlier certificates of its name, and its other
+  /// invitations, become invalid. Returns nil if the invitation was used or withdrawn.
+  func join(_ invitation: Invitations.Invitation, _ request: CertificateRequest, now: Int64) throws -> Certificate? {
+    let (name, invitations) = (invitation.name, Invitations(peers))
+    return try peers.locked {
+      // Under the lock of a revocation: a revoked name has no invitation any more.
+      guard try invitations.take(invitation) else { return nil }
+      _ = try invitations.withdraw(name, now: now)
       try peers.keepRevoked()
       try removeExpired(now: now)
       let earlier = try of(name)
@@ -55,7 +60,11 @@ package struct IssuedCertificates: Sendable {
           "a renewal must keep the key",
           hint: "for a new key, join again: 'cairn peer invite \(shown.commonName)' at the listener")
       }
-      let current = try peers.certificate("ca.crt")
+      let authorities = try peers.certificates("ca.crt")
+      // The listener may not have noticed yet that an authority was dropped.
+      guard authorities.contains(where: old.isIssued), let current = authorities.first else {
+        return .refused("its authority was dropped", hint: "join again")
+      }
       guard
         Joining.isDue(notBefore: shown.notBefore, notAfter: shown.notAfter, now: now) || !old.isIssued(by: current)
       else {
@@ -130,10 +139,19 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Revoking
 
-  /// Revokes all certificates of a name. Returns the fingerprints of those that were not revoked before.
-  package func revoke(_ name: String, now: Int64) throws -> [String] {
+  /// Withdraws all invitations of a name, and revokes its certificates.
+  ///
+  /// - Returns: The fingerprints of the certificates that were not revoked before, and the number of invitations.
+  package func revoke(_ name: String, now: Int64) throws -> (fingerprints: [String], invitations: Int) {
+    try peers.locked {
+      let invitations = try Invitations(peers).withdraw(name, now: now)
+      return (try revokeCertificates(of: name, now: now), invitations)
+    }
+  }
+
+  private func revokeCertificates(of name: String, now: Int64) throws -> [String] {
     guard Folder.exists(folder) else { return [] }
-    return try peers.locked {
+    do {
       try peers.keepRevoked()
       let revoked = peers.revoked
       if let problem = revoked.problem { throw Self.refusal(problem) }
@@ -164,7 +182,7 @@ package struct IssuedCertificates: Sendable {
       .stateForeign,
       "the list of revoked certificates cannot be read, so no certificate is accepted: \(problem.reason)",
       hint:
-        "restore the file from a backup; if it is lost, run 'cairn peer rotate --ca --drop' after you create an empty file, and let all peers join again",
+        "restore the file from a backup; if it is lost, run 'cairn peer rotate --ca --drop', then create an empty file, and let all peers join again",
       remedy: .badInput)
   }
 }

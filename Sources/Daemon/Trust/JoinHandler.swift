@@ -92,11 +92,11 @@ package final class JoinHandler: Sendable {
         "ask for an invitation with the name of this node ([node] name)")
     }
     if let problem = request.keyProblem { return Self.unfit(problem) }
-    guard try invitations.take(invitation) else {
+    guard let issued = try IssuedCertificates(peers).join(invitation, request, now: now) else {
       return Self.refusal(
         401, .peerUnknown, "the token was just used", "run 'cairn peer invite' again at node \(node)")
     }
-    return try answer(invitation.name, try IssuedCertificates(peers).join(invitation.name, request, now: now))
+    return try answer(invitation.name, issued)
   }
 
   private func renew(_ body: [UInt8], _ asked: HTTPRequest) throws -> HTTPResponse {

@@ -103,7 +103,9 @@ package struct KeyedRow: Hashable, Sendable {
   package func isSame(as other: KeyedRow) -> Bool { name == other.name && isSameKey(other.key) }
 
   /// Returns whether `other`, the key of a row of the same name, is the key of this row.
-  package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
+  package func isSameKey(_ other: [Value]) -> Bool {
+    key.count == other.count && zip(key, other).allSatisfy { $0.isSameKey(as: $1) }
+  }
 
   /// Whether another text in the key, such as `'07'` for `'7'`, would give the same row name.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }

@@ -221,16 +221,19 @@ extension UnstableVersions {
 
 extension UnstableVersions {
   /// Returns the transactions of this database's own trail, in their order, that do not state changes of `trail` that
-  /// their authors had. Leaves out those of which only rows of suspended tables are left.
+  /// their authors had. Leaves out those that wait for suspended tables.
   package func understated(about trail: TrailName) -> [Understated] {
-    state.withLock { $0.index.understated(about: trail.description) }
+    state.withLock { $0.index.understated.all(about: $0.index.places[trail.description]) }
   }
 
   /// Notes that an own transaction was resolved again beside the changes of `trail`. Call this after the target has
   /// committed.
   /// - Parameter isWhole: False if rows of suspended tables are left. They are listed again when a table continues.
   package func noteResolved(_ transaction: Understated, about trail: TrailName, isWhole: Bool) {
-    state.withLock { $0.index.noteResolved(transaction.header.number, about: trail.description, isWhole: isWhole) }
+    state.withLock {
+      $0.index.understated.noteResolved(
+        transaction.header.number, about: $0.index.places[trail.description], isWhole: isWhole)
+    }
   }
 }
 

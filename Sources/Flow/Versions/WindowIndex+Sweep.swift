@@ -50,7 +50,7 @@ extension WindowIndex {
         number: min(floor?.number ?? .max, step.known), clock: min(floor?.clock ?? .max, clock))
     }
     guard var floor else { return KnownFloor() }
-    floor.number = min(floor.number, lastStated(of: place))
+    floor.number = min(floor.number, understated.lastStated(of: place))
     return floor
   }
 

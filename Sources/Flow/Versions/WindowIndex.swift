@@ -56,8 +56,8 @@ struct WindowIndex {
   /// The part of this database's own trail that was not read, because every node stated to know it; nil if all of it
   /// was read.
   var skipped: Skip?
-  /// The transactions of this database's own trail that state less than their authors knew, by number.
-  var understated: [UInt64: Understated] = [:]
+  /// The transactions of this database's own trail that state less than their authors knew.
+  var understated = UnderstatedList()
   /// Whether a node stated falsely to know a transaction of this database. If so, the whole trail of this database must
   /// be read.
   var readsAll = false
@@ -136,7 +136,7 @@ struct WindowIndex {
     learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(
       origin: add(origin), number: part.header.number, clock: part.header.clock, begin: part.begin)
-    if entry.origin == Self.own { try noteIfUnderstated(part, entry) }
+    if entry.origin == Self.own, let one = try Understated(part, entry, in: self) { understated.note(one) }
     for row in part.rows { try note(row, entry) }
   }
 
@@ -289,7 +289,7 @@ struct WindowIndex {
 
   mutating func hold(_ origin: String, through number: UInt64?) {
     let place = add(origin)
-    if origins[place].held != number { wakeUnderstated() }
+    if origins[place].held != number { understated.wake() }
     origins[place].held = number
   }
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }

@@ -9,7 +9,7 @@ extension ErrorCode {
         why: """
           The conf has `conflict = "stop"` for the table, or for the column. A transaction came whose author did not \
           know what had been written here. Nothing of it was applied; the apply waits before it, and all other \
-          workers continue.
+          workers continue. A rule `sql:` or `function:` that fails for the values of a row stops it as well.
           """,
         what: [
           "Read the message: it names the table, the key, and whose version is there.",

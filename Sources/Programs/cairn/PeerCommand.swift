@@ -146,8 +146,7 @@ struct PeerCommand: Command {
     // A configuration that does not load may still have the section.
     let isGranted = conf?.peers.contains { $0.name == name } ?? true
     let now = Clock.system.microseconds()
-    let certificates = try IssuedCertificates(peers).revoke(name, now: now)
-    let invitations = try Invitations(peers).withdraw(name, now: now)
+    let (certificates, invitations) = try IssuedCertificates(peers).revoke(name, now: now)
     guard !certificates.isEmpty || invitations > 0 else {
       let names = Set(IssuedCertificates(peers).all().filter { !$0.isRevoked }.map(\.certificate.commonName))
       throw CairnError(

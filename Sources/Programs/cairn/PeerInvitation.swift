@@ -52,7 +52,8 @@ struct PeerInvitation {
     let now = Clock.system.microseconds()
     try peers.prepare(node: conf.node.name, host: host, now: now)
     if arguments.has("--write") { try write(stanza) }
-    _ = try Invitations(peers).withdraw(nil, now: now)
+    // Only the latest invitation of a name is valid.
+    _ = try Invitations(peers).withdraw(name, now: now)
     let line = JoinLine(
       address: address, token: try Invitations(peers).make(name, expires: now + lifetime), key: try peers.keyDigest())
     tell(line, stanza, expires: now + lifetime)

@@ -58,6 +58,11 @@ extension TablePatterns {
   /// - Parameter meant: A function that returns the name or pattern of a setting.
   static func first<Said>(of all: [Said], forTarget name: String, meant: (Said) -> String) -> Said? {
     func isMeant(_ text: String) -> Bool {
+      let bare = "public."
+      // The table's name has no `public.`, which the setting may have.
+      if text.utf8.starts(with: bare.utf8), TablePatterns([String(text.dropFirst(bare.count))]).includes(name) {
+        return true
+      }
       let joined = String(decoding: text.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
       return TablePatterns([text]).includes(name) || TablePatterns([joined]).includes(name)
     }

@@ -192,9 +192,6 @@ extension MemoryReplay: GroupApplier {
     try parked.move(from: before.name, to: table)
   }
 
-  // No application writes to the model while a table is suspended.
-  func ownTable(_ schema: TableSchema) -> OwnTable<MemoryTable> { .none }
-
   func foreignKeys() -> RowNames.Catalog {
     var alternates: RowNames.Alternates = [:]
     for reference in database.references {

@@ -4,8 +4,8 @@ import Conflicts
 import TestServers
 import Testing
 
-/// While a table is suspended or a transaction is in quarantine, a node states less than it knows: that it lacks the
-/// changes from there on. All nodes must still come to the same rows, in the other tables too.
+/// While a table is suspended or a transaction is in quarantine, a node states less than it knows. All nodes must still
+/// come to the same rows, in the other tables too.
 @Suite(
   .enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), .timeLimit(.minutes(20)))
 struct HeldKnowledgeTests {

@@ -64,8 +64,6 @@ protocol GroupApplier: ApplyTarget {
   func endRows() throws
   func apply(_ ddl: DDL) throws
   func foreignKeys() throws -> RowNames.Catalog
-  /// Returns a two-way table of this database, given as its own trail has it.
-  func ownTable(_ schema: TableSchema) throws -> OwnTable<Table>
 }
 
 extension GroupApplier {

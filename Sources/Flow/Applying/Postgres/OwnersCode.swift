@@ -188,7 +188,7 @@ struct OwnersCode: Equatable {
   // MARK: SQL
 
   /// The WITH clause that finds the tables that a write to table `$1` reaches, their code, and the trusted roles.
-  private static let relations = """
+  static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
       UNION SELECT x.oid FROM rel CROSS JOIN LATERAL (

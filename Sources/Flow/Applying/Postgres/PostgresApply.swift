@@ -215,7 +215,7 @@ package final class PostgresApply {
       let isMoved = try step(replay, stop, through: desk.gate.limit() ?? .max)
       if isMoved { share.grow() }
       if !isMoved { try replay.lookAtCandidates(stop) }
-      try replay.resolveOwnWrites(isIdle: !isMoved, stop)
+      try PostgresOwnWrites(replay: replay, desk: desk).resolve(isIdle: !isMoved, stop)
       try decide(desk, replay.connection)
       progress.update { $0.heldUntil = desk.gate.heldUntil }
       if !isMoved, let held = desk.gate.heldBack { return .heldBack(held) }

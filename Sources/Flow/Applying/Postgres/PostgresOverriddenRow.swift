@@ -16,10 +16,7 @@ struct PostgresOverriddenRow {
     }
     try turned.checkTable(in: .postgres)
     // The session is one like an application's, in which ordinary triggers fire. The lock keeps them as they are.
-    try connection.execute("LOCK TABLE \(table) IN ROW EXCLUSIVE MODE")
-    try OwnersCode.lockReferencing(table, connection)
-    try OwnersCode.read(table, fires: "AO", connection)
-      .check("\(turned.namespace).\(turned.table)", place: connection.place) { _ in false }
+    try OwnersCode.holdForSession(table, "\(turned.namespace).\(turned.table)", connection)
     // Policies apply as they do to an application; their code has just been looked at.
     try connection.execute("SET LOCAL row_security = on")
     let rows = try connection.query(

@@ -220,52 +220,6 @@ extension PostgresReplay {
     try connection.execute("CLOSE cairn_known")
   }
 
-  func ownTable(_ schema: TableSchema) throws -> OwnTable<PostgresApplyTable> {
-    guard options.goesBothWays(schema.namespace, schema.name) else { return .none }
-    func isIt(_ known: PostgresApplyState.Table) -> Bool {
-      known.schema.hasSameBytes(as: schema.namespace) && known.name.hasSameBytes(as: schema.name)
-    }
-    let waits = waiting.contains { tables[$0.source].map(isIt) ?? false }
-    if waits || tables.values.contains(where: { isIt($0) && ($0.isAwaited || $0.refreshing != nil) }) { return .later }
-    return try table(like: schema).map(OwnTable.open) ?? .none
-  }
-
-  /// Resolves, in its own transaction, what applications wrote while this database stated less than it knew.
-  ///
-  /// - Parameter isIdle: Whether to read this database's own trail first, as nothing else reads it now.
-  func resolveOwnWrites(isIdle: Bool, _ stop: StopSignal) throws {
-    guard let desk else { return }
-    if isIdle, desk.shared.mayUnderstate(name) {
-      guard case .stream(let capture) = desk.shared.local else { return }
-      guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }
-      try inform(desk)
-      desk.shared.noteOwnRead(about: name)
-    }
-    guard let writes = OwnWrites(self, desk, clock) else { return }
-    try sink.settle()
-    writes.session.beginGroup()
-    try inform(writes.session)
-    let note = AppliedNote(trail: name.description, number: 0, clock: 0, position: position)
-    try connection.execute(own.begin.sql)
-    beginChecks()
-    do {
-      // By this message, capture recognizes the transaction as one of ours.
-      try connection.query(own.message.sql, [note.text])
-      let resolved = try writes.resolve(stop)
-      try sink.settle()
-      try proveRows()
-      try checkDesk(writes.session, stop)
-      try sink.settle()
-      try connection.execute("COMMIT")
-      writes.noteResolved(resolved)
-    } catch {
-      connection.rollback()
-      throw error
-    }
-    progress.update { $0.conflicts += conflicts }
-    conflicts = 0
-  }
-
   /// Writes waiting rows to their tables if their unique values have become free. Uses its own transaction.
   func lookAtCandidates(_ stop: StopSignal) throws {
     guard let desk, let resolver, desk.shared.mayHaveCandidates else { return }

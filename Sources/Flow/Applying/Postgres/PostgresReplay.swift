@@ -195,18 +195,13 @@ final class PostgresReplay {
   /// - Parameter number: The transaction in the note; 0 if the group has no changes.
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
-    beginChecks()
+    groupNumber += 1
+    watched.removeAll(keepingCapacity: true)
+    checked = GroupChecks()
     try sink.queue(own.begin)
     var note = note(header, as: number)
     if hasRows { note.origin = options.origin(of: header, in: name) }
     try sink.queue(own.message, [note.text])
-  }
-
-  /// Forgets what was checked in the group before.
-  func beginChecks() {
-    groupNumber += 1
-    watched.removeAll(keepingCapacity: true)
-    checked = GroupChecks()
   }
 
   private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
@@ -233,17 +228,12 @@ final class PostgresReplay {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
 
-  /// Checks, before a commit, the rows that were written and the tables that have code of other roles.
-  func proveRows() throws {
-    try checkUncheckedRows()
-    try proveWatched()
-  }
-
   private func commit(_ group: ApplyGroup, isCatchUpDone: Bool) throws {
     let (last, number) = (group.last, cursor.whole)
     if head == nil { try begin(last, as: 0, hasRows: false) }
     try endChunk()
-    try proveRows()
+    try checkUncheckedRows()
+    try proveWatched()
     try sink.settle()
     try sequences.carry(sink, progress, options.scope)
     try pruneConflicts()
@@ -414,7 +404,7 @@ final class PostgresReplay {
   }
 
   /// Queues the check, for tables with code of untrusted roles, that their names still mean the checked tables.
-  private func proveWatched() throws {
+  func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
     for watch in watched where known.contains(ObjectIdentifier(watch)) { try watch.prove(sink) }

@@ -8,6 +8,7 @@ final class PostgresUndo: UndoDatabase {
   private let connection: PostgresConnection
   /// The types of the columns of each table, for casts of parameters.
   private var types: [NameKey: [String]] = [:]
+  private var references: [NameKey: [UndoReference]] = [:]
 
   init(_ connection: PostgresConnection) { self.connection = connection }
 
@@ -16,16 +17,15 @@ final class PostgresUndo: UndoDatabase {
   var orAbort: String { "" }
   var overriding: String { " OVERRIDING SYSTEM VALUE" }
 
-  /// Locks the table, and checks that none of its triggers and functions belongs to an untrusted role: they run with
-  /// the rights of this session.
+  /// Locks the table, and checks that no untrusted role can change the code that a write runs: it runs with the rights
+  /// of this session.
   func hold(_ schema: TableSchema) throws {
     let table = name(of: schema)
     try connection.execute(Self.patience)
+    try connection.execute("LOCK TABLE \(table) IN ROW EXCLUSIVE MODE")
+    try OwnersCode.checkClosed(table, schema.fullName, connection)
     // The application's own triggers may read views. A rollback ends the permission.
     try connection.allowViews()
-    try connection.execute("LOCK TABLE \(table) IN ROW EXCLUSIVE MODE")
-    try OwnersCode.lockReferencing(table, connection)
-    try OwnersCode.read(table, fires: "AO", connection).check(schema.fullName, place: connection.place) { _ in false }
     // Policies apply as they do to an application; their code has just been looked at.
     try connection.execute("SET LOCAL row_security = on")
     let rows = try connection.query(
@@ -38,6 +38,45 @@ final class PostgresUndo: UndoDatabase {
   }
 
   func name(of schema: TableSchema) -> String { schema.postgresName }
+
+  /// The foreign keys whose actions change other rows, also those of partitions and to partitions.
+  func references(to parent: TableSchema, among schemas: [TableSchema]) throws -> [UndoReference] {
+    let table = name(of: parent)
+    if let known = references[table.nameKey] { return known }
+    let rows = try connection.query(Self.referencesText, [table])
+    var found: [UndoReference] = []
+    for group in Dictionary(grouping: rows, by: { $0[0] ?? "" }).sorted(by: { $0.key < $1.key }).map(\.value) {
+      let texts = group[0].map { $0 ?? "" }
+      found.append(
+        UndoReference(
+          child: texts[1].hasSameBytes(as: "public") ? texts[2] : "\(texts[1]).\(texts[2])",
+          table: "\(texts[1].quotedName).\(texts[2].quotedName)",
+          columns: group.map { ($0[3] ?? "", "::\($0[4] ?? "text")") },
+          references: group.compactMap { row in
+            parent.columns.firstIndex { $0.name.hasSameBytes(as: row[5] ?? "") }
+          }, onDelete: texts[6], onUpdate: texts[7]))
+    }
+    references[table.nameKey] = found
+    return found
+  }
+
+  private static let referencesText = """
+    WITH RECURSIVE tree(oid) AS (
+      SELECT to_regclass($1)::oid
+      UNION SELECT i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.oid)
+    SELECT c.oid, n.nspname, t.relname, a.attname, format_type(a.atttypid, a.atttypmod), p.attname,
+      CASE c.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE '' END,
+      CASE c.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE '' END
+    FROM pg_constraint AS c JOIN pg_class AS t ON t.oid = c.conrelid JOIN pg_namespace AS n ON n.oid = t.relnamespace
+      CROSS JOIN LATERAL unnest(c.conkey, c.confkey) WITH ORDINALITY AS k(child, parent, place)
+      JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = k.child
+      JOIN pg_attribute AS p ON p.attrelid = c.confrelid AND p.attnum = k.parent
+    WHERE c.contype = 'f' AND c.conparentid = 0 AND c.confrelid IN (SELECT oid FROM tree)
+      AND (c.confdeltype IN ('c', 'n', 'd') OR c.confupdtype IN ('c', 'n', 'd'))
+    ORDER BY c.oid, k.place
+    """
+
+  func parameter(_ number: Int) -> String { "$\(number)" }
 
   func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String {
     guard let types = types[name(of: schema).nameKey] else { return "$\(number)" }

@@ -32,6 +32,11 @@ struct SettlingFunction {
       var row: RowVersion.Row = PostgresForm(table: table, names: .keep).row(settled)
       for place in table.key { row[place] = rows.incoming[place] }
       return row
+    } catch let error as PostgresError where error.isConstraint || error.isBadValue || error.sqlState == "P0001" {
+      // The function is there, and fails for these rows.
+      throw CairnError(
+        .conflictStopped, "the rule function:\(name) for conflicts fails: \(error.message)",
+        hint: "write the row at one of the nodes, with values that the function takes, or choose another rule")
     } catch let error as PostgresError where !error.isServerGone { throw refused(error.message) }
   }
 

@@ -156,7 +156,7 @@ package final class SQLiteApply {
     do {
       let isMoved = try step(stop, through: desk.gate.limit() ?? .max)
       if !isMoved { try lookAtCandidates(stop) }
-      try resolveOwnWrites(desk, isIdle: !isMoved, stop)
+      try SQLiteOwnWrites(replay: replay, desk: desk).resolve(isIdle: !isMoved, stop)
       try decide(desk)
       progress.update { $0.heldUntil = desk.gate.heldUntil }
       if !isMoved, let held = desk.gate.heldBack { return .heldBack(held) }
@@ -205,29 +205,6 @@ package final class SQLiteApply {
     }
     if try replay.resolver?.judge() ?? false { try target.commit() }
     desk?.noteCandidates()
-  }
-
-  /// Resolves, in a separate transaction, what applications wrote while this database stated less than it knew.
-  private func resolveOwnWrites(_ desk: SQLiteReplay.Desk, isIdle: Bool, _ stop: StopSignal) throws {
-    if isIdle, desk.shared.mayUnderstate(name), try target.begin(stop) {
-      defer { target.rollback() }
-      desk.beginGroup()
-      try replay.inform(desk)
-    }
-    guard let writes = OwnWrites(replay, desk, target.clock), try target.begin(stop) else { return }
-    defer { target.rollback() }
-    writes.session.beginGroup()
-    try replay.inform(writes.session)
-    let resolved = try writes.resolve(stop)
-    try target.commit()
-    writes.noteResolved(resolved)
-    try noteConflicts()
-  }
-
-  private func noteConflicts() throws {
-    let count = replay.conflicts
-    progress.update { $0.conflicts += count }
-    replay.conflicts = 0
   }
 
   private func step(_ stop: StopSignal, through limit: UInt64) throws -> Bool {

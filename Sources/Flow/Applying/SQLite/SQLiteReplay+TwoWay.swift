@@ -35,14 +35,6 @@ extension SQLiteReplay {
     desk.inform(uncaptured: uncaptured)
   }
 
-  func ownTable(_ schema: TableSchema) throws -> OwnTable<SQLiteApplyTable> {
-    guard options.goesBothWays("", schema.name) else { return .none }
-    let known = target.tables[schema.name.sqliteKey]
-    let waits = target.tables.values.contains { $0.waiting?.holds(schema.name) ?? false }
-    if waits || known?.isAwaited == true || known?.refreshing != nil { return .later }
-    return try table(like: schema).map(OwnTable.open) ?? .none
-  }
-
   /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
   func defers(_ change: ChangeView, _ table: SQLiteApplyTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }

@@ -24,7 +24,23 @@ struct SQLiteUndo: UndoDatabase {
 
   func name(of schema: TableSchema) -> String { schema.name.quotedName }
 
-  func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String { "?\(number)" }
+  func parameter(_ number: Int) -> String { "?\(number)" }
+
+  func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String { parameter(number) }
+
+  func references(to parent: TableSchema, among schemas: [TableSchema]) -> [UndoReference] {
+    schemas.flatMap { child in
+      child.foreignKeys.filter { $0.table.sqliteKey == parent.name.sqliteKey }.map { key in
+        UndoReference(
+          child: child.fullName, table: name(of: child), columns: key.columns.map { (child.columns[$0].name, "") },
+          references: key.references.isEmpty
+            ? parent.key
+            : key.references.compactMap { name in
+              parent.columns.firstIndex { $0.name.sqliteKey == name.sqliteKey }
+            }, onDelete: key.onDelete, onUpdate: key.onUpdate)
+      }
+    }
+  }
 
   func equality(_ number: Int, _ column: Int, of schema: TableSchema) -> String {
     let name = schema.columns[column].name.quotedName

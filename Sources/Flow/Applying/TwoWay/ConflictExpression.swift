@@ -59,14 +59,26 @@ package struct ConflictExpression {
     let row = operands.map { operand in
       (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null
     }
-    var found = Value.null
-    do {
-      try Self.withViews(row[...], []) { views in
-        try calculator.set(views)
-        try calculator.values(0) { _, view in found = view.value ?? .null }
+    let found: Value
+    do { found = try result(row) } catch let error as SQLiteError {
+      // A rule that fails without values is invalid. Otherwise, it fails for the values of this row.
+      do { _ = try result(row.map { _ in .null }) } catch let other as SQLiteError {
+        throw Self.refused(text, other.message)
       }
-    } catch let error as SQLiteError { throw Self.refused(text, error.message) }
+      throw CairnError(
+        .conflictStopped, "the rule sql:\(text) for conflicts fails: \(error.message)",
+        hint: "write the row at one of the nodes, with values that the rule takes, or choose another rule")
+    }
     if let column = rows.column, case .exact? = rows.incoming[column] { return found.printed }
+    return found
+  }
+
+  private func result(_ row: [Value]) throws -> Value {
+    var found = Value.null
+    try Self.withViews(row[...], []) { views in
+      try calculator.set(views)
+      try calculator.values(0) { _, view in found = view.value ?? .null }
+    }
     return found
   }
 

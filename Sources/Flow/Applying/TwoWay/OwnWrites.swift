@@ -23,20 +23,29 @@ struct OwnWrites<Target: GroupApplier> {
   let session: TwoWaySession<Target.Table>
   private let resolver: RowResolver<Target>
   private let reader: VersionReader
+  private let table: (TableSchema) throws -> OwnTable<Target.Table>
 
   /// Nil if there is nothing to resolve.
-  init?(_ target: Target, _ desk: TwoWaySession<Target.Table>, _ clock: Clock) {
+  ///
+  /// - Parameter table: Returns a table of this database, given as its own trail has it.
+  init?(
+    _ target: Target, _ desk: TwoWaySession<Target.Table>, _ clock: Clock,
+    table: @escaping (TableSchema) throws -> OwnTable<Target.Table>
+  ) {
     transactions = desk.shared.window.understated(about: target.name)
     guard !transactions.isEmpty else { return nil }
-    self.target = target
+    (self.target, self.table) = (target, table)
     session = TwoWaySession(desk.shared, desk.shared.own, desk.names, clock, rulesOf: target.name)
     resolver = RowResolver(target, session, target.name, clock)
     reader = VersionReader(seen: desk.shared.window.seen)
   }
 
+  /// The header of the first transaction.
+  var first: TransactionHeader? { transactions.first?.header }
+
   /// Resolves the rows in the target's open transaction.
   ///
-  /// - Returns: What to report with ``noteResolved(_:)`` after the commit.
+  /// - Returns: The transactions to report with ``noteResolved(_:)`` after the commit.
   /// - Throws: ``LocalAhead`` if capture has not read all commits of applications to these rows.
   func resolve(_ stop: StopSignal) throws -> [(Understated, isWhole: Bool)] {
     var resolved: [(Understated, isWhole: Bool)] = []
@@ -67,7 +76,7 @@ struct OwnWrites<Target: GroupApplier> {
       guard !isCopied else { return }
       let index = tables.lastIndex { $0.schema == schema } ?? tables.count
       if index == tables.count {
-        tables.append((schema, try target.ownTable(session.part(of: schema)?.schema ?? schema)))
+        tables.append((schema, try table(session.part(of: schema)?.schema ?? schema)))
       }
       switch tables[index].table {
       case .none: break

@@ -201,11 +201,13 @@ final class RowResolver<Target: ApplyTarget> {
     }
     let (name, columns) = (table.shape.plainName, table.columnNames)
     let keyed = KeyedRow(row.name, desk.names.key(of: row.version))
-    return try ResolvedRow(
-      others + [incoming], local: try target.row(key, of: table) ?? waiting, try desk.rules(name, columns),
-      deciding: try desk.decidingRules(name, columns), columns: columns,
-      function: { [target] function, rows in try target.settle(rows, by: function, in: table) }
-    ) { try desk.counts($0, of: keyed, in: table.shape) }
+    return try naming(key, of: table) {
+      try ResolvedRow(
+        others + [incoming], local: try target.row(key, of: table) ?? waiting, try desk.rules(name, columns),
+        deciding: try desk.decidingRules(name, columns), columns: columns,
+        function: { [target] function, rows in try target.settle(rows, by: function, in: table) }
+      ) { try desk.counts($0, of: keyed, in: table.shape) }
+    }
   }
 
   /// Stores this node's decision about a row; without a decision, removes an earlier one. After the commit, apply

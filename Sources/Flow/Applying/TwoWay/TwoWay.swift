@@ -44,7 +44,7 @@ package final class TwoWay: Sendable {
   private let waiting = Mutex<[NameKey: Int]>([:])
   private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
-  private let held = Mutex(Holds())
+  let held = Mutex(Holds())
   private let returned = Mutex(ReturnsFromWaiting())
   /// PostgreSQL: detects that only apply has committed since capture's last confirmation, so that apply need not wait.
   let quiet = Mutex(QuietServer())
@@ -314,14 +314,8 @@ package final class TwoWay: Sendable {
   /// Stores that the target may lack changes of a trail after transaction `number`; nil: it lacks none.
   func hold(_ trail: TrailName, through number: UInt64?) {
     window.hold(trail, through: number)
-    held.withLock { $0.hold(trail.description, through: number) }
+    held.withLock { $0.hold(trail, through: number) }
   }
-
-  /// Returns whether this database's own trail may get transactions that state less of a trail than their authors knew.
-  func mayUnderstate(_ trail: TrailName) -> Bool { held.withLock { $0.isWatched(trail.description) } }
-
-  /// Notes that the version window has read everything that applications have committed so far in this database.
-  func noteOwnRead(about trail: TrailName) { held.withLock { $0.noteOwnRead(about: trail.description) } }
 
   /// Returns whether a transaction's author knew changes that the target lacks.
   ///

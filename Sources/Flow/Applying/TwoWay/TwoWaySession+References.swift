@@ -11,6 +11,19 @@ struct ReferencedRows {
 
   var isEmpty: Bool { needed.isEmpty && left.isEmpty }
 
+  /// Notes that a transaction deletes or moves a row that referenced other rows.
+  mutating func leave(
+    _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?, _ names: RowNames,
+    _ window: UnstableVersions, _ place: VersionPlace
+  ) throws {
+    var hasVersions = false
+    for parent in try names.left(schema, change, from: admitted) {
+      try window.note(parent.name.leavers, place)
+      hasVersions = try hasVersions || !window.versions(parent.name).isEmpty
+    }
+    if hasVersions { left += try names.left(schema, change, from: admitted, withKeys: true) }
+  }
+
   mutating func removeAll() {
     needed.removeAll(keepingCapacity: true)
     left.removeAll(keepingCapacity: true)

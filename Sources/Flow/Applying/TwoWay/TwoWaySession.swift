@@ -309,7 +309,7 @@ final class TwoWaySession<Table: AnyObject> {
     try watch(rows)
     let alternates = try names.alternates(schema, change)
     for name in alternates { try shared.window.note(name, place) }
-    try leave(schema, change, from: admitted)
+    try referenced.leave(schema, change, from: admitted, names, shared.window, place)
     let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
     if isGone { for name in [rows[0]] + alternates { try watch([name.reference]) } }
     let isDeferred =
@@ -360,16 +360,6 @@ final class TwoWaySession<Table: AnyObject> {
     try watch([parent.name])
     try shared.window.note(parent.reference, place)
     return try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty
-  }
-
-  /// Notes that the present transaction deletes or moves a row that referenced other rows.
-  private func leave(_ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?) throws {
-    var hasVersions = false
-    for parent in try names.left(schema, change, from: admitted) {
-      try shared.window.note(parent.name.leavers, place)
-      hasVersions = try hasVersions || !shared.window.versions(parent.name).isEmpty
-    }
-    if hasVersions { referenced.left += try names.left(schema, change, from: admitted, withKeys: true) }
   }
 
   private func needRows(_ schema: TableSchema, _ change: ChangeView) throws {

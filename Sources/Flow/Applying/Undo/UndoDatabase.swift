@@ -1,5 +1,20 @@
 import Changes
 
+/// A foreign key that refers to a table of an undo.
+struct UndoReference {
+  /// The name of the referring table, for messages.
+  let child: String
+  /// The quoted name of the referring table.
+  let table: String
+  /// The referring columns, each with a cast of its parameter, which may be empty.
+  let columns: [(name: String, cast: String)]
+  /// The columns that they refer to, as indexes in the referenced table.
+  let references: [Int]
+  /// The actions; empty or `NO ACTION` or `RESTRICT` if other rows do not change.
+  let onDelete: String
+  let onUpdate: String
+}
+
 /// The database in which an undo writes, with the statements in which the engines differ.
 protocol UndoDatabase {
   var place: String { get }
@@ -15,10 +30,16 @@ protocol UndoDatabase {
   func name(of schema: TableSchema) -> String
   /// Returns the parameter with this number, from 1, as a value of a column.
   func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String
+  func parameter(_ number: Int) -> String
   /// Returns the condition that a column has exactly the value of a parameter, also for NULL.
   func equality(_ number: Int, _ column: Int, of schema: TableSchema) -> String
   /// The columns that name the place of a row in a table, as a list.
   func rowPlace(in schema: TableSchema) -> String
+
+  /// Returns the foreign keys that refer to a table.
+  ///
+  /// - Parameter schemas: All tables of the database.
+  func references(to parent: TableSchema, among schemas: [TableSchema]) throws -> [UndoReference]
 
   func query(_ sql: String, _ values: [Value]) throws -> [[Value]]
   /// Runs a statement, and returns the number of changed rows.
@@ -81,14 +102,10 @@ extension UndoDatabase {
     return try execute("DELETE FROM \(name(of: schema))\(condition)", values)
   }
 
-  /// Returns whether a row of `child` refers to these values of `parent` by a foreign key.
-  func hasRow(_ child: TableSchema, _ key: TableSchema.ForeignKey, _ values: [(column: Int, value: Value)]) throws
-    -> Bool
-  {
-    let terms = values.enumerated().map { place, pair in
-      "\(child.columns[pair.column].name.quotedName) = \(parameter(place + 1, pair.column, of: child))"
-    }
-    let sql = "SELECT 1 FROM \(name(of: child)) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
-    return try !query(sql, values.map(\.value)).isEmpty
+  /// Returns whether a row refers to these values by a foreign key.
+  func hasRow(_ key: UndoReference, _ values: [Value]) throws -> Bool {
+    let terms = key.columns.enumerated().map { "\($1.name.quotedName) = \(parameter($0 + 1))\($1.cast)" }
+    let sql = "SELECT 1 FROM \(key.table) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
+    return try !query(sql, values).isEmpty
   }
 }

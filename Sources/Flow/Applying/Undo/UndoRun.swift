@@ -119,7 +119,7 @@ package struct UndoRun {
           guard !row.isReused, row.replaced == nil, let before = row.before, !schema.isWholeRow(before) else {
             continue
           }
-          if let there = try database.find(before, schema) {
+          if let there = try database.find(before, schema), !isOwn(there, at: place) {
             let shown = UndoPlan.shownKey(there, schema)
             refusals.append(plan.refusal(row, .differs(now: shown, expected: nil)))
           }
@@ -139,6 +139,16 @@ package struct UndoRun {
         }
       }
       if !refusals.isEmpty { throw Refused(refusals: known + refusals) }
+    }
+
+    /// Returns whether a row that has the key of a deleted row is another row of the plan, which moves away.
+    private func isOwn(_ there: [Value], at place: Int) -> Bool {
+      let schema = schema(place)
+      return plan.rows.indices.contains { other in
+        guard other != place, plan.rows[other].table == plan.rows[place].table, let image = plan.rows[other].latest
+        else { return false }
+        return schema.key.allSatisfy { image[$0] == there[$0] }
+      }
     }
 
     // MARK: Writes
@@ -223,25 +233,18 @@ package struct UndoRun {
     private func referrer(of step: UndoPlan.Step) throws -> String? {
       guard let there = now[step.row] else { return nil }
       let parent = schema(step.row)
-      for child in schemas {
-        for key in child.foreignKeys where key.table.sqliteKey == parent.name.sqliteKey {
-          guard key.namespace.isEmpty || key.namespace.hasSameBytes(as: parent.namespace) else { continue }
-          let action: String
-          switch step.kind {
-          case .delete: action = key.onDelete
-          case .insert, .update: action = key.onUpdate
-          }
-          if ["", "NO ACTION", "RESTRICT"].contains(action.asciiUppercased) { continue }
-          let referred =
-            key.references.isEmpty
-            ? parent.key
-            : key.references.compactMap { name in parent.columns.firstIndex { $0.name.sqliteKey == name.sqliteKey } }
-          guard referred.count == key.columns.count else { continue }
-          if case .update(let set) = step.kind, !referred.contains(where: { set[$0] != nil }) { continue }
-          let values = zip(key.columns, referred).map { (column: $0, value: there[$1]) }
-          if values.contains(where: { $0.value == .null }) { continue }
-          if try database.hasRow(child, key, values) { return child.fullName }
+      for key in try database.references(to: parent, among: schemas) {
+        let action: String
+        switch step.kind {
+        case .delete: action = key.onDelete
+        case .insert, .update: action = key.onUpdate
         }
+        if ["", "NO ACTION", "RESTRICT"].contains(action.asciiUppercased) { continue }
+        guard key.references.count == key.columns.count else { return key.child }
+        if case .update(let set) = step.kind, !key.references.contains(where: { set[$0] != nil }) { continue }
+        let values = key.references.map { there[$0] }
+        if values.contains(.null) { continue }
+        if try database.hasRow(key, values) { return key.child }
       }
       return nil
     }

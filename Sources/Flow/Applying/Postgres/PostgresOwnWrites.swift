@@ -1,0 +1,54 @@
+import Changes
+import SystemKit
+
+/// Resolves in a PostgreSQL database, each time in a transaction of its own, the rows of ``OwnWrites``.
+struct PostgresOwnWrites {
+  let replay: PostgresReplay
+  let desk: PostgresReplay.Desk
+
+  /// Resolves the rows that were found.
+  ///
+  /// - Parameter isIdle: Whether to read this database's own trail first, as nothing else reads it now.
+  func resolve(isIdle: Bool, _ stop: StopSignal) throws {
+    if isIdle, desk.shared.mayUnderstate(replay.name) {
+      guard case .stream(let capture) = desk.shared.local else { return }
+      guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }
+      try replay.inform(desk)
+      desk.shared.noteOwnRead(about: replay.name)
+    }
+    guard let writes = OwnWrites(replay, desk, replay.clock, table: table), let first = writes.first else { return }
+    try replay.sink.settle()
+    writes.session.beginGroup()
+    try replay.inform(writes.session)
+    do {
+      // With a note that states nothing, by which capture recognizes the transaction as one of apply.
+      try replay.begin(first, as: 0, hasRows: false)
+      try replay.sink.settle()
+      let resolved = try writes.resolve(stop)
+      try replay.sink.settle()
+      try replay.checkUncheckedRows()
+      try replay.proveWatched()
+      try replay.checkDesk(writes.session, stop)
+      try replay.sink.settle()
+      try replay.connection.execute("COMMIT")
+      writes.noteResolved(resolved)
+    } catch {
+      replay.connection.rollback()
+      throw error
+    }
+    let conflicts = replay.conflicts
+    replay.progress.update { $0.conflicts += conflicts }
+    replay.conflicts = 0
+  }
+
+  private func table(_ schema: TableSchema) throws -> OwnTable<PostgresApplyTable> {
+    guard replay.options.goesBothWays(schema.namespace, schema.name) else { return .none }
+    func isIt(_ known: PostgresApplyState.Table) -> Bool {
+      known.schema.hasSameBytes(as: schema.namespace) && known.name.hasSameBytes(as: schema.name)
+    }
+    let tables = replay.tables
+    let waits = replay.waiting.contains { tables[$0.source].map(isIt) ?? false }
+    if waits || tables.values.contains(where: { isIt($0) && ($0.isAwaited || $0.refreshing != nil) }) { return .later }
+    return try replay.table(like: schema).map(OwnTable.open) ?? .none
+  }
+}
