@@ -41,14 +41,7 @@ package struct TableMapping: Sendable {
       throw CairnError(
         .ruleRefused, refusal.message, hint: refusal.hint, remedy: .badInput, context: ["table": source.fullName])
     }
-    guard !([source.namespace, source.name] + source.columns.map(\.name)).contains(where: { $0.utf8.contains(0) })
-    else {
-      throw CairnError(
-        .tableRefused, "table \(source.fullName) has a name with the character NUL, which no database takes",
-        hint: "run 'cairn trail verify' at the node that sends the trail; leave the table out with 'tables'",
-        remedy: .badInput,
-        context: ["table": source.fullName])
-    }
+    try source.checkNames()
     var (safe, left) = source.parsed(within: reach)
     safe.foreignKeys.removeAll { key in
       let place = Self.targetPlace(of: key, from: source.engine, in: engine, names: names)
@@ -64,6 +57,9 @@ package struct TableMapping: Sendable {
     switch (source.engine, engine) {
     case (.sqlite, .sqlite), (.postgres, .postgres):
       target = safe
+      if safe.engine == .sqlite, safe.createText.isEmpty {
+        target.createText = safe.ownText(typesOf: safe, isWhole: true)
+      }
       notices = left
       contracts = source.columns.map { column in
         let type = column.declaredType.isEmpty ? "no type" : column.declaredType
