@@ -28,24 +28,25 @@ extension PostgresAlteration {
 
   private enum Fate { case kept, plain, dropped }
 
-  /// Returns what ``drops()`` does with a generated column that does not stay as it is.
-  private func fate(ofGenerated name: String) -> Fate {
-    guard has(name) else { return .kept }
-    guard let index = after.columns.firstIndex(where: { $0.name.hasSameBytes(as: name) }), !new.hasGenerated(name)
-    else { return .dropped }
-    // If the operator has made the change, the column is plain already.
-    if !isGenerated(name, in: target.columns) { return .kept }
-    // A column whose generation expression was removed keeps its values, unless a renamed column takes its name.
-    return isRefreshed && difference.origins[index] == nil ? .plain : .dropped
+  /// The generated columns of the target that do not stay as they are, each with what ``drops()`` does with it.
+  private var fates: [(name: String, fate: Fate)] {
+    staleGenerated.map(\.name).filter(has).map { name in
+      guard let index = after.columns.firstIndex(where: { $0.name.hasSameBytes(as: name) }), !new.hasGenerated(name)
+      else { return (name, .dropped) }
+      // If the operator has made the change, the column is plain already.
+      if !isGenerated(name, in: target.columns) { return (name, .kept) }
+      // A column whose generation expression was removed keeps its values, unless a renamed column takes its name.
+      return (name, isRefreshed && difference.origins[index] == nil ? .plain : .dropped)
+    }
   }
 
   mutating func drops() -> [String] {
     var lines = dropsOfKeys()
-    for column in staleGenerated {
-      switch fate(ofGenerated: column.name) {
+    for (name, fate) in fates {
+      switch fate {
       case .kept: continue
-      case .plain: lines.append(alter("ALTER COLUMN \(column.name.postgresIdentifier) DROP EXPRESSION"))
-      case .dropped: lines.append(alter("DROP COLUMN \(column.name.postgresIdentifier)"))
+      case .plain: lines.append(alter("ALTER COLUMN \(name.postgresIdentifier) DROP EXPRESSION"))
+      case .dropped: lines.append(alter("DROP COLUMN \(name.postgresIdentifier)"))
       }
     }
     for index in before.columns.indices where !difference.origins.contains(index) {
@@ -89,9 +90,7 @@ extension PostgresAlteration {
     for index in before.columns.indices where !difference.origins.contains(index) {
       there.remove(before.columns[index].name.nameKey)
     }
-    for column in staleGenerated where fate(ofGenerated: column.name) == .dropped {
-      there.remove(column.name.nameKey)
-    }
+    for (name, fate) in fates where fate == .dropped { there.remove(name.nameKey) }
     let waiting = difference.renamedColumns.filter { there.contains($0.0) }
     return RenameOrder(waiting.map { (old: $0.0, new: $0.1) }, taken: there).steps.map { old, new in
       alter("RENAME COLUMN \(old.postgresIdentifier) TO \(new.postgresIdentifier)")

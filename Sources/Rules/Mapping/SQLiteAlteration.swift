@@ -328,8 +328,8 @@ package struct SQLiteAlteration: Sendable {
 
 extension SQLiteAlteration {
   /// Returns a statement for a script that the operator pipes into `sqlite3`. The result has no comments, no control
-  /// characters, and no line that the shell reads as its own command. Nil for a statement of which that is not certain,
-  /// such as one that is too long.
+  /// characters, and no line that the shell reads as its own command. Nil if that is not certain, as for a statement
+  /// that is too long.
   ///
   /// Source: https://sqlite.org/cli.html
   package static func forShell(_ statement: String) -> String? {
