@@ -67,7 +67,7 @@ import Testing
     for _ in 0..<(isSoak ? 100_000 : 2_000) {
       var schema = legal
       for _ in 0...random.below(2) { spoil(&schema, &random) }
-      let target = try TableMapping(schema, to: .sqlite).target
+      guard let target = try mapped(schema, to: .sqlite) else { continue }
       let database = try Database(path: ":memory:", mode: .create)
       try database.executeScript("CREATE TABLE canary(x); INSERT INTO canary VALUES (7)")
       for statement in SQLiteAlteration.create(target) {
@@ -85,6 +85,11 @@ import Testing
       }
       #expect(Set(names).isSubset(of: ["canary", "t", "i"]), "\(names)")
     }
+  }
+
+  /// The table at the target; nil if it is refused for a NUL in a name.
+  private func mapped(_ schema: TableSchema, to engine: Engine) throws -> TableSchema? {
+    do { return try TableMapping(schema, to: engine).target } catch where error.message.contains("NUL") { return nil }
   }
 
   /// The first two words of a statement.
@@ -126,7 +131,7 @@ import Testing
     for _ in 0..<(isSoak ? 10_000 : 150) {
       var schema = legal
       for _ in 0...random.below(2) { spoil(&schema, &random) }
-      let target = try TableMapping(schema, to: .postgres).target
+      guard let target = try mapped(schema, to: .postgres) else { continue }
       try connection.execute("BEGIN")
       for statement in PostgresScript.statements(target) {
         #expect(kinds.contains(Self.kind(of: statement)), "\(statement)")

@@ -171,4 +171,39 @@ import Testing
     }
     #expect(made(plain, generated, [0], thereIsGenerated) == [])
   }
+
+  /// A table with a generated column c, and the same one after a -> b, b -> c.
+  private func chain() -> (before: TableSchema, after: TableSchema) {
+    var before = table(("a", "integer"), ("b", "integer"))
+    before.createText =
+      "CREATE TABLE IF NOT EXISTS public.t (a integer, b integer, c integer GENERATED ALWAYS AS ((a + 1)) STORED)"
+    var after = table(("b", "integer"), ("c", "integer"))
+    after.createText = "CREATE TABLE IF NOT EXISTS public.t (b integer, c integer)"
+    return (before, after)
+  }
+
+  @Test(arguments: [false, true])
+  func `a renamed column takes the name of a generated one`(isRefreshed: Bool) {
+    let (before, after) = chain()
+    let made = PostgresAlteration(before, after, origins: [0, 1], isRefreshed: isRefreshed)
+    #expect(
+      made.statements == [
+        "ALTER TABLE public.t DROP COLUMN c", "ALTER TABLE public.t RENAME COLUMN b TO c",
+        "ALTER TABLE public.t RENAME COLUMN a TO b",
+      ])
+  }
+
+  @Test func `a column that the operator added under a new name ends no apply`() {
+    let (before, after) = chain()
+    var there = target(before)
+    there.columns.append(.init(name: "c", type: "integer", isNotNull: false))
+    for isRefreshed in [false, true] {
+      let made = PostgresAlteration(before, after, origins: [0, 1], target: there, isRefreshed: isRefreshed)
+      // The server refuses the first statement, with the name that is taken.
+      #expect(
+        made.statements == [
+          "ALTER TABLE public.t RENAME COLUMN b TO c", "ALTER TABLE public.t RENAME COLUMN a TO b",
+        ])
+    }
+  }
 }

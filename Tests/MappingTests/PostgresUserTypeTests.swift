@@ -119,4 +119,9 @@ import Testing
     #expect(made.statements.isEmpty)
     #expect(made.alteredTypes.isEmpty)
   }
+
+  @Test func `attributes that repeat a name end in a bounded number of statements`() {
+    let (old, new) = (table("p integer, q text, r bytea"), table("q integer, r text, q bytea"))
+    #expect(PostgresAlteration(old, new).statements.count <= 6)
+  }
 }

@@ -133,11 +133,19 @@ import Testing
     #expect(alteration(was: [old], now: other, theirs: own).indexes == [drop, other])
   }
 
+  @Test func `a statement whose words are not known is not printed for the shell`() {
+    let long = "CREATE TABLE t(a DEFAULT \(String(repeating: "x", count: 1 << 20).quotedText))"
+    for text in [long, "CREATE TABLE t(a)\0", "CREATE TABLE t(a DEFAULT 'x)", "SELECT {"] {
+      #expect(SQLiteAlteration.forShell(text) == nil, "\(text.prefix(40))")
+    }
+  }
+
   @Test func `a literal for the shell has no control character that the shell drops, and the same value`() throws {
     let odd = (UInt8(1)...31).map { "it's\(Character(UnicodeScalar($0)))\r\n.shell é\u{301}" }
     for text in odd + ["plain", "two\nlines"] {
-      let statement = SQLiteAlteration.forShell(
-        "ALTER TABLE t ADD COLUMN c TEXT DEFAULT \(text.quotedText) CHECK (c <> \("\r\n".quotedText))")
+      let statement = try #require(
+        SQLiteAlteration.forShell(
+          "ALTER TABLE t ADD COLUMN c TEXT DEFAULT \(text.quotedText) CHECK (c <> \("\r\n".quotedText))"))
       let dropped = statement.utf8.filter { $0 < 0x20 && $0 != 0x0a && $0 != 0x09 }
       #expect(dropped.isEmpty, "\(statement.debugDescription)")
       let database = try Database(path: ":memory:", mode: .create)

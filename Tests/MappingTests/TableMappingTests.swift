@@ -29,6 +29,59 @@ import Testing
     return try #require(try database.userTables().last?.schema)
   }
 
+  @Test func `a NUL in any name is refused, and so are two columns of one name`() throws {
+    let good = try sqlite(
+      "CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT COLLATE NOCASE, c REFERENCES p(id)); CREATE INDEX i ON t(b)"
+    )
+    let changes: [(inout TableSchema) -> Void] = [
+      { $0.name = "t\0" }, { $0.columns[1].name = "b\0x" }, { $0.columns[1].collation = "NOCASE\0" },
+      { $0.objects[0].name = "i\0\n.shell x" }, { $0.foreignKeys[0].table = "p\0" },
+      { $0.foreignKeys[0].references = ["id\0"] }, { $0.foreignKeys[0].namespace = "\0" },
+      { schema in
+        var original = schema
+        original.objects[0].name = "\0"
+        schema.original = original
+      }, { $0.columns[1].name = "a" }, { $0.columns[1].name = "A" },
+    ]
+    for engine in [Engine.sqlite, .postgres] {
+      _ = try TableMapping(good, to: engine)
+      for (index, change) in changes.enumerated() {
+        var schema = good
+        change(&schema)
+        let error = #expect(throws: CairnError.self, "\(index)") { try TableMapping(schema, to: engine) }
+        #expect(error?.code == .tableRefused, "\(index): \(String(describing: error))")
+      }
+    }
+    let twice = postgres([column("a", "integer"), column("a", "text")])
+    #expect(throws: CairnError.self) { try TableMapping(twice, to: .postgres) }
+    _ = try TableMapping(postgres([column("a", "integer"), column("A", "text")]), to: .postgres)
+  }
+
+  @Test func `no printed definition has a variable of psql`() throws {
+    var schema = postgres([column("id", "integer", key: 1), column("a", "integer[]", "('{1}'::integer[])[1:1]")])
+    schema.createText =
+      """
+      CREATE TABLE public.t (id integer NOT NULL, a integer[] DEFAULT ('{1}'::integer[])[1:1], CONSTRAINT t_pkey PRIMARY KEY (id), CONSTRAINT k CHECK (a[1:id] = a[:id] AND a["id":"id"] = a[1:'2'] AND a[id::integer:id] = a[1:]));
+      """
+    schema.objects = [.init(name: "i", text: "CREATE INDEX i ON public.t USING btree ((a[1:id]))")]
+    let target = try TableMapping(schema, to: .postgres).target
+    let texts = [target.createText] + target.objects.map(\.text) + target.columns.compactMap(\.defaultText)
+    #expect(target.objects.count == 1 && target.createText.contains("a[1: id]"), "\(texts)")
+    for text in texts {
+      #expect(!text.replacing("::", with: "").contains(#/:[A-Za-z0-9_"'{]/#), "\(text)")
+    }
+    // Printed again, the text stays the same.
+    let again = try TableMapping(target, to: .postgres).target
+    #expect(again.createText.hasSameBytes(as: target.createText))
+  }
+
+  @Test func `a table of SQLite without its statement is made from its columns`() throws {
+    var schema = try sqlite("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
+    schema.createText = ""
+    let wanted = #"CREATE TABLE "t"("a" INTEGER PRIMARY KEY, "b" TEXT)"#
+    #expect(try TableMapping(schema, to: .sqlite).target.createText == wanted)
+  }
+
   @Test func `an index that only its engine can read is known by its name`() {
     let source = postgres(
       [column("a", "text")],

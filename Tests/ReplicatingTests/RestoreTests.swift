@@ -138,4 +138,34 @@ struct RestoreTests {
     #expect(!FileManager.default.fileExists(atPath: path + ".cairn-restore"))
     try mesh.close()
   }
+
+  @Test func `files that SQLite would recover into the restored one are refused`() throws {
+    let mesh = try Mesh("s", schema: "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+    try mesh.nodes[0].execute("INSERT INTO t VALUES (1)")
+    try mesh.nodes[0].capturePending()
+    let path = mesh.folder + "/new.db"
+    let url = try DatabaseURL("sqlite://\(path)")
+    func restore() throws -> Restore { try Restore(folder: mesh.nodes[0].folder, to: .time(.max), into: url) }
+    for name in ["-wal", "-journal", "-shm"].map({ path + $0 }) {
+      for isLink in [false, true] {
+        let early = try restore()
+        if isLink {
+          try FileManager.default.createSymbolicLink(atPath: name, withDestinationPath: "/nowhere/at/all")
+        } else {
+          try Data("left".utf8).write(to: URL(fileURLWithPath: name))
+        }
+        for body in [{ _ = try restore() }, { try early.run(stop: StopSignal()) }] {
+          let error = #expect(throws: CairnError.self) { try body() }
+          #expect(error?.code == .targetDiffers && error?.message.contains(name) == true)
+        }
+        #expect(!FileManager.default.fileExists(atPath: path))
+        try FileManager.default.removeItem(atPath: name)
+      }
+    }
+    try restore().run(stop: StopSignal())
+    try #expect(Self.rows(url) == ["t", "1"])
+    let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+    #expect(mode == 0o600)
+    try mesh.close()
+  }
 }

@@ -1,6 +1,9 @@
 import Changes
+import Mapping
 import SQLiteKit
 import Testing
+
+@testable import TrailText
 
 @Suite struct TrailSQLTests {
   static let oddValues: [Value] = [
@@ -539,6 +542,54 @@ import Testing
         "ALTER TABLE public.t DROP COLUMN b;", "ALTER TABLE public.t ADD COLUMN c bigint NOT NULL;",
         "ALTER TABLE public.t RENAME COLUMN a TO z;",
       ])
+  }
+
+  @Test func `a NUL in the name of an index ends no line of the output`() throws {
+    let trail = try HandmadeTrail()
+    var table = try schema("CREATE TABLE t(id INTEGER PRIMARY KEY, a)", indexes: ["CREATE INDEX i ON t(a)"])
+    table.objects[0].name = "i\0\n.shell touch /tmp/x\n"
+    try trail.transaction { try trail.insert(table, [.integer(1), .null]) }
+    for dialect in TrailSQL.Dialect.allCases {
+      let error = #expect(throws: CairnError.self) { try trail.render(dialect) }
+      #expect(error?.code == .tableRefused)
+    }
+    #expect(throws: Unrepresentable.self) { try ["SELECT 1;", "SELECT '\0';"].printable() }
+    #expect(throws: Never.self) { try ["SELECT 1;"].printable() }
+  }
+
+  @Test func `a definition that is too long for a check is a comment, also in a reshape`() throws {
+    let trail = try HandmadeTrail()
+    func long(_ name: String, _ more: Int, _ epoch: UInt64) throws -> TableSchema {
+      let head = "CREATE TABLE t(id INTEGER PRIMARY KEY, \(name) DEFAULT '"
+      let text = String(repeating: "x", count: (1 << 20) - head.utf8.count - 4 - more)
+      return try schema(head + text + "\r')", epoch: epoch)
+    }
+    let (short, table) = try (long("a", 100, 1), long("a", 0, 2))
+    try trail.transaction { try trail.ddl(.create, nil, short) }
+    #expect(try trail.render(.sqlite).problems.isEmpty)
+    try trail.transaction {
+      try trail.ddl(.reshape, short, table)
+      try trail.insert(table, [.integer(1), .null])
+    }
+    let first = try trail.render(.sqlite)
+    #expect(first.problems.isEmpty && !first.lines.contains { $0.utf8.contains(0x0d) })
+    let other = try HandmadeTrail()
+    try other.transaction { try other.ddl(.create, nil, table) }
+    let (lines, problems) = try other.render(.sqlite)
+    #expect(problems.count == 1 && problems[0].contains("the sqlite3 shell may read"), "\(problems)")
+    #expect(!lines.contains { $0.utf8.contains(0x0d) || $0.hasPrefix("CREATE") })
+    #expect(lines.contains { $0.hasPrefix("-- cannot be represented: ") })
+  }
+
+  @Test(arguments: [
+    ("0", true), ("-5", true), ("12.50", true), ("-0.1", true), ("7--", false), ("--7", false), ("1/0", false),
+    ("1-1", false), ("", false), ("-", false), (".", false), ("1.", false), (".5", false), ("1.2.3", false),
+    ("NaN", false), ("1e5", false),
+  ])
+  func `only a number is printed without quotes`(text: String, isNumber: Bool) throws {
+    let type = PostgresType(TableSchema.Column(name: "n", declaredType: "numeric"))
+    let literal = try Array(text.utf8).withUnsafeBytes { bytes throws in try SQLLiteral.postgres(bytes, type) }
+    #expect(literal == (isNumber ? text : text.quotedText))
   }
 }
 

@@ -356,4 +356,28 @@ import Testing
     #expect(try rows("a.db") == "1|a|1\n2|b|2\n3|d|3\n")
     #expect(try rows("b.db") == rows("a.db"))
   }
+
+  @Test func `a state folder that another user may write names no database`() throws {
+    let pair = try pair(
+      .sqliteToPostgres, "CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO item VALUES (1, 1)")
+    try write(pair, "UPDATE item SET n = 2 WHERE id = 1")
+    let number = try last(pair, "item")
+    let state = pair.bench.path("state")
+    for folder in try [state, "\(state)/\(trail(pair))"] {
+      try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: folder)
+      let refused = try undo(pair, number)
+      #expect(refused.status == 64 && refused.errors.contains("--database"), "\(refused.errors)")
+      #expect(refused.errors.contains("is not private to this user"), "\(refused.errors)")
+      let named = try undo(pair, number, ["--database", pair.from.url, "--dry-run"])
+      #expect(named.status == 0, "\(named.errors)")
+      try FileManager.default.setAttributes([.posixPermissions: 0o750], ofItemAtPath: folder)
+    }
+    #expect(try pair.sql(pair.from, "SELECT n FROM item") == "2")
+    // The database is named before the rows.
+    let dry = try undo(pair, number, ["--dry-run"])
+    let first = try #require(dry.output.split(separator: "\n").first, "\(dry.errors)")
+    #expect(first.hasPrefix("undo of transaction \(number) of trail ") && first.contains(", in /"), "\(dry.output)")
+    #expect(try undo(pair, number).status == 0)
+    #expect(try pair.sql(pair.from, "SELECT n FROM item") == "1")
+  }
 }

@@ -150,4 +150,17 @@ import Testing
     let info = try Trail.info(folder: folder("t"))
     #expect(info.segments.allSatisfy { $0.created <= Clock.system.microseconds() && $0.created > before - 60_000_000 })
   }
+
+  @Test func `an index whose pages all begin with one hash is read in one pass`() throws {
+    let trail = try #require(TrailID(Array(repeating: 1, count: 16)))
+    var index = SegmentIndex(.init(trail: trail, segment: 1, bytes: 1 << 30, chain: ChainHash.zero))
+    index.widths = .init(hash: 8, remainder: 2, group: 2, shift: 0)
+    index.pages = (0..<400_000).map { .init(first: 7, offset: UInt64($0) * 8, length: 8) }
+    index.pages.insert(.init(first: 3, offset: 0, length: 8), at: 0)
+    index.pages.append(.init(first: 9, offset: 0, length: 8))
+    let start = ContinuousClock.now
+    #expect(index.pages(of: 7 << 56).count == 400_001)
+    #expect(index.pages(of: 2 << 56).isEmpty && index.pages(of: 8 << 56).count == 1)
+    #expect(start.duration(to: .now) < .seconds(5))
+  }
 }

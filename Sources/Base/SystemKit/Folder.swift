@@ -41,6 +41,12 @@ package enum Folder {
     return stat(path, &status) == 0
   }
 
+  /// Returns whether a folder has an entry of this name, also if it is a link that leads nowhere: lstat(2).
+  package static func hasEntry(_ path: String) -> Bool {
+    var status = stat()
+    return lstat(path, &status) == 0
+  }
+
   package static func isFolder(_ path: String) -> Bool {
     var status = stat()
     return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR

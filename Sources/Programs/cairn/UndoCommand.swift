@@ -19,7 +19,7 @@ struct UndoCommand: Command {
   static let details = """
     TRAIL is NODE.NAME as 'cairn trail list' prints it, or the path of a trail's folder. N is the number of a transaction
     as 'cairn trail show' and 'cairn blame' print it. The database is that of the trail's capture, or of the
-    replication whose state folder has the trail.
+    replication whose state folder has the trail. That folder must be private to the user who runs the command.
 
     An insert becomes a delete, a delete an insert of the whole row, and an update writes the values before. An update
     writes only columns that the transaction changed. All of it is one transaction, as of an application: capture
@@ -50,6 +50,7 @@ struct UndoCommand: Command {
     let (folder, url) = try place(words[0], arguments)
     let found = try UndoTransaction(folder: folder, number: number)
     let (isDry, isForced) = (arguments.has("--dry-run"), arguments.has("--force"))
+    if !arguments.has("--json") { Terminal.print(UndoText.head(of: found, at: url.place)) }
     let outcome = try Undoing.run(found.plan, at: url, isForced: isForced, isDry: isDry)
     let text = UndoText(found: found, outcome: outcome, place: url.place, isDry: isDry)
     for line in arguments.has("--json") ? text.json : text.lines { Terminal.print(line) }
@@ -70,8 +71,8 @@ struct UndoCommand: Command {
     if let configuration {
       let capture = configuration.captures.first { configuration.trail(of: $0) == trail }
       if let capture { return (folder, try DaemonConf.database(capture.database, in: configuration)) }
-    } else if let url = try Undoing.origin(ofTrail: folder) {
-      return (folder, url)
+    } else if let origin = try Undoing.origin(ofTrail: folder) {
+      return origin
     }
     throw arguments.usage(
       "no capture here writes trail \(trail), so its database is not known",

@@ -11,12 +11,20 @@ struct UndoText {
   let place: String
   let isDry: Bool
 
-  private var name: String { "transaction \(found.header.number) of trail \(found.trail)" }
+  private static func name(_ found: UndoTransaction) -> String {
+    "transaction \(found.header.number) of trail \(found.trail)"
+  }
 
   // MARK: Text
 
+  /// Returns the first line, which names the transaction and the database before anything is written.
+  static func head(of found: UndoTransaction, at place: String) -> String {
+    "undo of \(name(found)) at \(found.position), \(UTCTime(found.header.commitTime)), in \(place)".oneLine
+  }
+
+  /// The lines after the first one.
   var lines: [String] {
-    var lines = ["undo of \(name) at \(found.position), \(UTCTime(found.header.commitTime))"]
+    var lines: [String] = []
     if found.header.flags.contains(.group) {
       lines.append("  note: the source did not say where transactions end; this one may be several")
     }
@@ -113,7 +121,7 @@ struct UndoText {
     let more = outcome.refusals.count - 1
     let others = more > 0 ? ", and \((more).counted("other reason"))" : ""
     return CairnError(
-      .undoRefused, "\(name) is not undone: \(first.text)\(others)", hint: hint, remedy: .badInput)
+      .undoRefused, "\(Self.name(found)) is not undone: \(first.text)\(others)", hint: hint, remedy: .badInput)
   }
 
   private var hint: String {

@@ -8,20 +8,31 @@ import Trails
 
 /// Undoes a transaction in the database in which it began.
 ///
-///     let url = try Undoing.origin(ofTrail: "/var/lib/state/local.shop")
-///     let outcome = try Undoing.run(found.plan, at: url, isForced: false, isDry: true)
+///     let origin = try Undoing.origin(ofTrail: "/var/lib/state/local.shop")
+///     let outcome = try Undoing.run(found.plan, at: origin.url, isForced: false, isDry: true)
 package enum Undoing {
-  /// Returns the database from which a replication captures the trail in a folder. Returns nil if the folder around it is
-  /// not the state folder of a replication.
-  package static func origin(ofTrail folder: String) throws -> DatabaseURL? {
-    guard let ends = try StateFolder.ends(of: Folder.parent(of: folder)) else { return nil }
+  /// Returns the database from which a replication captures the trail in a folder, and the folder without links. Returns
+  /// nil if the folder around it is not the state folder of a replication.
+  ///
+  /// - Throws: `usage` if another user may have written the trail or the name of the database.
+  package static func origin(ofTrail given: String) throws -> (folder: String, url: DatabaseURL)? {
+    let folder = FileIdentity.canonical(given)
+    let state = Folder.parent(of: folder)
+    guard try StateFolder.ends(of: state) != nil else { return nil }
+    // Another user could choose the rows and the database, and this user may write more databases than the other one.
+    if let place = [state, folder].first(where: { !Folder.isPrivate($0) }) {
+      throw CairnError(
+        .usage, "\(place) is not private to this user, so the database that it names may be the choice of another one",
+        hint: "run the command as the user of the replication, or name the database with --database", remedy: .badInput)
+    }
+    guard let ends = try StateFolder.ends(of: state) else { return nil }
     let name = try Trail.info(folder: folder).name
     func url(_ place: String) throws -> DatabaseURL {
       try DatabaseURL(place.hasPrefix("/") ? "sqlite:" + place : PostgresConnection.uri(ofPlace: place))
     }
     let (from, to) = (try url(ends.from), try url(ends.to))
     let isTo = from.stem == to.stem ? name.origin == "remote" : name.name == to.stem
-    return isTo ? to : from
+    return (folder, isTo ? to : from)
   }
 
   /// Writes the inverse of a plan into a database, as one transaction of an application.

@@ -113,7 +113,9 @@ package struct Restore: Sendable {
   private static func checkIsEmpty(_ target: DatabaseURL) throws {
     let found: String?
     switch target {
-    case .sqlite(let path): found = Folder.exists(path) ? "the file exists" : nil
+    case .sqlite(let path):
+      try checkIsAlone(path)
+      found = Folder.hasEntry(path) ? "the file exists" : nil
     case .postgres(let uri):
       found = try PostgresConnection(uri).first(
         """
@@ -131,6 +133,18 @@ package struct Restore: Sendable {
       hint: "restore into a new file or a new database, and compare or move it then", remedy: .badInput)
   }
 
+  /// Checks that no file exists which SQLite would recover into a new database at a path.
+  ///
+  /// Source: https://sqlite.org/tempfiles.html
+  private static func checkIsAlone(_ path: String) throws(CairnError) {
+    guard let name = companions(of: path).first(where: Folder.hasEntry) else { return }
+    throw CairnError(
+      .targetDiffers, "\(name) exists, from which SQLite would write into the restored database",
+      hint: "move it away if no program needs it, or restore into a file of another name", remedy: .badInput)
+  }
+
+  private static func companions(of path: String) -> [String] { ["-wal", "-journal", "-shm"].map { path + $0 } }
+
   // MARK: Applying
 
   /// Applies the trail up to the moment, and removes from the target what apply added.
@@ -145,7 +159,11 @@ package struct Restore: Sendable {
     let drain = StopSignal()
     drain.set()
     let place = unfinishedPath.map { DatabaseURL.sqlite(path: $0) } ?? target
-    if let path = unfinishedPath { try Self.remove(path) }
+    if let path = unfinishedPath {
+      try Self.remove(path)
+      // Only the user who restores the rows may read them, until that user decides otherwise.
+      try File(path, .create, permissions: 0o600).close()
+    }
     try ApplyRun(place, trail: trail, folder: folder, options: options)
       .run(stop: stop, drain: drain, progress: progress)
     if stop.isSet { return }
@@ -157,13 +175,14 @@ package struct Restore: Sendable {
     }
     let file = try File(path, .readWrite)
     try file.sync()
+    try Self.checkIsEmpty(target)
     try Folder.rename(path, new: end)
     try Folder.sync(Folder.parent(of: end))
   }
 
   /// Removes the files of an SQLite database, if there are any.
   private static func remove(_ path: String) throws(FileError) {
-    for name in [path, path + "-wal", path + "-shm", path + "-journal"] {
+    for name in [path] + companions(of: path) {
       do { try Folder.remove(name) } catch  where error.isMissing {}
     }
   }

@@ -24,7 +24,7 @@ package struct CompareSQL {
       return [Self.comment("\(difference.table): \(difference.kind.rawValue) \(difference.column)")]
     }
     let sql = try statementsOf(table)
-    do throws(Unrepresentable) { return try Self.render(difference, table, sql) } catch {
+    do throws(Unrepresentable) { return try Self.render(difference, table, sql).printable() } catch {
       problemCount += 1
       return [Self.comment("\(difference.table): a row cannot be written: \(error.reason)")]
     }

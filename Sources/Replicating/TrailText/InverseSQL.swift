@@ -54,7 +54,8 @@ package struct InverseSQL {
       tables[change.schemaID] = table
       do {
         let lines = try undo(
-          change.operation, table, before: try change.before?.values(), after: try change.after?.values())
+          change.operation, table, before: try change.before?.values(), after: try change.after?.values()
+        ).printable()
         return lines.isEmpty ? nil : .statements(lines)
       } catch let error as Unrepresentable {
         return refused("table \(given.fullName), \(error.reason)", position)

@@ -4,17 +4,29 @@ import SQLiteKit
 
 // Statements that create, alter and drop a table.
 extension TableSQL {
-  /// The statements that create the table and its indexes unless they exist.
-  var create: [String] {
+  /// Returns the statements that create the table and its indexes unless they exist.
+  func create() throws(Unrepresentable) -> [String] {
     switch dialect {
     case .sqlite:
-      notices.map(\.sqlComment)
-        + ([sqliteTable] + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") })
-        .map(SQLiteAlteration.forShell)
+      try notices.map(\.sqlComment)
+        + Self.forShell([sqliteTable] + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") })
     case .postgres:
       postgresComments + [schema.createText + (schema.createText.hasSuffix(";") ? "" : ";")]
         + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
     }
+  }
+
+  /// Returns statements that the sqlite3 shell reads as nothing else. Without one of them, the others are of no use.
+  private static func forShell(_ statements: [String]) throws(Unrepresentable) -> [String] {
+    var lines: [String] = []
+    for statement in statements {
+      guard let line = SQLiteAlteration.forShell(statement) else {
+        let size = statement.utf8.count.counted("byte")
+        throw Unrepresentable(reason: "the sqlite3 shell may read a statement of \(size) as its own command")
+      }
+      lines.append(line)
+    }
+    return lines
   }
 
   var drop: String { "DROP TABLE IF EXISTS \(name);" }
@@ -42,7 +54,9 @@ extension TableSQL {
   /// - Parameter isRefreshed: Whether a refresh follows. Rows that do not fit the new shape may then be deleted.
   /// - Parameter indexes: The names of the indexes that still belong to the table.
   /// - Parameter origins: For each column of `new`, its index in this table, nil for a new column; nil if unknown.
-  func reshape(sqlite new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
+  func reshape(
+    sqlite new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?
+  ) throws(Unrepresentable) -> [String] {
     var there = schema
     there.objects = there.objects.filter { indexes.contains($0.name) }
     let alteration = SQLiteAlteration(
@@ -51,8 +65,8 @@ extension TableSQL {
     let alters = alteration.alters.flatMap { gives(new, alteration.rename + $0) ? $0 : nil }
     // Existing rows may violate a new unique index. The refresh brings all of them again.
     let empties = isRefreshed && new.schema.objects.contains { !schema.objects.contains($0) }
-    return rename(sqlite: new) + (empties ? [new.deleteAll] : [])
-      + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended).map(SQLiteAlteration.forShell)
+    let shaping = try Self.forShell((alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended))
+    return rename(sqlite: new) + (empties ? [new.deleteAll] : []) + shaping
   }
 
   /// Returns whether SQLite stores the exact CREATE TABLE statement of `new` after the statements in `alters` have run.

@@ -101,10 +101,17 @@ enum SQLLiteral {
   static func postgres(_ text: UnsafeRawBufferPointer, _ type: PostgresType) throws(Unrepresentable) -> String {
     switch type.kind {
     case .int2, .int4, .int8, .oid, .numeric:
-      if text.allSatisfy({ (0x2d...0x39).contains($0) }) { return String(decoding: text, as: UTF8.self) }
+      if isNumber(text) { return String(decoding: text, as: UTF8.self) }
     default: break
     }
     return try postgresText(Array(text))
+  }
+
+  /// Returns whether a text is digits with an optional sign and an optional decimal point, such as `-12.50`.
+  private static func isNumber(_ text: UnsafeRawBufferPointer) -> Bool {
+    let parts = text.dropFirst(text.first == UInt8(ascii: "-") ? 1 : 0)
+      .split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+    return parts.count <= 2 && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy { (0x30...0x39).contains($0) } }
   }
 
   private static func postgresText(_ bytes: [UInt8]) throws(Unrepresentable) -> String {
@@ -125,5 +132,13 @@ enum SQLLiteral {
       }
       return bytes.count * 2
     }
+  }
+}
+
+extension [String] {
+  /// Returns these statements, unless one has the character NUL: a shell reads no further than to it.
+  func printable() throws(Unrepresentable) -> [String] {
+    if contains(where: { $0.utf8.contains(0) }) { throw Unrepresentable(reason: "a statement has the character NUL") }
+    return self
   }
 }

@@ -33,6 +33,8 @@ package struct TrailSQL {
   /// The table of each schema id. An id is valid only within its segment.
   private var tables: [UInt64: TableSQL] = [:]
   private var segment: UInt64 = 0
+  /// The position of the record that is being converted.
+  private var position = Position.start
   /// The user-defined types of PostgreSQL that the statements so far have created, by name.
   private var types: [NameKey: PostgresUserType] = [:]
   /// The CREATE statements of renamed PostgreSQL tables, by new name.
@@ -64,7 +66,13 @@ package struct TrailSQL {
   package mutating func render(
     _ record: Record, at position: Position, schema: (UInt64) -> TableSchema?
   ) throws -> [String] {
-    do { return try statements(of: record, at: position, schema) } catch let error as DecodingError {
+    self.position = position
+    do {
+      return try statements(of: record, at: position, schema).map { line in
+        guard line.utf8.contains(0) else { return line }
+        return refused("record", "a statement has the character NUL, at which a shell ends a line")
+      }
+    } catch let error as DecodingError {
       throw damaged(position, "a value cannot be decoded: \(error)")
     }
   }
@@ -94,13 +102,13 @@ package struct TrailSQL {
     case .schema, .progress, .sequence, .statement, .statementEnd, .waitingRow: return []
     case .marker(_, let text): lines = [comment(text)]
     case .change(let change): lines = try render(change, lookup(change.schemaID), position)
-    case .refresh(let refresh): lines = render(refresh, try lookup(refresh.schemaID), position)
+    case .refresh(let refresh): lines = render(refresh, try lookup(refresh.schemaID))
     case .refreshRow(let id, let image):
       let table = try lookup(id)
       let row = try values(image, table, position)
       lines =
         ensured(table)
-        + statement(table, position) { () throws(Unrepresentable) in
+        + statement(table) { () throws(Unrepresentable) in
           try table.clear(for: row) + [table.insert(row, isTolerant: true)]
         }
     case .ddl(let ddl):
@@ -138,7 +146,7 @@ package struct TrailSQL {
       throw damaged(position, "a change has not the images that its operation needs")
     }
     return ensured(table)
-      + statement(table, position) { () throws(Unrepresentable) in
+      + statement(table) { () throws(Unrepresentable) in
         switch change.operation {
         case .insert: try (isTolerant ? table.clear(for: after) : []) + [table.insert(after, isTolerant: isTolerant)]
         case .update: try table.update(before, after, isTolerant: isTolerant)
@@ -150,7 +158,7 @@ package struct TrailSQL {
 
   // MARK: Refresh
 
-  private mutating func render(_ refresh: Refresh, _ table: TableSQL, _ position: Position) -> [String] {
+  private mutating func render(_ refresh: Refresh, _ table: TableSQL) -> [String] {
     let name = table.schema.foldedName
     switch refresh.event {
     case .start(_, let method, _):
@@ -168,7 +176,7 @@ package struct TrailSQL {
         ]
       }
       return ensured(table)
-        + statement(table, position) { () throws(Unrepresentable) in
+        + statement(table) { () throws(Unrepresentable) in
           try table.delete(range)
         }
     case .end:
@@ -195,9 +203,11 @@ package struct TrailSQL {
       var lines = ensured(before)
       let own = before.schema.objects.map(\.name).filter { indexOwners[$0.sqliteKey].hasSameBytes(as: name) }
       lines += freed(after.schema, from: name)
-      lines += before.reshape(
-        sqlite: after, isRefreshed: ddl.isRefreshed, indexes: own,
-        origins: ddl.origins(from: before.source, to: after.source))
+      lines += statement(after) { () throws(Unrepresentable) in
+        try before.reshape(
+          sqlite: after, isRefreshed: ddl.isRefreshed, indexes: own,
+          origins: ddl.origins(from: before.source, to: after.source))
+      }
       move(before.schema, after.schema)
       return lines
     default: return []
@@ -234,7 +244,8 @@ package struct TrailSQL {
   private mutating func ensured(_ table: TableSQL) -> [String] {
     guard known.insert(table.schema.foldedName).inserted else { return [] }
     let prepared = dialect == .postgres ? table.prepared(Array(types.values)) : []
-    let lines = freed(table.schema, from: table.schema.foldedName) + prepared + table.create
+    let create = statement(table) { () throws(Unrepresentable) in try table.create() }
+    let lines = freed(table.schema, from: table.schema.foldedName) + prepared + create
     own(table.schema)
     if dialect == .postgres { learn(table.schema) }
     return lines
@@ -272,14 +283,17 @@ package struct TrailSQL {
   // MARK: Problems
 
   private mutating func statement(
-    _ table: TableSQL, _ position: Position, _ body: () throws(Unrepresentable) -> [String]
+    _ table: TableSQL, _ body: () throws(Unrepresentable) -> [String]
   ) -> [String] {
-    do { return try body() } catch {
-      let problem = "\(position), table \(table.schema.name), \(error.reason)"
-      problemCount += 1
-      if problems.count < Self.problemsMax { problems.append(problem) }
-      return [comment("cannot be represented: \(problem)")]
-    }
+    do { return try body() } catch { return [refused("table \(table.schema.name)", error.reason)] }
+  }
+
+  /// Counts a problem, and returns the comment that is printed in place of the statement.
+  private mutating func refused(_ what: String, _ reason: String) -> String {
+    let problem = "\(position), \(what), \(reason)"
+    problemCount += 1
+    if problems.count < Self.problemsMax { problems.append(problem) }
+    return comment("cannot be represented: \(problem)")
   }
 
   private func values(_ image: ImageView, _ table: TableSQL, _ position: Position) throws -> [Value?] {

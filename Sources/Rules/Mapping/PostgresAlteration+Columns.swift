@@ -26,19 +26,28 @@ extension PostgresAlteration {
     return RemadeColumns(names: Set(names.map(\.nameKey)))
   }
 
+  private enum Fate { case kept, plain, dropped }
+
+  /// The generated columns of the target that do not stay as they are, each with what ``drops()`` does with it.
+  private var fates: [(name: String, fate: Fate)] {
+    staleGenerated.map(\.name).filter(has).map { name in
+      guard let index = after.columns.firstIndex(where: { $0.name.hasSameBytes(as: name) }), !new.hasGenerated(name)
+      else { return (name, .dropped) }
+      // If the operator has made the change, the column is plain already.
+      if !isGenerated(name, in: target.columns) { return (name, .kept) }
+      // A column whose generation expression was removed keeps its values, unless a renamed column takes its name.
+      return (name, isRefreshed && difference.origins[index] == nil ? .plain : .dropped)
+    }
+  }
+
   mutating func drops() -> [String] {
     var lines = dropsOfKeys()
-    let plain = Set(after.columns.map(\.name.nameKey))
-    for column in staleGenerated where has(column.name) {
-      let becomesPlain = plain.contains(column.name) && !new.hasGenerated(column.name)
-      // If the operator has made the change, the column is plain already.
-      if becomesPlain, !isRefreshed, !isGenerated(column.name, in: target.columns) { continue }
-      // A column whose generation expression was removed keeps its values.
-      lines.append(
-        alter(
-          becomesPlain && isRefreshed
-            ? "ALTER COLUMN \(column.name.postgresIdentifier) DROP EXPRESSION"
-            : "DROP COLUMN \(column.name.postgresIdentifier)"))
+    for (name, fate) in fates {
+      switch fate {
+      case .kept: continue
+      case .plain: lines.append(alter("ALTER COLUMN \(name.postgresIdentifier) DROP EXPRESSION"))
+      case .dropped: lines.append(alter("DROP COLUMN \(name.postgresIdentifier)"))
+      }
     }
     for index in before.columns.indices where !difference.origins.contains(index) {
       let name = before.columns[index].name
@@ -81,31 +90,11 @@ extension PostgresAlteration {
     for index in before.columns.indices where !difference.origins.contains(index) {
       there.remove(before.columns[index].name.nameKey)
     }
-    for column in staleGenerated where !after.columns.contains(where: { $0.name.hasSameBytes(as: column.name) }) {
-      there.remove(column.name.nameKey)
+    for (name, fate) in fates where fate == .dropped { there.remove(name.nameKey) }
+    let waiting = difference.renamedColumns.filter { there.contains($0.0) }
+    return RenameOrder(waiting.map { (old: $0.0, new: $0.1) }, taken: there).steps.map { old, new in
+      alter("RENAME COLUMN \(old.postgresIdentifier) TO \(new.postgresIdentifier)")
     }
-    var waiting = difference.renamedColumns.filter { there.contains($0.0) }
-    var lines: [String] = []
-    func rename(_ old: String, _ new: String) {
-      lines.append(alter("RENAME COLUMN \(old.postgresIdentifier) TO \(new.postgresIdentifier)"))
-      there.remove(old.nameKey)
-      there.insert(new.nameKey)
-    }
-    while let first = waiting.first {
-      if let index = waiting.firstIndex(where: { !there.contains($0.1) }) {
-        rename(waiting[index].0, waiting[index].1)
-        waiting.remove(at: index)
-      } else if waiting.contains(where: { $0.0 == first.1 }) {
-        let aside = "cairn_moving_\(waiting.count)"
-        rename(first.0, aside)
-        waiting[0].0 = aside
-      } else {
-        // A column that exists only at the target has the name: let the statement fail with that message.
-        rename(first.0, first.1)
-        waiting.removeFirst()
-      }
-    }
-    return lines
   }
 
   func columnChanges() -> [String] {

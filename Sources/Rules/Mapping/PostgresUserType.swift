@@ -119,19 +119,10 @@ package struct PostgresUserType: Equatable {
   /// Returns the rename statements in an order in which each new name is free. In a cycle, one attribute gets a
   /// temporary name.
   private static func renames(_ pairs: [(String, String)]) -> [String] {
-    var waiting = pairs.filter { !$0.0.hasSameBytes(as: $0.1) }
-    var lines: [String] = []
-    while !waiting.isEmpty {
-      if let free = waiting.firstIndex(where: { pair in !waiting.contains { $0.0.hasSameBytes(as: pair.1) } }) {
-        let (old, new) = waiting.remove(at: free)
-        lines.append("RENAME ATTRIBUTE \(old.postgresIdentifier) TO \(new.postgresIdentifier)")
-      } else {
-        let aside = "cairn_moving_\(waiting.count)"
-        lines.append("RENAME ATTRIBUTE \(waiting[0].0.postgresIdentifier) TO \(aside)")
-        waiting[0].0 = aside
-      }
+    let renames = pairs.filter { !$0.0.hasSameBytes(as: $0.1) }.map { (old: $0.0, new: $0.1) }
+    return RenameOrder(renames, taken: Set(renames.map(\.old.nameKey))).steps.map { old, new in
+      "RENAME ATTRIBUTE \(old.postgresIdentifier) TO \(new.postgresIdentifier)"
     }
-    return lines
   }
 
   // MARK: Domains

@@ -328,11 +328,12 @@ package struct SQLiteAlteration: Sendable {
 
 extension SQLiteAlteration {
   /// Returns a statement for a script that the operator pipes into `sqlite3`. The result has no comments, no control
-  /// characters, and no line that the shell reads as its own command.
+  /// characters, and no line that the shell reads as its own command. Nil if that is not certain, as for a statement
+  /// that is too long.
   ///
   /// Source: https://sqlite.org/cli.html
-  package static func forShell(_ statement: String) -> String {
-    guard let tokens = try? DDLTokenizer.tokens(statement, .sqlite) else { return statement }
+  package static func forShell(_ statement: String) -> String? {
+    guard let tokens = try? DDLTokenizer.tokens(statement, .sqlite) else { return nil }
     return tokens.enumerated().map { index, token in
       let isPlain = token.space.utf8.allSatisfy { [0x20, 0x09, 0x0a].contains($0) }
       let isCommand = token.printed.utf8.first.map(".#/".utf8.contains) ?? false || token.word == "GO"

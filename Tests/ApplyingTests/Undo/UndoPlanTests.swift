@@ -126,4 +126,16 @@ import Testing
     plan.noteLater(.delete, Self.log, before: row(1, 1), after: nil, by: Self.later)
     #expect(kinds(plan) == ["deleted"])
   }
+
+  @Test func `changes of a table without columns are refused`() {
+    let bare = TableSchema(epoch: 1, engine: .postgres, name: "bare", flags: .wholeRow, columns: [])
+    for operation in [Changes.Operation.insert, .update, .delete] {
+      var plan = UndoPlan()
+      plan.note(operation, bare, before: operation == .insert ? nil : [], after: operation == .delete ? nil : [])
+      plan.noteLater(.update, bare, before: [], after: [], by: Self.later)
+      plan.noteLater(.delete, bare, before: [], after: nil, by: Self.later)
+      #expect(plan.steps.isEmpty)
+      if operation != .update { #expect(kinds(plan) == ["unknown"]) }
+    }
+  }
 }

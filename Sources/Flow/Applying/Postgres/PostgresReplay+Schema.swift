@@ -113,6 +113,7 @@ extension PostgresReplay {
   }
 
   func mapped(_ schema: TableSchema) throws -> TableSchema {
+    try schema.checkHasColumns()
     let mapping = try TableMapping(schema, to: .postgres, names: options.names, reach: try reach.of([schema]))
     mapping.notices.forEach(progress.note)
     return mapping.target
@@ -193,6 +194,7 @@ extension PostgresReplay {
     // keys.
     if before.createText.isEmpty, let script = scripts[before.sourceKey] { before.createText = script }
     if after.createText.isEmpty { scripts[after.sourceKey] = before.createText }
+    try after.checkHasColumns()
     let shapes = try TableMapping.change(
       before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach.of([before, after]))
     shapes.after.notices.forEach(progress.note)

@@ -446,6 +446,7 @@ final class PostgresReplay {
     try sink.settle()
     guard let part = try part(of: schema, key) else { return nil }
     let source = part.schema
+    try source.checkHasColumns()
     let mapped = try TableMapping(source, to: .postgres, names: options.names).target
     try meet(source, mapped, key)
     try adopt(id, source, mapped, key)
@@ -541,7 +542,8 @@ final class PostgresReplay {
   ///
   /// - Parameter key: The table's name in apply's state.
   func fits(_ schema: TableSchema, _ key: String) -> Bool {
-    guard let mapped = try? TableMapping(schema, to: .postgres, names: options.names).target else { return false }
+    guard !schema.columns.isEmpty, let mapped = try? TableMapping(schema, to: .postgres, names: options.names).target
+    else { return false }
     return !tables.contains {
       $0.key != key.nameKey && $0.value.schema.hasSameBytes(as: mapped.namespace)
         && $0.value.name.hasSameBytes(as: mapped.name)

@@ -70,7 +70,7 @@ extension SQLiteReplay {
   }
 
   func fits(_ schema: TableSchema) -> Bool {
-    (try? TableMapping(schema, to: .sqlite)) != nil && owner(besides: schema) == nil
+    !schema.columns.isEmpty && (try? TableMapping(schema, to: .sqlite)) != nil && owner(besides: schema) == nil
   }
 
   func nextFittingSchema(of schema: TableSchema) throws -> NextFittingSchema? {

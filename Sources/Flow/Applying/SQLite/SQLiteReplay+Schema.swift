@@ -250,7 +250,8 @@ extension SQLiteReplay {
 
   /// Returns the mapping of a source table to the target, without foreign keys to tables that apply may not write.
   func mapping(_ schema: TableSchema) throws -> TableMapping {
-    try TableMapping(schema, to: .sqlite, reach: TargetReach(options.scope))
+    try schema.checkHasColumns()
+    return try TableMapping(schema, to: .sqlite, reach: TargetReach(options.scope))
   }
 
   func make(_ made: ShapeChange) throws {

@@ -141,7 +141,8 @@ package struct UndoPlan: Sendable {
   }
 
   private mutating func noteInsert(_ table: Int, _ after: [Value?]) {
-    guard !after.isEmpty, let gap = firstGap(after, table) else {
+    guard !after.isEmpty else { return lacks(table, after, column: nil) }
+    guard let gap = firstGap(after) else {
       rows.append(Row(table: table, before: nil, after: after, latest: after))
       forward.append(Step(row: rows.count - 1, kind: .delete))
       return occupy(rows.count - 1, after)
@@ -153,8 +154,8 @@ package struct UndoPlan: Sendable {
     let known = take(table, before)
     if let known { rows[known].fill(before) }
     let image = known.flatMap { rows[$0].after } ?? before
-    guard !image.isEmpty, firstGap(image, table) == nil else {
-      return lacks(table, image, column: firstGap(image, table))
+    guard !image.isEmpty, firstGap(image) == nil else {
+      return lacks(table, image, column: firstGap(image))
     }
     let row = known ?? rows.count
     if known == nil { rows.append(Row(table: table, before: image, after: nil, latest: nil)) }
@@ -189,7 +190,7 @@ package struct UndoPlan: Sendable {
       set[column] = was
       now[column] = value
     }
-    guard Identity(table, tables[table], now) != nil else { return lacks(table, now, column: firstGap(now, table)) }
+    guard Identity(table, tables[table], now) != nil else { return lacks(table, now, column: firstGap(now)) }
     (rows[row].after, rows[row].latest) = (now, now)
     occupy(row, now)
     if !set.isEmpty { forward.append(Step(row: row, kind: .update(set))) }
@@ -203,9 +204,7 @@ package struct UndoPlan: Sendable {
         reason: .unknown))
   }
 
-  private func firstGap(_ image: [Value?], _ table: Int) -> Int? {
-    image.isEmpty ? 0 : image.firstIndex { $0 == nil }
-  }
+  private func firstGap(_ image: [Value?]) -> Int? { image.firstIndex { $0 == nil } }
 
   // MARK: Later transactions
 

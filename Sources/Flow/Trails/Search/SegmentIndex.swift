@@ -276,13 +276,10 @@ extension SegmentIndex {
     guard widths.hash > 0 else { return [] }
     let wanted = hash >> UInt64(64 - widths.hash)
     // The last page that begins at or before the hash, and those before it that begin with the same hash.
-    guard var index = pages.lastIndex(where: { $0.first <= wanted }) else { return [] }
-    var found = [pages[index]]
-    while pages[index].first == wanted, index > 0 {
-      index -= 1
-      found.insert(pages[index], at: 0)
-    }
-    return found
+    guard let last = pages.lastIndex(where: { $0.first <= wanted }) else { return [] }
+    var first = last
+    while pages[first].first == wanted, first > 0 { first -= 1 }
+    return Array(pages[first...last])
   }
 
   /// Adds the stretches that a page gives for a hash. Returns false if the page is damaged.

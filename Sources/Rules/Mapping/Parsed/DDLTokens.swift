@@ -92,8 +92,10 @@ struct DDLTokenizer {
   private func text(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self) }
 
   private mutating func readToken() throws(Unparsed) -> Bool {
-    let space = try readSpace()
+    var space = try readSpace()
     guard at < bytes.count else { return false }
+    // psql replaces the `:b` of `a[1:b]` by a variable of its own.
+    if space.isEmpty, tokens.last?.kind == .symbol(":") { space = " " }
     tokens.append(DDLToken(kind: try readKind(), space: space))
     return true
   }
