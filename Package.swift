@@ -226,6 +226,7 @@ let package = Package(
       "ReplicatingTests",
       [
         "TestServers", "Endpoints", "Replicating", "TrailText", "Applying", "Capturing", "Conflicts", "Changes",
+        "CodecKit",
         "Mapping", "NetKit", "Pumping",
         "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),
