@@ -61,7 +61,14 @@ struct SnapshotScenarioTests {
 
   @Test(
     arguments: [
-      (["create"], "which database?"), (["make", "sqlite:source.db"], "there is no 'cairn snapshot make'"),
+      (["create"], "an argument is missing"), (["make", "sqlite:source.db"], "there is no 'cairn snapshot make'"),
+      (["fetch", "hq"], "an argument is missing"), (["apply", "now.db", "x"], "one argument too many"),
+      (["fetch", "north", "prices", "--to", "now.db", "--config", "conf"], "no pump of the conf leads to 'north'"),
+      (["fetch", "http://hq.example", "prices", "--to", "now.db", "--config", "conf"], "is plain HTTP"),
+      (["fetch", "https://hq/x", "prices", "--to", "now.db", "--config", "conf"], "is not the address of a peer"),
+      (["fetch", "https://hq", "../x", "--to", "now.db", "--config", "conf"], "is not the name of a snapshot"),
+      (["fetch", "https://hq", "prices", "--config", "conf"], "--to is missing"),
+      (["apply", "now.db"], "no snapshot is pending"),
       (["create", "sqlite:source.db"], "--to is missing"),
       (["create", "sqlite:none.db", "--to", "now.db"], "there is no database"),
       (["create", "sqlite:source.db", "--to", "source.db", "--replace"], "the same database"),

@@ -43,7 +43,6 @@ package struct Snapshot: Sendable {
 
   private var copyPath: String { path + ".cairn-snapshot" }
   private var packedPath: String { path + ".cairn-packed" }
-  static func sumPath(of path: String) -> String { path + ".sha256" }
 
   /// Makes the snapshot.
   ///
@@ -253,15 +252,14 @@ package struct Snapshot: Sendable {
     try file.sync()
     let (sum, bytes) = try FileSum.of(file) { done, total in try progress(total * 2 + done, total * 3) }
     try file.close()
-    let line = Array("\(sum)  \(Folder.lastName(of: path))\n".utf8)
-    do { try line.withUnsafeBytes { try File.replace(Self.sumPath(of: path), with: $0) } } catch {
-      try? Folder.remove(Self.sumPath(of: path) + ".new")
+    do throws(FileError) { try SnapshotPlace.store(sum, of: path) } catch {
+      try? Folder.remove(SnapshotPlace.sumPath(of: path) + ".new")
       throw error
     }
     do throws(FileError) {
       if replaces { try Folder.rename(packedPath, to: path) } else { try Folder.rename(packedPath, new: path) }
     } catch {
-      if !replaces { try? Folder.remove(Self.sumPath(of: path)) }
+      if !replaces { try? Folder.remove(SnapshotPlace.sumPath(of: path)) }
       throw error
     }
     try Folder.sync(Folder.parent(of: path))
