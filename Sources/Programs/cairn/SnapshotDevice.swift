@@ -41,7 +41,7 @@ struct SnapshotDevice {
     case .pending(let sum):
       report(
         "pending", place.pendingPath, sum,
-        "fetched \(place.pendingPath); put it in place with 'cairn snapshot apply \(place.path.shellWord)'")
+        "fetched \(place.pendingPath); put it in place: cairn snapshot apply \(place.path.shellWord)")
     }
   }
 
