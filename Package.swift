@@ -140,7 +140,7 @@ let package = Package(
         "Changes", "Explaining", "Conflicts", "Mapping", "Statements", "Transforming", "SystemKit", "SQLiteKit",
         "PostgresKit", "Trails", "Capturing", "Applying", "Comparing", "Configuring", "Endpoints", "Replicating",
         "TrailText", "Deploying",
-        "Checking", "ControlAPI", "NetKit", "Trust",
+        "Checking", "ControlAPI", "NetKit", "Trust", "Pumping",
       ], path: path("cairn"),
       swiftSettings: strict),
     .executableTarget(
@@ -186,7 +186,7 @@ let package = Package(
     .testTarget(
       name: "TrailsTests", dependencies: ["TestServers", "Trails", "Changes", "SystemKit", "CodecKit"],
       resources: [.copy("Golden")], swiftSettings: strict),
-    tests("PumpingTests", ["TestServers", "Pumping", "Trails", "NetKit", "Changes", "SystemKit"]),
+    tests("PumpingTests", ["TestServers", "Pumping", "Trails", "NetKit", "CodecKit", "Changes", "SystemKit"]),
     tests("SQLiteFormatTests", ["TestServers", "CShims", "CSQLite", "SQLiteFormat", "SQLiteKit", "Changes"]),
     tests("SQLiteKitTests", ["TestServers", "SQLiteKit", "Changes", "SystemKit"]),
     tests("WALKitTests", ["TestServers", "WALKit", "SQLiteFormat", "SQLiteKit", "Changes"]),
@@ -226,6 +226,7 @@ let package = Package(
       "ReplicatingTests",
       [
         "TestServers", "Endpoints", "Replicating", "TrailText", "Applying", "Capturing", "Conflicts", "Changes",
+        "CodecKit",
         "Mapping", "NetKit", "Pumping",
         "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),

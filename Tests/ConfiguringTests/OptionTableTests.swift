@@ -11,6 +11,7 @@ import Testing
     "trail": "[trail.shop]\n",
     "capture": "[capture.b]\ndatabase = \"erp\"\n",
     "apply": "[peer.other]\nmay = { push = [\"*\"] }\n[apply.b]\ntrail = \"other.b\"\ndatabase = \"erp\"\n",
+    "snapshot": "[peer.hq]\nmay = { pull = [\"hq.*\"] }\n[snapshot.b]\ndatabase = \"shop\"\n",
     "pump": "[pump.b]\n", "peer": "[peer.b]\nmay = { push = [\"b.*\"] }\n",
   ]
 

@@ -39,6 +39,8 @@ final class TestNode: Sendable {
   let wanted = Mutex<[TrailName: [CopyRequest]]>([:])
   /// Trails that begin here and whose writers have not opened them yet.
   let unopened = Mutex<Set<TrailName>>([])
+  /// The snapshots that the node publishes: which peers may fetch them, and the files, the newest first.
+  let snapshots = Mutex<[String: (peers: [String], files: [PublishedSnapshot])]>([:])
   typealias Answer = @Sendable (_ asker: String, TrailName, _ question: [UInt8]) throws -> [UInt8]
   /// Answers questions about rows.
   let answering: Mutex<Answer>
@@ -76,6 +78,11 @@ final class TestNode: Sendable {
       relay.node?.heard.withLock { $0.asked["\(peer) \(trail)"] = Array(requests.prefix(64)) }
       return max(0, requests.count - 64)
     }
+    hooks.snapshots = { peer in
+      let all = relay.node?.snapshots.withLock { $0 } ?? [:]
+      return all.filter { $0.value.peers.contains { $0.hasSameBytes(as: peer) } }.keys.sorted()
+    }
+    hooks.snapshotFiles = { name in relay.node?.snapshots.withLock { $0[name]?.files } ?? [] }
     hooks.restarted = { trail in relay.node?.heard.withLock { $0.restarted.append(trail) } }
     shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailNotifier(), hooks: hooks)
     relay.set(self)

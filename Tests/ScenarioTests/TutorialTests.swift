@@ -14,6 +14,7 @@ extension DaemonScenarios {
       "docs/guides/move-a-target.md", "docs/guides/packages.md", "docs/guides/remove-cairn.md",
       "docs/guides/review-security.md",
       "docs/guides/rotate-a-password.md", "docs/guides/size-a-machine.md", "docs/guides/skip-a-bad-row.md",
+      "docs/guides/snapshots.md",
       "docs/guides/take-a-node-out.md", "docs/guides/topologies.md", "docs/guides/troubleshoot.md",
       "docs/guides/upgrade.md",
     ]

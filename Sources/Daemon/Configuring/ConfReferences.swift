@@ -44,6 +44,11 @@ struct ConfReferences {
       checkRules(apply.source.name)
       checkDecider(apply)
     }
+    for snapshot in all("snapshot") {
+      checkDatabase(snapshot)
+      let database = databases.first { $0.source.name == snapshot.text("database") }
+      checkSnapshot(snapshot, url: database?.text("url"))
+    }
     checkNetwork()
   }
 

@@ -2,6 +2,8 @@ import Changes
 
 extension Configuration {
   /// `[pump.NAME]`: the trails that a pump copies to another node, or fetches from it.
+  ///
+  ///     Configuration.Pump(name: "to-hq", trails: TrailPatterns(["till.*"]), way: .push, url: url)
   package struct Pump: Equatable, Sendable {
     package enum Direction: String, Sendable {
       case push

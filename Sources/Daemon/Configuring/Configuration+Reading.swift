@@ -29,6 +29,7 @@ extension Configuration {
       Apply(
         section, rules: sections.filter { $0.source.section.key == "table" && $0.source.name == section.source.name })
     }
+    snapshots = all("snapshot").compactMap(Snapshot.init)
     pumps = all("pump").compactMap(Pump.init)
     receive = all("receive").first.flatMap(Receive.init)
     peers = all("peer").compactMap { section in

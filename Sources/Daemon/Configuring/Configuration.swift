@@ -11,6 +11,7 @@ package struct Configuration: Equatable, Sendable {
   /// The history to keep of each trail that has a section, by `NODE.NAME`.
   package var histories: [NameKey: History] = [:]
   package var applies: [Apply] = []
+  package var snapshots: [Snapshot] = []
   package var pumps: [Pump] = []
   /// The listener for other nodes; nil if no node may connect.
   package var receive: Receive?

@@ -26,6 +26,8 @@ package enum OptionKind: Equatable, Sendable {
   case trails
   case peerURL
   case host
+  /// A list of names of [peer.NAME].
+  case peers
   case files
   /// The grants of a peer, `{ push = […], pull = […] }`.
   case grants
@@ -64,6 +66,7 @@ package enum OptionKind: Equatable, Sendable {
     case .trails: "a trail, NODE.NAME, or a list of patterns of trails, with * and ?, ! before one that excludes"
     case .peerURL: "https://HOST:PORT, or http:// where insecure allows it"
     case .host: "the name in a certificate: a-z, 0-9, ., _ and -"
+    case .peers: "a list of names of [peer.NAME]"
     case .files: "{ certificate = PATH, key = PATH, peers = PATH }"
     case .grants: "{ push = [PATTERNS], pull = [PATTERNS] } of trails"
     case .misfits: "a list of policies: stop, null or widen, for a column as table.column=null"

@@ -177,8 +177,8 @@ extension OptionReader {
       let near =
         text.hasPrefix("mark") ? "mark:deleted_at" : text.lowercased().nearest(in: ["apply", "keep"]) ?? "apply"
       return ("\(key) is \"\(text)\"; it takes \(option.kind.description)", "write \(key) = \"\(near)\"")
-    case .flag, .count, .duration, .size, .history, .patterns, .trails, .files, .grants, .misfits, .columns, .rule,
-      .rules, .anything:
+    case .flag, .count, .duration, .size, .history, .patterns, .trails, .peers, .files, .grants, .misfits, .columns,
+      .rule, .rules, .anything:
       return nil
     }
   }

@@ -19,7 +19,7 @@ struct OptionReader {
     switch option.kind {
     case .flag: flag(node, option)
     case .count(let range): count(node, option, range)
-    case .patterns, .misfits: list(node, option)
+    case .patterns, .misfits, .peers: list(node, option)
     case .trails: trails(node, option)
     case .files: files(node, option)
     case .grants: grants(node, option)
@@ -79,6 +79,9 @@ struct OptionReader {
         refuse(place, error.message, error.hint)
         return nil
       }
+    } else if option.kind == .peers, !PeerURL.isHost(text) {
+      refuse(place, "\"\(text)\" is not the name of a peer", Self.write(option))
+      return nil
     } else if text.drop(while: { $0 == "!" }).isEmpty {
       refuse(place, "\"\(text)\" is not a pattern of tables", Self.write(option))
       return nil

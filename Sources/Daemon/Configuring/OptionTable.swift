@@ -66,7 +66,7 @@ package enum OptionTable {
 
   /// All sections, in the order of the documents.
   package static let sections: [Section] = [
-    node, database, capture, trail, apply, table, pump, receive, peer, limits, metrics, control, log,
+    node, database, capture, trail, apply, table, snapshot, pump, receive, peer, limits, metrics, control, log,
   ]
 
   /// Returns the section with this name, such as `capture`; nil if there is none, or if the section may appear several

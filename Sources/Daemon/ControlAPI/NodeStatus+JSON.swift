@@ -51,6 +51,7 @@ extension NodeStatus.Worker {
       ("versions_kept", .integer(Int64(versionsKept))),
       ("statements", .object(statements.json)),
       ("copying", copying.map { .object($0.json) } ?? .null), ("tables_copied", .integer(Int64(tablesCopied))),
+      ("snapshot", snapshot.map { .object($0.json) } ?? .null),
       ("restarts", .integer(Int64(restarts))),
       ("retry_in_ms", retryInMilliseconds.map { .integer($0) } ?? .null),
       ("silent_ms", .integer(silentMilliseconds)),
@@ -85,6 +86,7 @@ extension NodeStatus.Worker {
     statements = object.object("statements").map(NodeStatus.Statements.init) ?? .init()
     copying = object.object("copying").map(NodeStatus.Copying.init)
     tablesCopied = Int(object.integer("tables_copied") ?? 0)
+    snapshot = object.object("snapshot").map(NodeStatus.Snapshot.init)
     restarts = Int(object.integer("restarts") ?? 0)
     retryInMilliseconds = object.integer("retry_in_ms")
     silentMilliseconds = object.integer("silent_ms") ?? 0

@@ -103,6 +103,8 @@ package struct NodeStatus: Sendable {
     package var copying: Copying?
     /// The number of tables whose refresh the apply has completed since the daemon was started.
     package var tablesCopied = 0
+    /// The newest file of a snapshot; nil for other workers, and until there is one.
+    package var snapshot: Snapshot?
     package var restarts = 0
     package var retryInMilliseconds: Int64?
     package var silentMilliseconds: Int64 = 0
@@ -252,7 +254,7 @@ package struct NodeStatus: Sendable {
   /// The status line for `systemctl status`.
   package var summary: String {
     if isEnding { return "ending" }
-    let main = workers.filter { [.capture, .pump, .receive, .apply].contains($0.name.kind) }
+    let main = workers.filter { [.capture, .pump, .receive, .apply, .snapshot].contains($0.name.kind) }
     let running = main.filter { $0.state == .running }.count
     let others = NodeStatus.WorkerState.allCases.filter { $0 != .running }.compactMap { state -> String? in
       let names = main.filter { $0.state == state }.map(\.name.description)

@@ -9,6 +9,8 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
     /// Listens for other nodes. A daemon has at most one such worker.
     case receive
     case apply
+    /// Makes files of a database at intervals.
+    case snapshot
     /// Writes to an idle PostgreSQL source, so that its slot advances.
     case heartbeat
     /// Deletes the segments that no reader needs.

@@ -87,6 +87,10 @@ package enum Metrics {
       name: "cairn_latency_seconds", kind: .histogram, labels: "worker, stage, le",
       help: "From the commit at the source to the trail (stage capture) or to the commit at the target (stage apply)."
     ) { status in status.workers.filter(isOfData).flatMap(latency) },
+    ofSnapshots("cairn_snapshot_age_seconds", "Since the newest file of the snapshot was made.") {
+      Double($0.ageMilliseconds) / 1000
+    },
+    ofSnapshots("cairn_snapshot_bytes", "Bytes of the newest file of the snapshot.") { Double($0.bytes) },
     ofTrails("cairn_trail_bytes", "Bytes of the trail on disk.") { Double($0.bytes) },
     ofTrails("cairn_trail_segments", "Segments of the trail.") { Double($0.segments) },
     ofTrails("cairn_trail_oldest_time_seconds", "Start of the oldest segment, in seconds since 1970.") {
@@ -168,6 +172,16 @@ package enum Metrics {
     Metric(name: name, kind: kind, labels: "worker, trail", help: help) { status in
       status.workers.filter(isOfData).map {
         Sample(labels: [("worker", $0.name.description), ("trail", $0.trail)], value: value($0))
+      }
+    }
+  }
+
+  private static func ofSnapshots(
+    _ name: String, _ help: String, _ value: @escaping @Sendable (NodeStatus.Snapshot) -> Double
+  ) -> Metric {
+    Metric(name: name, kind: .gauge, labels: "worker", help: help) { status in
+      status.workers.compactMap { worker in
+        worker.snapshot.map { Sample(labels: [("worker", worker.name.description)], value: value($0)) }
       }
     }
   }

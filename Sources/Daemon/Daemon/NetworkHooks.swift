@@ -44,6 +44,8 @@ struct NetworkHooks {
     hooks.answer = { asker, trail, question, isOver in
       try context.answer(question, about: trail, of: asker, isOver: isOver)
     }
+    hooks.snapshots = { context.configuration.snapshots(for: $0) }
+    hooks.snapshotFiles = { try context.snapshotFiles($0) }
     hooks.dialled = dialled
     hooks.full = {
       guard let dialled else { return context.hasRoom(plan) ? nil : IntakeGate.full(context.node) }

@@ -108,6 +108,7 @@ package final class Supervisor: Sendable {
     return switch spec {
     case .capture(let capture, let database, _, _): CaptureWorker(name, capture, database, context)
     case .apply(let apply, let database, _, _, _): ApplyWorker(name, apply, database, context)
+    case .snapshot(let snapshot, let database): SnapshotWorker(name, snapshot, database, context)
     case .heartbeat(let capture, let database):
       HeartbeatWorker(
         name, capture, database, context,
@@ -136,7 +137,6 @@ package final class Supervisor: Sendable {
   }
 
   /// Executes a command of the operator. Returns the worker that `text` names.
-  ///
   /// - Throws: `usage` if there is no such worker.
   @discardableResult package func order(_ order: Order, _ text: String) throws -> WorkerName {
     let now = Clock.monotonicMilliseconds

@@ -14,6 +14,8 @@ package enum WorkerSpec: Equatable, Sendable {
   ///
   /// - Parameter lacks: The line for the operator about rows of the source that the target lacks; nil if none.
   case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan, lacks: String?)
+  /// A snapshot, without its peers: the listener looks them up for each request.
+  case snapshot(Configuration.Snapshot, Configuration.Database)
   case heartbeat(Configuration.Capture, Configuration.Database)
   case purge(String, every: Duration)
   /// The purge of all received trails except those in `besides`.
@@ -27,7 +29,7 @@ package enum WorkerSpec: Equatable, Sendable {
     switch self {
     case .capture: true
     case .pump(let pump, _): pump.way == .pull
-    case .apply, .heartbeat, .purge, .purgeOfCopies, .receive: false
+    case .apply, .snapshot, .heartbeat, .purge, .purgeOfCopies, .receive: false
     }
   }
 }
@@ -56,6 +58,12 @@ package struct WorkerPlan: Equatable, Sendable {
         apply, database, TwoWayPlan(apply, configuration), configuration.relayPlan(apply),
         lacks: configuration.lineOnLacking(apply))
       if trails[apply.trail] == nil { trails[apply.trail] = (apply.trail, .seconds(10)) }
+    }
+    for snapshot in configuration.snapshots {
+      guard let database = configuration.database(snapshot.database) else { continue }
+      var made = snapshot
+      made.peers = []
+      specs[WorkerName(.snapshot, snapshot.name)] = .snapshot(made, database)
     }
     for (trail, purge) in trails { specs[WorkerName(.purge, purge.name)] = .purge(trail, every: purge.every) }
     for pump in configuration.pumps { specs[WorkerName(.pump, pump.name)] = .pump(pump, configuration.receive?.tls) }

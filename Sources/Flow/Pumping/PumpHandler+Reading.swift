@@ -108,20 +108,7 @@ extension PumpHandler {
       ("ETag", tag), ("Cache-Control", "public, max-age=31536000, immutable"), ("Accept-Ranges", "bytes"),
       ("Content-Type", "application/octet-stream"),
     ]
-    if let known = visit.request.header("If-None-Match"), known == "*" || known.contains(tag) {
-      return HTTPResponse(status: 304, headers: headers)
-    }
-    switch ByteRange(visit.request.header("Range"), count: file.count) {
-    case .all:
-      return HTTPResponse(status: 200, headers: headers, body: .file(file.file, offset: 0, count: file.count))
-    case .part(let range):
-      let told = ("Content-Range", "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(file.count)")
-      return HTTPResponse(
-        status: 206, headers: headers + [told],
-        body: .file(file.file, offset: range.lowerBound, count: UInt64(range.count)))
-    case .none:
-      return HTTPResponse(status: 416, headers: headers + [("Content-Range", "bytes */\(file.count)")])
-    }
+    return Self.response(to: visit.request, file.file, count: file.count, tag: tag, headers)
   }
 
   /// Returns a response with the bytes of a trail after the requested offset. If there are none, the call waits for

@@ -6,6 +6,11 @@ extension PumpHandler {
   /// Returns whether the present grants allow a request that is in progress to continue.
   package func mayGoOn(_ request: HTTPRequest) -> Bool {
     let parts = request.path.split(separator: "/")
+    if parts.count == 4, parts[0] == "cairn", parts[2] == "snapshots",
+      let peer = request.isTLS ? request.peer?.commonName : request.header("Cairn-Node")
+    {
+      return mayFetch(peer, String(parts[3]))
+    }
     guard parts.count >= 4, parts[0] == "cairn", parts[2] == "trails", let trail = TrailName(String(parts[3])),
       let peer = request.isTLS ? request.peer?.commonName : request.header("Cairn-Node")
     else { return true }

@@ -74,6 +74,10 @@ package final class PumpHandler: HTTPHandler {
       try Self.expect(parts.count == 2 ? Self.reading : Self.writing, request)
       return parts.count == 2 ? .answer(try question(for: peer, request)) : .receive(try answering(peer, parts[2]))
     }
+    if parts.starts(with: ["1", "snapshots"]), parts.count <= 3 {
+      try Self.expect(Self.reading, request)
+      return .answer(parts.count == 2 ? try snapshots(peer) : try snapshot(peer, parts[2], request))
+    }
     guard parts.count >= 2, parts[0] == "1", parts[1] == "trails" else { throw Self.nothing }
     parts.removeFirst(2)
     if parts.isEmpty {

@@ -47,6 +47,11 @@ package struct PumpHooks: Sendable {
   /// between its former end and that segment.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
+  /// Returns the names of the snapshots that a peer may fetch.
+  package var snapshots: @Sendable (_ peer: String) -> [String] = { _ in [] }
+  /// Returns the files of a snapshot, the newest first.
+  package var snapshotFiles: @Sendable (_ name: String) throws -> [PublishedSnapshot] = { _ in [] }
+
   package init() {}
 
   /// Returns whether a peer's copy that is longer than the trail has other content than the trail. True only at the

@@ -99,7 +99,7 @@ enum BashCompletion {
         CODE) compgen -W "$_cairn_codes" -- "$cur" ;;
         COMMAND) compgen -W "$_cairn_commands" -- "$cur" ;;
         TRAIL) compgen -W "$(_cairn_ask trail trail list)" -- "$cur" ;;
-        WORKER) compgen -W "$(_cairn_ask name status | grep -E '^(capture|apply|heartbeat|purge)[.]')" -- "$cur" ;;
+        WORKER) compgen -W "$(_cairn_ask name status | grep -E '^(capture|apply|snapshot|heartbeat|purge)[.]')" -- "$cur" ;;
         APPLY) compgen -W "$(_cairn_ask name status | sed -n 's/^apply[.]//p')" -- "$cur" ;;
         DATABASE) compgen -W "$(_cairn_ask section config show | sed -n 's/^.database[.]\(.*\).$/\1/p')" -- "$cur" ;;
         *'|'*) for kind in ${1//|/ }; do

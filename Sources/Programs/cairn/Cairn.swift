@@ -16,8 +16,8 @@ struct Cairn {
       ReplicateCommand.self, CheckCommand.self, ConfigCommand.self, StatusCommand.self, StartCommand.self,
       StopCommand.self, RestartCommand.self, ReloadCommand.self, CopyCommand.self, CompareCommand.self,
       ConflictsCommand.self, QuarantineCommand.self, IdentityCommand.self, TrailCommand.self, BlameCommand.self,
-      RestoreCommand.self, UndoCommand.self, PeerCommand.self, UnhookCommand.self, RehookCommand.self,
-      DetachCommand.self, ExplainCommand.self,
+      RestoreCommand.self, SnapshotCommand.self, UndoCommand.self, PeerCommand.self, UnhookCommand.self,
+      RehookCommand.self, DetachCommand.self, ExplainCommand.self,
     ]
   }
 

@@ -98,7 +98,7 @@ enum FishCompletion {
         case TRAIL
           __cairn_ask trail trail list
         case WORKER
-          __cairn_ask name status | string match -r '^(?:capture|apply|heartbeat|purge)[.].*'
+          __cairn_ask name status | string match -r '^(?:capture|apply|snapshot|heartbeat|purge)[.].*'
         case APPLY
           __cairn_ask name status | string replace -f -r '^apply[.]' ''
         case DATABASE

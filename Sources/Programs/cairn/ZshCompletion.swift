@@ -89,7 +89,7 @@ enum ZshCompletion {
         CODE) found=($_cairn_codes) ;;
         COMMAND) found=(${_cairn_commands%%:*}) ;;
         TRAIL) found=(${(f)"$(_cairn_ask trail trail list)"}) ;;
-        WORKER) found=(${(f)"$(_cairn_ask name status | grep -E '^(capture|apply|heartbeat|purge)[.]')"}) ;;
+        WORKER) found=(${(f)"$(_cairn_ask name status | grep -E '^(capture|apply|snapshot|heartbeat|purge)[.]')"}) ;;
         APPLY) found=(${(f)"$(_cairn_ask name status | sed -n 's/^apply[.]//p')"}) ;;
         DATABASE) found=(${(f)"$(_cairn_ask section config show | sed -n 's/^.database[.]\(.*\).$/\1/p')"}) ;;
         [a-z]*) found=($1) ;;

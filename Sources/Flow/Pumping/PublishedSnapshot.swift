@@ -1,0 +1,25 @@
+import Changes
+
+/// A file of a snapshot that this node publishes.
+///
+///     PublishedSnapshot(path: "/var/lib/cairn/snapshots/erp/1764396900123456.db", sha256: sum, bytes: 4096, madeAt: now)
+package struct PublishedSnapshot: Equatable, Sendable {
+  package let path: String
+  /// The SHA-256 of the file, 64 lower-case hexadecimal digits.
+  package let sha256: String
+  package let bytes: UInt64
+  /// The time at which the file was made, µs since 1970 UTC.
+  package let madeAt: Int64
+
+  package init(path: String, sha256: String, bytes: UInt64, madeAt: Int64) {
+    (self.path, self.sha256, self.bytes, self.madeAt) = (path, sha256, bytes, madeAt)
+  }
+
+  /// Returns whether a text is a SHA-256 as ``sha256`` has it.
+  package static func isSum(_ text: String) -> Bool {
+    text.utf8.count == 64 && text.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
+  }
+
+  /// The ETag of a file with this sum.
+  package static func tag(_ sum: String) -> String { "\"\(sum)\"" }
+}
