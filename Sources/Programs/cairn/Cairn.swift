@@ -18,7 +18,7 @@ struct Cairn {
       ReloadCommand.self, CopyCommand.self, CompareCommand.self,
       ConflictsCommand.self, QuarantineCommand.self, IdentityCommand.self, TrailCommand.self, BlameCommand.self,
       RestoreCommand.self, UndoCommand.self, PeerCommand.self, UnhookCommand.self, RehookCommand.self,
-      DetachCommand.self, ExplainCommand.self,
+      DetachCommand.self, SupportBundleCommand.self, ExplainCommand.self,
     ]
   }
 
