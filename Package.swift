@@ -128,8 +128,8 @@ let package = Package(
     module(
       "Daemon",
       [
-        "Changes", "Mapping", "Transforming", "Conflicts", "Versions", "SystemKit", "SQLiteKit", "PostgresKit",
-        "Trails",
+        "Changes", "Mapping", "Transforming", "Conflicts", "Versions", "SystemKit", "CodecKit", "SQLiteKit",
+        "PostgresKit", "Trails",
         "Capturing", "Applying", "Comparing", "Configuring", "Endpoints", "Replicating", "Deploying", "ControlAPI",
         "ServiceKit",
         "NetKit", "Trust", "Pumping",
@@ -235,7 +235,7 @@ let package = Package(
       [
         "TestServers", "Daemon", "Deploying", "ControlAPI", "ServiceKit", "Endpoints", "Replicating", "Comparing",
         "Configuring",
-        "Changes", "Applying",
+        "Changes", "Applying", "CodecKit",
         "Mapping", "NetKit", "Pumping", "SQLiteKit", "SystemKit", "Trails",
       ]),
     tests(

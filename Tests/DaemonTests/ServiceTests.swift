@@ -71,8 +71,8 @@ import Testing
 
   @Test func `pages are answered, others are not there, and a taken port is reported`() throws {
     let port = Self.freePort()
-    let listener = try HTTPListener(host: "127.0.0.1", port: port) { path in
-      path == "/healthz" ? .init(body: "ok\n") : nil
+    let listener = try HTTPListener(host: "127.0.0.1", port: port) { request in
+      request.path == "/healthz" ? .init(body: "ok\n") : nil
     }
     #expect(try get(port, "/healthz") == (200, "ok\n"))
     #expect(try get(port, "/etc/passwd").status == 404)

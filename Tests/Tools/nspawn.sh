@@ -179,7 +179,7 @@ until_true 20 "the new pair is copied" equal extra extra
 
 say "reload with a conf that is wrong"
 printf '[capture.pos2]\ndatabse = "pos"\n' | inside tee /etc/cairn/conf.d/wrong.toml >/dev/null
-inside systemctl reload cairnd || true
+inside systemctl reload cairnd && fail "a reload with a wrong conf did not fail"
 refused() { inside journalctl -u cairnd --no-pager -o cat | grep -F 'wrong.toml:2'; }
 until_true 10 "the journal names the line" refused
 refused | sed 's/^/  /'

@@ -106,7 +106,7 @@ extension ConfCheck {
 
   // MARK: Certificates
 
-  private func checkFiles(_ files: String...) throws {
+  func checkFiles(_ files: String...) throws {
     for file in files {
       guard Folder.exists(file) else {
         throw CairnError(
@@ -120,7 +120,7 @@ extension ConfCheck {
     }
   }
 
-  private func tellExpiry(of file: String) throws {
+  func tellExpiry(of file: String) throws {
     let text: String
     do throws(FileError) { text = try File.text(file) } catch { throw error.asCairnError(doing: "read a certificate") }
     guard let certificates = try? Certificate.all(pem: text) else {

@@ -67,6 +67,15 @@ package final class ConfCheck {
       begin("receive")
       attempt { try check(receive) }
     }
+    if let metrics = configuration.metrics, let tls = metrics.tls {
+      begin("metrics")
+      attempt {
+        try checkFiles(tls.certificate, tls.key, tls.peers)
+        try tellExpiry(of: tls.certificate)
+        try tellExpiry(of: tls.peers)
+        say("\(metrics.address): TLS 1.3", [("event", .text("metrics")), ("ok", .bool(true)), ("tls", .bool(true))])
+      }
+    }
     for pump in configuration.pumps {
       begin("pump \(pump.name)")
       if attempt({ try check(pump) }) { tellFailure(.pump, pump.name) }

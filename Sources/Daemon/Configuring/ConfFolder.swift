@@ -155,13 +155,15 @@ package enum ConfFolder {
       hint: "let the user of the daemon read it, and give it less than 1 MiB")
   }
 
-  /// Returns the name of the database whose password is in a file, such as `database.NAME`; nil for any other file.
+  /// Returns the name of the database whose password is in a file, such as `database.NAME`; nil for any other file. The
+  /// file of the token of `[metrics]` has the name `metrics.token`, which no database can have.
   ///
   /// Source: https://www.freedesktop.org/software/systemd/man/252/systemd.exec.html#LoadCredential=ID:PATH
   private static func database(_ file: String, isService: Bool) -> String? {
     for prefix in ["database.", "database_"] where file.hasPrefix(prefix) {
       return String(file.dropFirst(prefix.count))
     }
+    if isService, file == Configuration.Metrics.credential { return file }
     return isService || file.hasPrefix(".") ? nil : file
   }
 

@@ -48,8 +48,10 @@ extension Configuration {
       section.bytes("block").map { limits.blockBytes = $0 }
       section.bytes("memory").map { limits.memoryBytes = $0 }
     }
-    metrics = all("metrics").first?.text("listen").flatMap { ListenAddress($0) }.map {
-      Metrics(host: $0.host, port: $0.port)
+    if let section = all("metrics").first, let address = section.text("listen").flatMap({ ListenAddress($0) }) {
+      var metrics = Metrics(host: address.host, port: address.port)
+      (metrics.tls, metrics.token) = (section.files("tls"), secrets[Metrics.credential])
+      self.metrics = metrics
     }
     control.socket = all("control").first?.text("socket")
     control.group = all("control").first?.text("group")

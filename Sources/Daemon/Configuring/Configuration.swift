@@ -164,8 +164,18 @@ package struct Configuration: Equatable, Sendable {
     /// The address to listen on: an IP address without brackets, or `localhost`.
     @ByBytes package var host: String
     package var port: UInt16
+    /// The certificates; nil for plain HTTP.
+    package var tls: PeerFiles?
+    /// The token that a client must send, from the credential `metrics.token`; nil for none.
+    @ByBytes package var token: String? = nil
 
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
+
+    /// The name of the credential with the token.
+    package static let credential = "metrics.token"
+
+    package var isLoopback: Bool { PeerURL.isLoopback(host) }
+    package var address: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
   }
 
   /// `[control]`: the control socket and the group that may use it.

@@ -78,6 +78,9 @@ package struct LoadedConfiguration: Sendable {
     let references = ConfReferences(
       sections, isWhole: isWhole, awaitsPeers: awaitsPeers, fileIdentity: fileIdentity)
     problems += references.problems
+    let token = credentials[Configuration.Metrics.credential]
+    let listener = sections.first { $0.source.section.key == "metrics" }
+    if let token, let problem = MetricsToken.problem(token) { problems.append(problem) }
     for section in OptionTable.sections where section.isRequired && isWhole {
       if !sections.contains(where: { $0.source.section.key == section.key }), let main = files.first {
         let option = section.options[0]
@@ -102,11 +105,13 @@ package struct LoadedConfiguration: Sendable {
     let names = sections.filter { $0.source.section.key == "database" }.map(\.source.name)
     let withoutLogin = sections.filter { $0.text("url")?.hasPrefix("sqlite:") == true }.map(\.source.name)
     self.notices =
-      notices + references.notices
+      notices + references.notices + MetricsToken.notices(token, listener, isWhole: isWhole)
       + credentials.filter { withoutLogin.contains($0.key) }.map(\.value.path).sorted().map {
         "\($0) is a password for an SQLite file, which needs none"
       }
-      + credentials.filter { isWhole && !names.contains($0.key) }.map(\.value.path).sorted().map {
+      + credentials.filter { isWhole && !names.contains($0.key) && $0.key != Configuration.Metrics.credential }.map(
+        \.value.path
+      ).sorted().map {
         "\($0) is a password for a database that the conf does not have"
       }
   }

@@ -58,12 +58,26 @@ extension OptionTable {
     ])
 
   static let metrics = Section(
-    key: "metrics", form: .single, help: "figures over HTTP; without this section nothing listens",
+    key: "metrics", form: .single, help: "figures and a status page over HTTP; without this section nothing listens",
+    details: """
+      On loopback every user of this machine can read all pages, unless there is a token. From other machines \
+      `/status` and `/status.json` need a token or a client certificate. The token is the content of the credential \
+      `metrics.token`: the file `credentials/metrics.token` beside the conf, with 16 bytes or more. A browser asks for \
+      it as the password; programs send `Authorization: Bearer TOKEN`. With a token or `tls`, only `/healthz` is open.
+      """,
     options: [
       Option(
-        "listen", .address, required: true, "address and port of /metrics, /healthz, /readyz and /status.json",
-        details: "Every client that reaches it can read it: keep to this machine, or put a proxy before it.",
-        example: "\"127.0.0.1:7421\"")
+        "listen", .address, required: true,
+        "address and port of /status, /status.json, /metrics, /healthz and /readyz",
+        details: "If the port is in use, the daemon runs without these pages, and tries again every 5 s.",
+        example: "\"127.0.0.1:7421\""),
+      Option(
+        "tls", .files, absence: "plain HTTP", since: "0.2.0",
+        "certificate and key of the listener, and the authorities trusted for clients",
+        details: """
+          A client whose certificate one of these authorities has signed needs no token. PEM files; relative paths \
+          are below the folder of the conf file. They are read again when they change.
+          """, example: "{ certificate = \"node.crt\", key = \"node.key\", peers = \"ca.crt\" }"),
     ])
 
   static let control = Section(

@@ -6,7 +6,7 @@ package struct Setting: Equatable, Sendable {
     case file(ConfPlace)
     case byDefault
     case wrong(ConfPlace)
-    /// The value is a password from the file with this path.
+    /// The value is a password or a token from the file with this path.
     case credential(String)
   }
 
@@ -31,10 +31,13 @@ package struct Setting: Equatable, Sendable {
         var list = section.options.filter(\.isSupported).map { option in
           Setting(read.source.title, option, read.values[option.key], wrong: read.wrong[option.key])
         }
-        if section.key == "database", let credential = credentials[read.source.name] {
+        let secrets = [
+          "database": ("password", read.source.name), "metrics": ("token", Configuration.Metrics.credential),
+        ]
+        if let (key, name) = secrets[section.key], let credential = credentials[name] {
           list.append(
             Setting(
-              section: read.source.title, key: "password", value: "\"********\"", origin: .credential(credential.path),
+              section: read.source.title, key: key, value: "\"********\"", origin: .credential(credential.path),
               absence: ""))
         }
         return list

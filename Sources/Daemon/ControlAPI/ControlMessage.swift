@@ -1,4 +1,5 @@
 import Changes
+import SystemKit
 
 /// A request to a daemon over its control socket: one JSON object on one line. The answer is a ``ControlReply``.
 ///
@@ -16,6 +17,8 @@ package struct ControlRequest: Equatable, Sendable {
     case start
     case stop
     case restart
+    case pause
+    case resume
     case copy
     case unhook
     case rehook
@@ -31,8 +34,14 @@ package struct ControlRequest: Equatable, Sendable {
   /// The data of the command `question`, in hexadecimal; empty for other commands.
   @ByBytes package var data: String
 
-  package init(_ command: Command, _ subject: String = "", tables: [String] = [], data: String = "") {
+  /// The end of a pause in µs since 1970 UTC, for the command `pause`; nil for no end.
+  package var until: Int64?
+
+  package init(
+    _ command: Command, _ subject: String = "", tables: [String] = [], data: String = "", until: Int64? = nil
+  ) {
     (self.command, self.subject, self.tables, self.data) = (command, subject, tables, data)
+    self.until = until
   }
 
   package var line: String {
@@ -40,6 +49,7 @@ package struct ControlRequest: Equatable, Sendable {
     if !subject.isEmpty { object["subject"] = .text(subject) }
     if !tables.isEmpty { object["tables"] = .list(tables.map { .text($0) }) }
     if !data.isEmpty { object["data"] = .text(data) }
+    if let until { object["until"] = .text(UTCTime(until).description) }
     return object.line
   }
 
@@ -64,7 +74,14 @@ package struct ControlRequest: Equatable, Sendable {
     guard isList, tables.count == object.list("tables").count else {
       throw Self.refuse("the tables of a request must be a list of strings")
     }
-    self.init(command, object.text("subject") ?? "", tables: tables, data: object.text("data") ?? "")
+    // A pause with an end that is not understood must not become one without an end.
+    let end = object.text("until")
+    let until = end.flatMap { TimeText.parse($0, now: 0, zone: LocalTime()) }
+    guard object["until"] == nil || until != nil else {
+      throw Self.refuse("the end of a pause must be a time such as 2026-11-28T14:00:00Z")
+    }
+    self.init(
+      command, object.text("subject") ?? "", tables: tables, data: object.text("data") ?? "", until: until)
   }
 
   private static func refuse(_ message: String) -> CairnError {

@@ -8,6 +8,10 @@ extension NodeStatus {
     static let paths = 4 << 20
     /// Each kind of list of tables, for all workers together.
     static let tables = 1 << 20
+    /// One text of a worker, such as a message.
+    static let text = 4096 + 3
+    /// Each kind of text, for all workers together.
+    static let texts = 1 << 18
   }
 
   /// The indices of ``paths``, those of failed transfers first. Peers take turns, so that the many trails of one peer
@@ -22,5 +26,12 @@ extension NodeStatus {
       return (turn, index)
     }
     return turns.sorted { $0 < $1 }.map(\.1)
+  }
+}
+
+extension String {
+  /// Returns the text, cut to at most `bytes` bytes and a mark.
+  func cut(to bytes: Int) -> String {
+    utf8.count <= bytes ? self : String(decoding: utf8.prefix(bytes), as: UTF8.self) + "…"
   }
 }

@@ -1,4 +1,5 @@
 import Changes
+import SystemKit
 
 // The form in which a status goes over the control socket, and in which programs read it
 // (docs/reference/control-protocol.md).
@@ -18,6 +19,7 @@ extension NodeStatus {
     object["left_slots"] = .list(leftSlots.map { .object($0.json) })
     if let disk { object["disk"] = .object(disk.json) }
     object["conf_refused"] = refusal.map { .object($0.json) } ?? .null
+    object["metrics_error"] = metricsProblem.map { .object($0.json) } ?? .null
     return object
   }
 }
@@ -28,16 +30,21 @@ extension NodeStatus.Worker {
   /// - Parameter count: The number of all workers, which share the room of the lists of tables.
   func json(of count: Int = 1) -> JSONObject {
     let room = min(StatusList.bytesMax, NodeStatus.Bytes.tables / max(1, count))
-    let shownWaits = StatusList(waits, bytesMax: room) { .object($0.json) }
+    let textRoom = min(NodeStatus.Bytes.text, max(256, NodeStatus.Bytes.texts / max(1, count)))
+    let problem = problem?.cut(to: textRoom)
+    let shownWaits = StatusList(waits, bytesMax: room) { .object($0.cut(to: textRoom).json) }
     let shownLeftOut = StatusList(leftOut, bytesMax: room) { .text($0) }
     let tables = rowsWaiting.sorted { $0.key < $1.key }
     let shownTables = StatusList(tables, bytesMax: room) { .text($0.key.text) }
     return JSONObject([
       ("name", .text(name.description)), ("kind", .text(name.kind.rawValue)), ("state", .text(state.rawValue)),
-      ("trail", .text(trail)), ("database", .text(place)), ("detail", .text(detail)), ("position", .text(position)),
+      ("trail", .text(trail)), ("database", .text(place)), ("detail", .text(detail.cut(to: textRoom))),
+      ("position", .text(position)),
       ("rows", .integer(Int64(clamping: rows))), ("transactions", .integer(Int64(clamping: transactions))),
       ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
+      ("last_change_at", lastChangeAt.map { .text(UTCTime($0).description) } ?? .null),
+      ("conflicts", .integer(Int64(conflicts))),
       ("tables_waiting", .list(waits.prefix(shownWaits.values.count).map { .text($0.table) })),
       ("waits", .list(shownWaits.values)), ("waits_more", .integer(shownWaits.more)),
       ("tables_left_out", .list(shownLeftOut.values)), ("tables_left_out_more", .integer(shownLeftOut.more)),
@@ -54,6 +61,7 @@ extension NodeStatus.Worker {
       ("snapshot", snapshot.map { .object($0.json) } ?? .null),
       ("restarts", .integer(Int64(restarts))),
       ("retry_in_ms", retryInMilliseconds.map { .integer($0) } ?? .null),
+      ("paused_until", pausedUntil.map { .text(UTCTime($0).description) } ?? .null),
       ("silent_ms", .integer(silentMilliseconds)),
       ("error", problem.flatMap { $0.isPassed ? nil : .object($0.json) } ?? .null),
       ("last_error", problem.map { .object($0.json) } ?? .null),
@@ -72,6 +80,8 @@ extension NodeStatus.Worker {
     rowsPerSecond = object.real("rows_per_second") ?? 0
     lagMilliseconds = object.real("lag_ms")
     isCaughtUp = object.bool("caught_up") ?? false
+    lastChangeAt = object.text("last_change_at").flatMap { TimeText.parse($0, now: 0, zone: LocalTime()) }
+    conflicts = Int(object.integer("conflicts") ?? 0)
     waits = object.objects("waits").map(NodeStatus.Wait.init)
     moreWaits = Int(object.integer("waits_more") ?? 0)
     moreLeftOut = Int(object.integer("tables_left_out_more") ?? 0)
@@ -89,6 +99,7 @@ extension NodeStatus.Worker {
     snapshot = object.object("snapshot").map(NodeStatus.Snapshot.init)
     restarts = Int(object.integer("restarts") ?? 0)
     retryInMilliseconds = object.integer("retry_in_ms")
+    pausedUntil = object.text("paused_until").flatMap { TimeText.parse($0, now: 0, zone: LocalTime()) }
     silentMilliseconds = object.integer("silent_ms") ?? 0
     problem = (object.object("last_error") ?? object.object("error")).map(NodeStatus.Problem.init)
   }
@@ -119,7 +130,14 @@ extension NodeStatus.Statements {
 }
 
 extension NodeStatus.Problem {
-  var json: JSONObject {
+  /// Returns the problem with texts of at most `bytes` bytes each.
+  func cut(to bytes: Int) -> Self {
+    var problem = self
+    (problem.message, problem.hint) = (message.cut(to: bytes), hint.cut(to: bytes))
+    return problem
+  }
+
+  package var json: JSONObject {
     var object = JSONObject([
       ("code", .text(code)), ("message", .text(message)), ("hint", .text(hint)), ("times", .integer(Int64(times))),
     ])
@@ -130,7 +148,7 @@ extension NodeStatus.Problem {
     return object
   }
 
-  init(_ object: JSONObject) {
+  package init(_ object: JSONObject) {
     self.init(
       code: object.text("code") ?? "", message: object.text("message") ?? "", hint: object.text("hint") ?? "",
       times: Int(object.integer("times") ?? 1), agoMilliseconds: object.integer("ago_ms"),
@@ -155,6 +173,11 @@ extension NodeStatus.Copying {
 }
 
 extension NodeStatus.Wait {
+  /// Returns the entry with texts of at most `bytes` bytes each.
+  func cut(to bytes: Int) -> Self {
+    Self(table: table, code: code, message: message.cut(to: bytes), hint: hint.cut(to: bytes))
+  }
+
   var json: JSONObject {
     JSONObject([
       ("table", .text(table)), ("code", .text(code)), ("message", .text(message)), ("hint", .text(hint)),

@@ -14,7 +14,7 @@ package struct NodeStatus: Sendable {
     /// The worker failed, and an operator must act.
     case failed
     case stopped
-    /// The worker is paused because the trails are over their disk limit.
+    /// The worker is paused because the trails are over their disk limit, or by the operator.
     case paused
   }
 
@@ -79,6 +79,10 @@ package struct NodeStatus: Sendable {
     /// unknown.
     package var lagMilliseconds: Double?
     package var lags = LatencyHistogram()
+    /// The commit time of the last transaction of the worker, in µs since 1970 UTC; nil for none.
+    package var lastChangeAt: Int64?
+    /// The number of conflicts that the apply has resolved since it was started.
+    package var conflicts = 0
     package var isCaughtUp = false
     package var waits: [Wait] = []
     /// The number of suspended tables that ``waits`` lacks, in a client.
@@ -107,6 +111,8 @@ package struct NodeStatus: Sendable {
     package var snapshot: Snapshot?
     package var restarts = 0
     package var retryInMilliseconds: Int64?
+    /// The end of the operator's pause, in µs since 1970 UTC; nil for none.
+    package var pausedUntil: Int64?
     package var silentMilliseconds: Int64 = 0
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
@@ -243,6 +249,8 @@ package struct NodeStatus: Sendable {
   package var leftSlots: [LeftSlot] = []
   /// The reason why the daemon refused the conf at the last reload; nil if it accepted the conf.
   package var refusal: Problem?
+  /// The reason why the listener for metrics does not listen; nil if it does, or if the conf asks for none.
+  package var metricsProblem: Problem?
 
   package init(node: String, version: String, process: Int32, now: Int64, startedAt: Int64, loadedAt: Int64) {
     (self.node, self.version, self.process) = (node, version, process)

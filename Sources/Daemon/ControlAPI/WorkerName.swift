@@ -41,6 +41,9 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
     self.init(kind, name)
   }
 
+  /// Whether the worker only serves other workers, so that lists for operators leave it out while it is well.
+  package var isHelper: Bool { kind == .heartbeat || kind == .purge }
+
   package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
   /// Orders workers by their kind, in the order of ``Kind``, and workers of one kind by name.

@@ -189,6 +189,7 @@ final class ApplyWorker: Worker {
     (status.rows, status.transactions) = (now.rows, now.transactions)
     status.position = now.position == .start ? (now.needs?.description ?? "") : now.position.description
     status.lags = now.lags
+    (status.conflicts, status.lastChangeAt) = (now.conflicts, now.lastCommitTime > 0 ? now.lastCommitTime : nil)
     status.waits = now.waiting.map { NodeStatus.Wait($0.name, $0.code, $0.message, hint: $0.hint) }
     status.quarantined = now.quarantined
     status.leftOut = leftOut.withLock { $0 }

@@ -136,6 +136,7 @@ final class CaptureWorker: Worker {
     status.position = now.position == .start ? "" : now.position.description
     context.note(end: now.position, tablesToCopy: now.tablesToCopy, of: trail)
     status.lags = now.lags
+    status.lastChangeAt = now.lastCommitTime > 0 ? now.lastCommitTime : nil
     let moment = Clock.system.microseconds()
     let blind = sight.withLock { $0.blindMicroseconds(isConnected: !now.isReconnecting, now: moment) }
     status.lagMilliseconds =

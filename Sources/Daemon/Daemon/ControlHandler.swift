@@ -50,6 +50,8 @@ package struct ControlHandler: Sendable {
     case .start: return worker(try supervisor.order(.start, request.subject), "starting")
     case .stop: return worker(try supervisor.order(.stop, request.subject), "stopping")
     case .restart: return worker(try supervisor.order(.restart, request.subject), "restarting")
+    case .pause: return try pause(request)
+    case .resume: return worker(try supervisor.resume(request.subject), "resuming")
     case .copy: return try copy(request.subject, request.tables)
     case .unhook: return try hook(request, "unhooked") { try $0.unhook($1) }
     case .rehook: return try hook(request, "rehooked") { try $0.rehook($1, patterns: $0.patterns()) }
@@ -67,6 +69,17 @@ package struct ControlHandler: Sendable {
   private func worker(_ name: WorkerName, _ event: String) -> JSONObject {
     context.tell(name, "\(event), on request")
     return JSONObject([("event", .text(event)), ("worker", .text(name.description))])
+  }
+
+  private func pause(_ request: ControlRequest) throws -> JSONObject {
+    if let until = request.until, until <= Clock.system.microseconds() {
+      throw CairnError(
+        .usage, "the pause would end at \(UTCTime(until)), which has passed", hint: "name a later time",
+        remedy: .badInput)
+    }
+    var answer = worker(try supervisor.pause(request.subject, until: request.until), "pausing")
+    answer["until"] = request.until.map { .text(UTCTime($0).description) } ?? .null
+    return answer
   }
 
   // MARK: Questions about rows

@@ -39,17 +39,22 @@ package final class Daemon: Sendable {
   private let startedAt = Clock.system.microseconds()
   private let published: Mutex<NodeStatus>
   private let refusal = Mutex<NodeStatus.Problem?>(nil)
+  private let listening = Mutex<MetricsListener?>(nil)
   private let loadedAt: Atomic<Int64>
   private let isEnding = Atomic<Bool>(false)
   private let reloading = Mutex(())
 
-  package init(_ configuration: Configuration, version: String, log: ServiceLog, load: @escaping Load) {
+  /// Creates a daemon, without starting it.
+  ///
+  /// - Throws: `state-foreign` if the state folder has a list of paused workers that cannot be read.
+  package init(_ configuration: Configuration, version: String, log: ServiceLog, load: @escaping Load) throws {
     (self.version, self.load) = (version, load)
     loadedAt = Atomic(startedAt)
     context = ServiceContext(configuration, log: log)
     let process = getpid()
     let hanging = getenv("CAIRN_TEST_HANG").map { String(cString: $0) }
-    supervisor = Supervisor(context, hanging: hanging) { kill(process, SIGUSR1) }
+    let pauses = try WorkerPauses(state: configuration.node.state)
+    supervisor = Supervisor(context, pauses: pauses, hanging: hanging) { kill(process, SIGUSR1) }
     refreshes = RefreshCoordinator(context, supervisor)
     leftSlots = LeftSlots(context)
     indexer = Indexer(context)
@@ -67,6 +72,7 @@ package final class Daemon: Sendable {
     status.isEnding = isEnding.load(ordering: .relaxed)
     status.loadedAt = loadedAt.load(ordering: .relaxed)
     status.refusal = refusal.withLock { $0 }
+    status.metricsProblem = listening.withLock { $0 }?.problem
     status.now = Clock.system.microseconds()
     return status
   }
@@ -94,11 +100,13 @@ package final class Daemon: Sendable {
       context: context, supervisor: supervisor, status: { [self] in status }, reload: { [self] in try reload() })
     let control = try ControlServer(socket, group: configuration.control.group) { try desk.answer($0, from: $1) }
     defer { control.close() }
-    let listener = try configuration.metrics.map { try listen($0) }
-    defer { withExtendedLifetime(listener) {} }
+    let metrics = MetricsListener(context) { [self] in status }
+    defer { metrics.close() }
     supervisor.adopt(WorkerPlan(configuration))
     supervisor.tick()
     publish()
+    metrics.keep()
+    listening.withLock { $0 = metrics }
     let (captures, applies) = (configuration.captures.count, configuration.applies.count)
     context.log.write(
       LogEntry(
@@ -106,7 +114,7 @@ package final class Daemon: Sendable {
         "cairnd \(version), node \(configuration.node.name): \(captures.counted("capture")), \(applies.counted("apply", "applies")), state in \(configuration.node.state)"
       ))
     ServiceManager.notify("READY=1")
-    loop(signals)
+    loop(signals, metrics)
     return 0
   }
 
@@ -122,7 +130,7 @@ package final class Daemon: Sendable {
 
   // MARK: The loop
 
-  private func loop(_ blocked: sigset_t) {
+  private func loop(_ blocked: sigset_t, _ metrics: MetricsListener) {
     var signals = blocked
     var endSince: Int64?
     var publishedAt = Clock.monotonicMilliseconds
@@ -169,6 +177,7 @@ package final class Daemon: Sendable {
         publishedAt = now
         if endSince == nil { refreshes.look() }
         publish()
+        metrics.keep()
         ServiceManager.tell(status.summary)
       }
       let silent = supervisor.silent(forMilliseconds: watchdog ?? Self.silentMilliseconds)
@@ -323,25 +332,6 @@ package final class Daemon: Sendable {
     let disk = NodeStatus.Disk(
       bytes: bytes, limitBytes: limit, freeBytes: free, secondsUntilFull: forecast.secondsUntil(room))
     published.withLock { $0.disk = disk }
-  }
-
-  private func listen(_ metrics: Configuration.Metrics) throws -> HTTPListener {
-    let listener = try HTTPListener(host: metrics.host, port: metrics.port) { [self] path in
-      let status = self.status
-      switch path {
-      case "/metrics": return .init(contentType: Metrics.contentType, body: Metrics.page(status))
-      case "/healthz": return .init(body: "ok\n")
-      case "/readyz":
-        let others = status.workers.filter { $0.state != .running }
-        let isReady = others.isEmpty && !status.isEnding
-        let lines = others.map { "\($0.name) is \($0.state.rawValue)\n" }.joined()
-        return .init(status: isReady ? 200 : 503, body: isReady ? "ready\n" : lines.isEmpty ? "ending\n" : lines)
-      case "/status.json": return .init(contentType: "application/json", body: status.json.line + "\n")
-      default: return nil
-      }
-    }
-    context.log.write(LogEntry(.info, "metrics on \(metrics.host):\(metrics.port)"))
-    return listener
   }
 }
 

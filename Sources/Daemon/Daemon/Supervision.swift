@@ -16,6 +16,8 @@ package struct Supervision: Equatable, Sendable {
     /// The operator stopped the worker with `cairn stop`.
     case ordered
     case failed
+    /// The operator paused the worker with `cairn pause`. Only ``Supervision/resume(now:)`` starts it.
+    case held
     /// The trails are over their disk limit.
     case paused
     /// The worker lagged too far, so that segments that it needs were deleted. It waits for a refresh of all tables.
@@ -110,6 +112,7 @@ package struct Supervision: Equatable, Sendable {
   /// Handles an order to start the worker, also after a stop or a failure. Always returns false: the caller has no
   /// thread to end.
   package mutating func start(now: Int64) -> Bool {
+    if isHeld { return false }
     switch state {
     case .running: return false
     case .ending: wish = .due(at: now)
@@ -120,13 +123,24 @@ package struct Supervision: Equatable, Sendable {
     return false
   }
 
+  /// Whether the operator has paused the worker, also while its thread ends.
+  package var isHeld: Bool { rest == .held || wish == .resting(.held) }
+
+  /// Ends a pause of ``Rest/held``.
+  package mutating func resume(now: Int64) {
+    if case .ending = state, wish == .resting(.held) { wish = .due(at: now) }
+    if rest == .held { (state, failures) = (.due(at: now), 0) }
+  }
+
   /// Stops the worker for a reason. Returns whether the caller has to end the worker's thread.
   package mutating func stop(_ rest: Rest, now: Int64) -> Bool {
     switch state {
     case .running:
       (state, wish) = (.ending(since: now), .resting(rest))
       return true
-    case .ending: wish = .resting(rest)
+    // A pause of the operator outlasts all other reasons.
+    case .ending: if !isHeld { wish = .resting(rest) }
+    case .resting(.held): break
     // When disk space is free again, a worker that the operator stopped or that failed does not start.
     case .resting(.ordered) where rest == .paused, .resting(.failed) where rest == .paused: break
     case .due, .resting: state = .resting(rest)
@@ -138,11 +152,12 @@ package struct Supervision: Equatable, Sendable {
   ///
   /// - Parameter moment: Milliseconds of a monotonic clock.
   package mutating func tryAgain(at moment: Int64) {
-    if case .resting = state { state = .due(at: moment) }
+    if case .resting = state, !isHeld { state = .due(at: moment) }
   }
 
   /// Schedules a restart at the time `now`. If it returns true, the caller must end the worker's running thread.
   package mutating func restart(now: Int64) -> Bool {
+    if isHeld { return false }
     failures = 0
     switch state {
     case .running:

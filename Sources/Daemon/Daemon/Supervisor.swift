@@ -47,6 +47,7 @@ package final class Supervisor: Sendable {
   }
 
   let state = Mutex(State())
+  let pauses: Mutex<WorkerPauses>
   let context: ServiceContext
   let wake: @Sendable () -> Void
   // Only for tests of the watchdog.
@@ -57,9 +58,14 @@ package final class Supervisor: Sendable {
 
   /// Creates a supervisor without workers.
   ///
+  /// - Parameter pauses: The workers that are paused from the start.
   /// - Parameter wake: Called, on any thread, when it is time for a ``tick()``.
-  package init(_ context: ServiceContext, hanging: String? = nil, wake: @escaping @Sendable () -> Void) {
+  package init(
+    _ context: ServiceContext, pauses: WorkerPauses = WorkerPauses(), hanging: String? = nil,
+    wake: @escaping @Sendable () -> Void
+  ) {
     (self.context, self.hanging, self.wake) = (context, hanging, wake)
+    self.pauses = Mutex(pauses)
     context.onRestart { [weak self] name in
       // A worker that the operator stopped carries out requests when it is started.
       guard let self, state.withLock({ $0.entries[name]?.supervision.rest }) != .ordered else { return }
@@ -72,6 +78,7 @@ package final class Supervisor: Sendable {
   /// Adds, removes and restarts workers as a new conf requires.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
+    let pauses = pauses.withLock { $0 }
     state.withLock { state in
       var old = WorkerPlan()
       for (name, entry) in state.entries where !entry.isLeaving { old.specs[name] = entry.spec }
@@ -85,6 +92,7 @@ package final class Supervisor: Sendable {
         if state.entries[name] == nil {
           state.entries[name] = Entry(
             spec: spec, made: spec, worker: make(name, spec), supervision: Supervision(startAt: now))
+          if pauses.isPaused(name) { end(&state, name) { $0.stop(.held, now: now) } }
         } else {
           state.entries[name]?.isLeaving = false
           state.entries[name]?.spec = spec
@@ -141,12 +149,8 @@ package final class Supervisor: Sendable {
   @discardableResult package func order(_ order: Order, _ text: String) throws -> WorkerName {
     let now = Clock.monotonicMilliseconds
     let name = try state.withLock { state in
-      let all = state.entries.filter { !$0.value.isLeaving }.keys.sorted()
-      guard let name = WorkerName.meant(by: text, among: all) else {
-        throw CairnError(
-          .usage, "there is no worker '\(text)'",
-          hint: "there are \(all.map(\.description).joined(separator: ", "))", remedy: .badInput)
-      }
+      let name = try Self.meant(text, state)
+      if order != .stop, state.entries[name]?.supervision.isHeld == true { throw Self.held(name) }
       let isPartlyAtRest = state.entries[name]?.worker.isPartlyAtRest ?? false
       end(&state, name) { supervision in
         switch order {
@@ -184,6 +188,7 @@ package final class Supervisor: Sendable {
 
   /// Handles workers that have ended, and starts workers that are due.
   package func tick() {
+    endPauses(now: Clock.system.microseconds())
     let now = Clock.monotonicMilliseconds
     var entries: [LogEntry] = []
     state.withLock { state in
@@ -348,53 +353,5 @@ package final class Supervisor: Sendable {
   private func givesUp(_ source: NodeStatus.Source) -> Bool {
     let isPaused = state.withLock { $0.isPaused }
     return SlotVerdict.givesUp(source, isPaused: isPaused, limits: context.configuration.limits)
-  }
-
-  // MARK: Status
-
-  package func workers() -> [NodeStatus.Worker] {
-    let now = Clock.monotonicMilliseconds
-    return state.withLock { state in
-      state.entries.keys.sorted().compactMap { name in
-        state.entries[name].map { describe(name, $0, state.pauseReason, now) }
-      }
-    }
-  }
-
-  /// Returns the transfers of trails between this node and other nodes.
-  package func transfers() -> [NodeStatus.Path] {
-    let workers = state.withLock { state in state.entries.keys.sorted().compactMap { state.entries[$0]?.worker } }
-    return workers.flatMap { $0.paths() }
-  }
-
-  private func describe(_ name: WorkerName, _ entry: Entry, _ pause: String, _ now: Int64) -> NodeStatus.Worker {
-    let supervision = entry.supervision
-    let state: NodeStatus.WorkerState =
-      switch supervision.state {
-      case .running: .running
-      case .ending: .ending
-      case .due: supervision.hasPresentFailure ? .retrying : .waiting
-      case .resting(.ordered): .stopped
-      case .resting(.failed), .resting(.expired): .failed
-      case .resting(.paused): .paused
-      }
-    var status = NodeStatus.Worker(name, state)
-    status.rowsPerSecond = entry.rate.perSecond
-    status.restarts = supervision.restarts
-    if case .due(let at) = supervision.state { status.retryInMilliseconds = max(0, at - now) }
-    if entry.thread != nil { status.silentMilliseconds = max(0, now - entry.pulseAt) }
-    entry.worker.describe(&status)
-    if entry.isExpired, !Self.isBack(entry, context.trailInfos) {
-      status.detail = "lags too far: everything is copied again when it returns"
-    }
-    if status.state == .paused { status.detail = pause }
-    status.detail = status.detail.cutMessage
-    status.problem = supervision.failure.map {
-      NodeStatus.Problem(
-        code: $0.code.rawValue, message: $0.message.cutMessage, hint: $0.hint.cutMessage, times: $0.times,
-        agoMilliseconds: max(0, now - $0.at),
-        isPassed: $0.isPassed)
-    }
-    return status
   }
 }

@@ -97,7 +97,6 @@ package struct WorkerPlan: Equatable, Sendable {
       [
         ("[node] name", conf.node.name), ("[node] state", conf.node.state),
         ("[control] socket", conf.control.socket ?? ""), ("[control] group", conf.control.group ?? ""),
-        ("[metrics] listen", conf.metrics.map { "\($0.host):\($0.port)" } ?? ""),
       ]
     }
     func shown(_ value: String) -> String { value.isEmpty ? "nothing" : "'\(value)'" }

@@ -10,8 +10,8 @@ extension ErrorCode {
         "the conf was changed in a way that a running daemon cannot apply",
         why: """
           The name of the node and its state folder belong to everything that the daemon has open: trails, locks. The \
-          listeners of `[control]` and `[metrics]` are opened once, at the start. A reload that would change one of \
-          them is refused as a whole, and the conf that was in force stays in force.
+          socket of `[control]` is opened once, at the start. A reload that would change one of them is refused as a \
+          whole, and the conf that was in force stays in force.
           """,
         what: [
           "Put the value back, and reload again.",

@@ -13,11 +13,12 @@ struct Cairn {
 
   static var commands: [any Command.Type] {
     [
-      ReplicateCommand.self, CheckCommand.self, ConfigCommand.self, StatusCommand.self, StartCommand.self,
-      StopCommand.self, RestartCommand.self, ReloadCommand.self, CopyCommand.self, CompareCommand.self,
+      ReplicateCommand.self, CheckCommand.self, ConfigCommand.self, StatusCommand.self, TopCommand.self,
+      StartCommand.self, StopCommand.self, RestartCommand.self, PauseCommand.self, ResumeCommand.self,
+      ReloadCommand.self, CopyCommand.self, CompareCommand.self,
       ConflictsCommand.self, QuarantineCommand.self, IdentityCommand.self, TrailCommand.self, BlameCommand.self,
       RestoreCommand.self, SnapshotCommand.self, UndoCommand.self, PeerCommand.self, UnhookCommand.self,
-      RehookCommand.self, DetachCommand.self, ExplainCommand.self,
+      RehookCommand.self, DetachCommand.self, SupportBundleCommand.self, ExplainCommand.self,
     ]
   }
 

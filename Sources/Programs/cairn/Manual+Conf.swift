@@ -32,6 +32,7 @@ extension Manual {
         "Pa /etc/cairn/credentials/NAME",
         "The password of [database.NAME], for root only; the unit hands it to the daemon as a credential."
       ),
+      ("Pa /etc/cairn/credentials/metrics.token", "The token of [metrics], for root only, in the same way."),
     ])
     page.heading("EXAMPLES")
     page.literal([

@@ -32,7 +32,10 @@ extension Manual {
     page.list([
       (
         "Ev CREDENTIALS_DIRECTORY",
-        "Passwords of databases: the file database.NAME or database_NAME for [database.NAME]."
+        """
+        Passwords of databases: the file database.NAME or database_NAME for [database.NAME]. The token of [metrics]: \
+        the file metrics.token or database_metrics.token.
+        """
       ),
       ("Ev RUNTIME_DIRECTORY", "The folder of the control socket, unless the conf names another path."),
       ("Ev NOTIFY_SOCKET , WATCHDOG_USEC , JOURNAL_STREAM", "Set by systemd."),
@@ -76,7 +79,11 @@ extension Manual {
         service starts, so a new password needs a restart. The folder must be there, and may be empty.
         """
       ),
-      ("Pa /var/lib/cairn", "The state: a folder for each trail, and a lock that prevents a second daemon."),
+      ("Pa /etc/cairn/credentials/metrics.token", "The token of [metrics], in the same way."),
+      (
+        "Pa /var/lib/cairn",
+        "The state: a folder for each trail, the list of paused workers, and a lock that prevents a second daemon."
+      ),
       ("Pa /run/cairn/control", "The control socket. Members of the group cairn may use it."),
     ])
   }

@@ -9,8 +9,8 @@ import Trust
 /// without the daemon.
 struct PeerCommand: Command {
   static let name = "peer"
-  static let summary = "invite and join nodes, list and revoke peers"
-  static let operands = "invite|join|list|revoke|rotate [NAME|LINE]"
+  static let summary = "invite and join nodes, list, revoke and remove peers"
+  static let operands = "invite|join|list|revoke|remove|rotate [NAME|LINE]"
   static let options = [
     Option("--config", "DIR", "folder of the daemon's conf (default \(ConfFolder.usual))"),
     Option("--address", "HOST:PORT", "invite: the address at which the other node reaches this node"),
@@ -38,6 +38,8 @@ struct PeerCommand: Command {
       list          peers: certificate, its end, grants of [peer.NAME]; the nodes that this node joined; the authority
                     and the certificate of this node
       revoke NAME   refuse certificates and invitations of NAME; running requests end within a second
+      remove NAME   take NAME out for good: revoke it, delete the file of the conf that has only [peer.NAME], and list
+                    what else names it. 'cairn reload' puts that in force
       rotate        create a new authority and a new key for [receive]. Peers fetch certificates of the new authority by
                     themselves, within minutes while they are connected; then the old one is refused
 
@@ -54,7 +56,7 @@ struct PeerCommand: Command {
       "invite": ["--address", "--ttl", "--push", "--pull", "--write"], "join": ["--replace"],
       "rotate": ["--ca", "--listener", "--drop"],
     ]
-    let orders = ["invite", "join", "list", "revoke", "rotate"]
+    let orders = ["invite", "join", "list", "revoke", "remove", "rotate"]
     guard orders.contains(words[0]) else {
       let near = words[0].nearest(in: orders)
       throw arguments.usage("there is no 'cairn peer \(words[0])'", near.map { "did you mean '\($0)'?" })
@@ -79,6 +81,7 @@ struct PeerCommand: Command {
       switch words[0] {
       case "join": try join(words[1], node.name, peers, arguments)
       case "revoke": try revoke(words[1], conf, peers, arguments)
+      case "remove": try PeerRemoving(words[1], conf, peers, arguments).run(state: node.state)
       case "rotate": try rotate(node.name, peers, arguments)
       default: PeerListing(conf, peers).run(asJSON: arguments.has("--json"))
       }

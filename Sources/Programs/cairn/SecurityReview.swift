@@ -350,10 +350,15 @@ final class SecurityReview {
 
   private func reviewMetrics() {
     guard let metrics = configuration.metrics else { return add("metrics", "nothing listens") }
-    let isLoopback = metrics.host == "localhost" || metrics.host == "::1" || metrics.host.hasPrefix("127.")
-    let hint = "write listen = \"127.0.0.1:\(metrics.port)\" in [metrics], and let a proxy ask for a login"
+    let login = [metrics.token.map { _ in "a token" }, metrics.tls.map { _ in "TLS and client certificates" }]
+      .compactMap(\.self).joined(separator: ", ")
+    let isOpen = login.isEmpty && !metrics.isLoopback
+    let hint =
+      "write listen = \"127.0.0.1:\(metrics.port)\" in [metrics]; or set tls, and put a token into credentials/metrics.token"
     add(
-      "metrics", "listens on \(metrics.host):\(metrics.port) without authentication", weak: isLoopback ? nil : hint)
+      "metrics", "listens on \(metrics.address) \(login.isEmpty ? "without authentication" : "with \(login)")",
+      weak: isOpen
+        ? hint : metrics.tls == nil && !metrics.isLoopback ? "set tls in [metrics]: plain HTTP shows the token" : nil)
   }
 
   private func reviewLimits() {

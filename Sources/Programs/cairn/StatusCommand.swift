@@ -11,18 +11,20 @@ struct StatusCommand: Command {
   static let options =
     [
       Option("--watch", nil, "again every second, until Ctrl-C"),
+      Option("--all", nil, "also the helper workers (heartbeat, purge) that are well"),
       Option("--lag", "SECONDS", "seconds of lag that count as healthy (default 60)"),
     ] + DaemonPeer.options
   static let details = """
     The lag is shown by stage: from the commit at the source to the trail, and from there to the commit at the target.
-    SQLite does not record commit times; there it counts from the moment at which capture read the change.
+    SQLite does not record commit times; there it counts from the moment at which capture read the change. LAST CHANGE is
+    the time since the last transaction was committed at the source.
 
     A trail that goes to another node, or comes from there, has two positions. The other side has the trail durably up
     to the first, and has applied it up to the second. Its lag is shown in time and bytes.
 
     Exits 0 when every worker runs and none lags. Exits 1 when a worker is stopped, waits, fails or lags, or when a
     transaction is in quarantine. It exits 1 also when a table is unhooked, the conf loaded last is refused, or a removed
-    capture left a slot. Exits 69 when no daemon answers, and 78 when the conf is broken or unreadable too.
+    capture left a slot. The same holds while the port of [metrics] is in use. Exits 69 when no daemon answers, and 78 when the conf is broken or unreadable too.
 
     The command finds a daemon by the conf that it was started with, also after that conf was changed or broken. An error
     that has passed is shown for a day. It does not change the exit status, nor does a row that waits for a unique value.
@@ -41,7 +43,8 @@ struct StatusCommand: Command {
       if arguments.has("--json") {
         Terminal.print(answer.line)
       } else {
-        let table = StatusTable(answer, workers).lines.map(\.oneLine).joined(separator: "\n")
+        let table = StatusTable(answer, workers, isWhole: arguments.has("--all")).lines.map(\.oneLine).joined(
+          separator: "\n")
         if arguments.has("--watch"), Terminal.isInteractive { Terminal.write("\u{1b}[H\u{1b}[2J", to: 1) }
         Terminal.page(table)
       }
@@ -54,7 +57,7 @@ struct StatusCommand: Command {
 
   private static func isWell(_ answer: JSONObject, _ workers: [NodeStatus.Worker], lagMilliseconds lag: Double) -> Bool
   {
-    answer.object("conf_refused") == nil && answer.list("left_slots").isEmpty
+    answer.object("conf_refused") == nil && answer.object("metrics_error") == nil && answer.list("left_slots").isEmpty
       && answer.objects("sources").allSatisfy { $0.list("unhooked").isEmpty }
       && answer.objects("paths").compactMap { NodeStatus.Path($0) }.allSatisfy { $0.isWell(lagMilliseconds: lag) }
       && workers.allSatisfy { $0.isWell(lagMilliseconds: lag) }
@@ -73,8 +76,16 @@ struct StatusCommand: Command {
 struct StatusTable {
   private let answer: JSONObject
   private let workers: [NodeStatus.Worker]
+  private let isWhole: Bool
+  private let now: Int64
 
-  init(_ answer: JSONObject, _ workers: [NodeStatus.Worker]) { (self.answer, self.workers) = (answer, workers) }
+  /// Creates the table.
+  ///
+  /// - Parameter isWhole: Whether helper workers that are well are shown, too.
+  init(_ answer: JSONObject, _ workers: [NodeStatus.Worker], isWhole: Bool) {
+    (self.answer, self.workers, self.isWhole) = (answer, workers, isWhole)
+    now = answer.text("now").flatMap { TimeText.parse($0, now: 0, zone: LocalTime()) } ?? 0
+  }
 
   var lines: [String] {
     var lines = [
@@ -82,7 +93,8 @@ struct StatusTable {
       "",
     ]
     lines += Self.columns(
-      [["WORKER", "STATE", "POSITION", "TO TRAIL", "TO TARGET", "ROWS/S", "ROWS", ""]] + workers.map(row))
+      [["WORKER", "STATE", "POSITION", "TO TRAIL", "TO TARGET", "LAST CHANGE", "ROWS/S", "ROWS", ""]]
+        + workers.filter { isWhole || !$0.name.isHelper || $0.state != .running }.map(row))
     for worker in workers { lines += copying(worker) + statements(worker) + troubles(worker) }
     lines += rowsWaiting
     lines += StatusPaths(answer).lines
@@ -100,10 +112,14 @@ struct StatusTable {
     }
     let isOfRows = worker.name.kind == .capture || worker.name.kind == .apply
     return [
-      worker.name.description, worker.state.rawValue, worker.position, toTrail, toTarget,
+      worker.name.description, worker.state.rawValue, worker.position, toTrail, toTarget, age(worker),
       isOfRows ? String(Int(worker.rowsPerSecond)) : "", isOfRows ? String(worker.rows) : "",
       worker.detail.isEmpty ? worker.place : worker.detail.firstLine,
     ]
+  }
+
+  private func age(_ worker: NodeStatus.Worker) -> String {
+    worker.lastChangeAt.map { Lag.text(milliseconds: Double(max(0, now - $0)) / 1000) + " ago" } ?? ""
   }
 
   private var rowsWaiting: [String] {
@@ -167,6 +183,10 @@ struct StatusTable {
       lines.append(
         "the conf loaded last is refused, and the former one is in force: \(refused.text("message") ?? "")")
       lines.append("  hint: \(refused.text("hint") ?? "")")
+    }
+    if let problem = answer.object("metrics_error") {
+      lines.append("no metrics, and no status page: \(problem.text("message") ?? "")")
+      lines.append("  hint: \(problem.text("hint") ?? "")")
     }
     for trail in answer.objects("trails") {
       lines.append(

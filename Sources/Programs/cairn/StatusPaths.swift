@@ -42,7 +42,7 @@ struct StatusPaths {
     ]
   }
 
-  private static func word(_ way: NodeStatus.Path.Direction) -> String {
+  static func word(_ way: NodeStatus.Path.Direction) -> String {
     switch way {
     case .push: "pushed to"
     case .pull: "pulled from"
