@@ -89,7 +89,7 @@ import Testing
 
   /// The table at the target; nil if it is refused for a NUL in a name.
   private func mapped(_ schema: TableSchema, to engine: Engine) throws -> TableSchema? {
-    do { return try TableMapping(schema, to: engine).target } catch where error.message.contains("NUL") { return nil }
+    do { return try TableMapping(schema, to: engine).target } catch  where error.message.contains("NUL") { return nil }
   }
 
   /// The first two words of a statement.
