@@ -34,7 +34,8 @@ import Testing
 
   @Test func `a valid expression that fails for the values of a row is an error of that row`() throws {
     let rule = try ConflictExpression("json_patch(local, incoming)", columns: ["stock"])
-    let good = MetRows(local: [.text(Array("{}".utf8))], incoming: [.text(Array("{\"a\":1}".utf8))], before: nil, column: 0)
+    let good = MetRows(
+      local: [.text(Array("{}".utf8))], incoming: [.text(Array("{\"a\":1}".utf8))], before: nil, column: 0)
     #expect(try rule.value(good) == .text(Array("{\"a\":1}".utf8)))
     let bad = MetRows(local: [.text(Array("{".utf8))], incoming: [.text(Array("{}".utf8))], before: nil, column: 0)
     let error = #expect(throws: CairnError.self) { _ = try rule.value(bad) }

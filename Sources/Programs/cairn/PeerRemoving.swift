@@ -25,8 +25,7 @@ struct PeerRemoving {
     let trails = (try? Trail.names(state: state)) ?? []
     let removal = PeerRemoval(name, settings: loaded.settings, conf, trails: trails)
     let now = Clock.system.microseconds()
-    let certificates = try IssuedCertificates(peers).revoke(name, now: now)
-    let invitations = try Invitations(peers).withdraw(name, now: now)
+    let (certificates, invitations) = try IssuedCertificates(peers).revoke(name, now: now)
     guard !certificates.isEmpty || invitations > 0 || !removal.files.isEmpty || !removal.left.isEmpty else {
       throw CairnError(
         .usage, "this node does not know a peer '\(name)'", hint: "run 'cairn peer list' to see the peers",

@@ -23,14 +23,17 @@ struct HeldKnowledgeTests {
       for table in ["item", "shelf", "box"] { try node.execute("ALTER TABLE \(table) REPLICA IDENTITY FULL") }
     }
     try mesh.nodes[1].execute(
-      "INSERT INTO item VALUES (1, 'tea'); INSERT INTO shelf VALUES (1, 'low'), (2, 'mid'); INSERT INTO box VALUES (1, 1, 'red')")
+      "INSERT INTO item VALUES (1, 'tea'); INSERT INTO shelf VALUES (1, 'low'), (2, 'mid'); INSERT INTO box VALUES (1, 1, 'red')"
+    )
     for _ in 0..<2 { try mesh.settle() }
     return mesh
   }
 
   /// Applies a trail. A table that is suspended meanwhile is no error.
   private static func apply(_ mesh: Mesh, _ from: Int, to: Int) throws {
-    do { try mesh.apply(from, to: to) } catch let error as CairnError where error.code == .schemaStopped { Mesh.trace("\(mesh.nodes[from].name) -> \(mesh.nodes[to].name): \(error.message)") }
+    do { try mesh.apply(from, to: to) } catch let error as CairnError where error.code == .schemaStopped {
+      Mesh.trace("\(mesh.nodes[from].name) -> \(mesh.nodes[to].name): \(error.message)")
+    }
   }
 
   /// Has node 0 suspend table `item`, at a transaction of node 1.
@@ -54,7 +57,9 @@ struct HeldKnowledgeTests {
   private static func expectEqual(_ mesh: Mesh, of tables: [String] = ["shelf", "box", "item"], _ note: String) throws {
     for table in tables {
       let all = try mesh.nodes.map { try $0.rows("SELECT * FROM \(table) ORDER BY id") }
-      for (node, rows) in zip(mesh.nodes, all).dropFirst() { #expect(rows == all[0], "\(table) at \(node.name) \(note)") }
+      for (node, rows) in zip(mesh.nodes, all).dropFirst() {
+        #expect(rows == all[0], "\(table) at \(node.name) \(note)")
+      }
     }
   }
 
