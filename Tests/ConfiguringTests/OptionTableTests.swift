@@ -72,8 +72,10 @@ import Testing
           }
         let other = section.key == "pump" && !["to", "from"].contains(option.key) ? "to = \"https://b\"\n" : ""
         let trail = section.key == "pump" ? "trail = \"\(option.key == "from" ? "other.b" : "hq.shop")\"\n" : ""
+        let listener =
+          section.key == "metrics" && option.key != "listen" ? "listen = \"127.0.0.1:7421\"\n" : ""
         let list = section.key == "apply" && option.key != "tables" ? "tables = [\"*\"]\n" : ""
-        let text = header + trail + other + list + "\(option.key) = \(option.example)\n"
+        let text = header + listener + trail + other + list + "\(option.key) = \(option.example)\n"
         let loaded = Conf.load(section.key == "node" ? text : Conf.good + text)
         #expect(loaded.problems.isEmpty, "\(section.title) \(option.key): \(loaded.problems)")
       }
