@@ -161,8 +161,7 @@ package struct Restore: Sendable {
     let place = unfinishedPath.map { DatabaseURL.sqlite(path: $0) } ?? target
     if let path = unfinishedPath {
       try Self.remove(path)
-      // Only the user who restores the rows may read them, until that user decides otherwise.
-      try File(path, .create, permissions: 0o600).close()
+      try Self.create(path)
     }
     try ApplyRun(place, trail: trail, folder: folder, options: options)
       .run(stop: stop, drain: drain, progress: progress)
@@ -178,6 +177,16 @@ package struct Restore: Sendable {
     try Self.checkIsEmpty(target)
     try Folder.rename(path, new: end)
     try Folder.sync(Folder.parent(of: end))
+  }
+
+  /// Creates a file for the rows, which only the present user may read until that user decides otherwise.
+  private static func create(_ path: String) throws {
+    do throws(FileError) { try File(path, .create, permissions: 0o600).close() } catch {
+      guard error.isMissing else { throw error.asCairnError(doing: "restore a database") }
+      throw CairnError(
+        .databaseMissing, "the folder of \(path) does not exist", hint: "create it, or correct --into",
+        remedy: .badInput)
+    }
   }
 
   /// Removes the files of an SQLite database, if there are any.

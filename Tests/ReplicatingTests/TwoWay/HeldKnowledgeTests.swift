@@ -188,7 +188,7 @@ struct HeldKnowledgeTests {
 
   @Test(
     "random writes at three nodes come to one state, although tables are suspended again and again",
-    arguments: Seeds.drawn(reduced: 12))
+    arguments: Seeds.drawn(reduced: 4))
   func randomly(seed: UInt64) throws {
     var random = Seeded(seed)
     let book = MeshConvergenceTests.books[Int(seed % 4)]

@@ -271,6 +271,7 @@ package final class PostgresApply {
       // An open catch-up knows its tables by their former names.
       if !replay.waiting.map(\.source).hasSameBytes(as: waiting) {
         closeCatchUp()
+        try replay.sink.rest()
         tellWaiting()
       }
     } catch let fault as PostgresSink.Fault {

@@ -17,7 +17,8 @@ struct PostgresOwnWrites {
       desk.shared.noteOwnRead(about: replay.name)
     }
     guard let writes = OwnWrites(replay, desk, replay.clock, table: table), let first = writes.first else { return }
-    try replay.sink.settle()
+    // A catch-up that ended has dropped the prepared statements of this connection.
+    try replay.sink.rest()
     writes.session.beginGroup()
     try replay.inform(writes.session)
     do {
@@ -32,6 +33,9 @@ struct PostgresOwnWrites {
       try replay.sink.settle()
       try replay.connection.execute("COMMIT")
       writes.noteResolved(resolved)
+    } catch let fault as PostgresSink.Fault {
+      replay.connection.rollback()
+      throw fault.error ?? PostgresApply.untouched(replay)
     } catch {
       replay.connection.rollback()
       throw error

@@ -72,7 +72,16 @@ package struct UndoPlan: Sendable {
   package init() {}
 
   /// The steps that undo the transaction, without those of rows that it left as they were.
-  package var steps: [Step] { forward.reversed().filter { !rows[$0.row].isSame } }
+  package var steps: [Step] {
+    forward.reversed().compactMap { step in
+      let row = rows[step.row]
+      if row.isSame { return nil }
+      guard case .update(let set) = step.kind, row.before != nil, row.after != nil else { return step }
+      // A value that the transaction changed and put back is none of its changes: a later write of it stays.
+      let kept = set.filter { row.writers[$0.key] == nil || row.changed.contains($0.key) }
+      return kept.isEmpty ? nil : Step(row: step.row, kind: .update(kept))
+    }
+  }
 
   /// The rows that an undo writes.
   ///
@@ -161,9 +170,9 @@ package struct UndoPlan: Sendable {
     if known == nil { rows.append(Row(table: table, before: image, after: nil, latest: nil)) }
     (rows[row].after, rows[row].latest) = (nil, nil)
     forward.append(Step(row: row, kind: .insert(image.compactMap(\.self))))
-    if let identity = Identity(table, tables[table], image), !identity.isWhole {
-      dead[identity, default: []].append(row)
-    }
+    // The row also had another key, if the transaction moved it before it deleted it.
+    let identities = [image, rows[row].before].compactMap { $0.flatMap { Identity(table, tables[table], $0) } }
+    for identity in Set(identities) where !identity.isWhole { dead[identity, default: []].append(row) }
   }
 
   private mutating func noteUpdate(_ table: Int, _ before: [Value?]?, _ after: [Value?]) {

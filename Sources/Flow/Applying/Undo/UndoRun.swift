@@ -119,7 +119,7 @@ package struct UndoRun {
           guard !row.isReused, row.replaced == nil, let before = row.before, !schema.isWholeRow(before) else {
             continue
           }
-          if let there = try database.find(before, schema), !isOwn(there, at: place) {
+          if let there = try database.find(before, schema) {
             let shown = UndoPlan.shownKey(there, schema)
             refusals.append(plan.refusal(row, .differs(now: shown, expected: nil)))
           }
@@ -139,16 +139,6 @@ package struct UndoRun {
         }
       }
       if !refusals.isEmpty { throw Refused(refusals: known + refusals) }
-    }
-
-    /// Returns whether a row that has the key of a deleted row is another row of the plan, which moves away.
-    private func isOwn(_ there: [Value], at place: Int) -> Bool {
-      let schema = schema(place)
-      return plan.rows.indices.contains { other in
-        guard other != place, plan.rows[other].table == plan.rows[place].table, let image = plan.rows[other].latest
-        else { return false }
-        return schema.key.allSatisfy { image[$0] == there[$0] }
-      }
     }
 
     // MARK: Writes
