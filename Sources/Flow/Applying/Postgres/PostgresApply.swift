@@ -271,6 +271,7 @@ package final class PostgresApply {
       // An open catch-up knows its tables by their former names.
       if !replay.waiting.map(\.source).hasSameBytes(as: waiting) {
         closeCatchUp()
+        // It has dropped the prepared statements of the connection, also those of this replay.
         try replay.sink.rest()
         tellWaiting()
       }

@@ -1,4 +1,5 @@
 import Changes
+import PostgresKit
 import SystemKit
 
 /// Resolves in a PostgreSQL database, each time in a transaction of its own, the rows of ``OwnWrites``.
@@ -33,6 +34,11 @@ struct PostgresOwnWrites {
       try replay.sink.settle()
       try replay.connection.execute("COMMIT")
       writes.noteResolved(resolved)
+    } catch let refusal as SchemaStop {
+      // Another session has locked a table that references the row: apply tries again later.
+      throw PostgresError(
+        sqlState: "55P03", message: refusal.error.message, place: replay.connection.place,
+        isConnectionLost: false)
     } catch let fault as PostgresSink.Fault {
       replay.connection.rollback()
       throw fault.error ?? PostgresApply.untouched(replay)

@@ -27,6 +27,8 @@ extension RowResolver {
     let form = target.form(of: table)
     let key = try form.key(last)
     guard let local = try target.row(key, of: table) else { return [] }
+    // An application may have written the row, or a reference to it, in a commit that capture has not read.
+    try desk.watch([keyed.name, keyed.name.reference])
     let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
     let columns = table.columnNames
     let rules = try desk.rules(table.shape.plainName, columns)

@@ -422,7 +422,7 @@ final class TwoWaySession<Table: AnyObject> {
 
   /// Notes that the group depends on these rows. Throws ``LocalAhead`` if an application has committed a change of one
   /// of them that capture has not read.
-  private func watch(_ rows: ChangedRows) throws {
+  func watch(_ rows: ChangedRows) throws {
     if !uncaptured.isEmpty, rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written += rows }
   }
