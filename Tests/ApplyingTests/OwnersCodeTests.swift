@@ -541,6 +541,30 @@ import Testing
 
   // MARK: Foreign keys
 
+  @Test func `no owner adds statistics to a table, or exchanges it, while a command writes it as an application would`()
+    throws
+  {
+    let target = try started()
+    try target.psql("ALTER TABLE item OWNER TO low")
+    let connection = try PostgresConnection(target.url)
+    try connection.execute("BEGIN")
+    try OwnersCode.holdForSession("public.item", "item", connection)
+    #expect(throws: (any Error).self) {
+      try target.psql("SET lock_timeout = 100; SET ROLE low; CREATE STATISTICS low.s ON id, id FROM public.item")
+    }
+    let held = try connection.first(
+      "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'ShareUpdateExclusiveLock' AND relation = 'public.item'::regclass"
+    )
+    #expect(held == "1")
+    connection.rollback()
+    // The owner of a schema could give its name to another one.
+    try target.psql("CREATE TABLE low.mine(id integer PRIMARY KEY); ALTER TABLE low.mine OWNER TO postgres")
+    try connection.execute("BEGIN")
+    let error = failure { try OwnersCode.holdForSession("low.mine", "low.mine", connection) }
+    #expect(error?.code == .ownersCode && error?.context["role"] == "low", "\(error as Any)")
+    connection.rollback()
+  }
+
   @Test func `tables that a foreign key changes are looked at where triggers fire`() throws {
     let target = try started()
     try target.psql(

@@ -132,7 +132,8 @@ import Trails
         "trail till.pos is in the state folder: remove its folder when no apply needs it",
       ])
     #expect(
-      PeerRemoval("nobody", settings: settings, conf, trails: trails) == PeerRemoval("x", settings: [], nil, trails: [])
+      PeerRemoval("store-9", settings: settings, conf, trails: trails)
+        == PeerRemoval("x", settings: [], nil, trails: [])
     )
   }
 }

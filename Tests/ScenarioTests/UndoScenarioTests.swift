@@ -189,13 +189,17 @@ import Testing
     #expect(try pair.sql(pair.from, "SELECT count(*) FROM safe") == "0")
   }
 
-  @Test func `an undo runs no code of an untrusted owner`() throws {
+  /// A PostgreSQL source with a transaction of table `item` to undo, and a role that may get rights there.
+  private func ofRole() throws -> (pair: PairBench, number: String, role: String) {
     let pair = try pair(
       .postgresToSQLite, "CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO item VALUES (1, 1)",
       full: ["item"])
     try write(pair, "UPDATE item SET n = 2 WHERE id = 1")
-    let number = try last(pair, "item")
-    let owner = "mallory_\(UUID().uuidString.prefix(8).lowercased())"
+    return (pair, try last(pair, "item"), "mallory_\(UUID().uuidString.prefix(8).lowercased())")
+  }
+
+  @Test func `an undo runs no code of an untrusted owner`() throws {
+    let (pair, number, owner) = try ofRole()
     try pair.sql(
       pair.from,
       """
@@ -216,12 +220,7 @@ import Testing
   }
 
   @Test func `an undo writes no table whose code an untrusted role can change`() throws {
-    let pair = try pair(
-      .postgresToSQLite, "CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO item VALUES (1, 1)",
-      full: ["item"])
-    try write(pair, "UPDATE item SET n = 2 WHERE id = 1")
-    let number = try last(pair, "item")
-    let owner = "mallory_\(UUID().uuidString.prefix(8).lowercased())"
+    let (pair, number, owner) = try ofRole()
     // She could add statistics with a function of hers while the undo waits for a row.
     try pair.sql(pair.from, "CREATE ROLE \(owner); ALTER TABLE item OWNER TO \(owner)")
     for arguments in [[], ["--dry-run"]] {

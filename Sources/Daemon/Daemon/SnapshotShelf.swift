@@ -2,6 +2,7 @@ import Changes
 import Configuring
 import Pumping
 import SystemKit
+import Trails
 
 /// The files of a snapshot that the daemon makes: `snapshots/NAME` of the state folder.
 ///
@@ -31,7 +32,7 @@ struct SnapshotShelf {
       let path = "\(folder)/\(name)"
       do throws(FileError) {
         let sum = String(try File.text(path + ".sha256", bytesMax: 4096).prefix(64))
-        guard PublishedSnapshot.isSum(sum) else { return nil }
+        guard FileSum.isSum(sum) else { return nil }
         return PublishedSnapshot(path: path, sha256: sum, bytes: try File(path, .read).size, madeAt: madeAt)
       } catch { return nil }
     }.sorted { $0.madeAt > $1.madeAt }

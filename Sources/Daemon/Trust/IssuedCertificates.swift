@@ -151,15 +151,13 @@ package struct IssuedCertificates: Sendable {
 
   private func revokeCertificates(of name: String, now: Int64) throws -> [String] {
     guard Folder.exists(folder) else { return [] }
-    do {
-      try peers.keepRevoked()
-      let revoked = peers.revoked
-      if let problem = revoked.problem { throw Self.refusal(problem) }
-      let live = try of(name).filter { !revoked.contains($0.facts) }
-      guard let last = live.map(\.notBefore).max() else { return [] }
-      try RevokedPeers.add(name, through: max(Self.first(now), last / 1_000_000), to: peers.file("revoked"))
-      return live.map(\.fingerprint)
-    }
+    try peers.keepRevoked()
+    let revoked = peers.revoked
+    if let problem = revoked.problem { throw Self.refusal(problem) }
+    let live = try of(name).filter { !revoked.contains($0.facts) }
+    guard let last = live.map(\.notBefore).max() else { return [] }
+    try RevokedPeers.add(name, through: max(Self.first(now), last / 1_000_000), to: peers.file("revoked"))
+    return live.map(\.fingerprint)
   }
 
   /// Makes the certificates of a peer that are older than `shown` invalid, after the peer has used `shown`.

@@ -11,6 +11,11 @@ package enum OwnSchema {
   /// The query for the ids of all roles that ``isTrusted(_:)`` accepts.
   package static let trustedRoles = "SELECT r.oid FROM pg_roles AS r WHERE \(isTrusted("r"))"
 
+  /// The SQL that joins `d`, this database, to a schema `n` of `pg_namespace` that belongs to the owner of the database.
+  /// The owner of the schema is then `coalesce(d.datdba, n.nspowner)`.
+  package static let databaseOwner =
+    "LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'"
+
   /// Throws `privilege-missing` if the schema or an object in it belongs to an untrusted role.
   package static func check(_ schema: String, _ connection: PostgresConnection) throws {
     guard let found = try foreign(schema, connection) else { return }

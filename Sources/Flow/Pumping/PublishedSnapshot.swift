@@ -15,11 +15,6 @@ package struct PublishedSnapshot: Equatable, Sendable {
     (self.path, self.sha256, self.bytes, self.madeAt) = (path, sha256, bytes, madeAt)
   }
 
-  /// Returns whether a text is a SHA-256 as ``sha256`` has it.
-  package static func isSum(_ text: String) -> Bool {
-    text.utf8.count == 64 && text.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
-  }
-
   /// The ETag of a file with this sum.
   package static func tag(_ sum: String) -> String { "\"\(sum)\"" }
 }

@@ -1,6 +1,7 @@
 import Changes
 import NetKit
 import SystemKit
+import Trails
 
 // These requests of peers read the snapshots that this node publishes. A name from a request is only compared with the
 // names in the conf: it never becomes a part of a path.
@@ -28,7 +29,7 @@ extension PumpHandler {
         hint: "grant it at the listener, with peers in [snapshot.NAME]", remedy: .retry, context: ["peer": peer])
     }
     let wanted = request.query["sha256"]
-    if let wanted, !PublishedSnapshot.isSum(wanted) { throw Self.usage("sha256 is not 64 hexadecimal digits") }
+    if let wanted, !FileSum.isSum(wanted) { throw Self.usage("sha256 is not 64 hexadecimal digits") }
     let files = try options.hooks.snapshotFiles(name)
     let found = wanted.map { sum in files.first { $0.sha256.hasSameBytes(as: sum) } } ?? files.first
     guard let found, let file = try openFile(found.path) else {

@@ -84,7 +84,7 @@ package struct SnapshotDownload {
       ).error
     }
     guard let tag = reply.headers["etag"], tag.hasPrefix("\""), tag.hasSuffix("\""),
-      PublishedSnapshot.isSum(String(tag.dropFirst().dropLast())),
+      FileSum.isSum(String(tag.dropFirst().dropLast())),
       let bytes = reply.headers["content-length"].flatMap({ UInt64($0) }), bytes > 0, bytes <= UInt64(Int64.max)
     else {
       throw CairnError(

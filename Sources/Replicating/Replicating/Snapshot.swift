@@ -106,7 +106,8 @@ package struct Snapshot: Sendable {
     }
     try removeLeft()
     do {
-      let file = try File(copyPath, .create)
+      // Until it is stripped, it has the rows that are not taken.
+      let file = try File(copyPath, .create, permissions: 0o600)
       guard try file.tryLock() else { throw isBeingMade }
       return file
     } catch let error as FileError where Folder.exists(copyPath) && error.operation == "open" { throw isBeingMade }

@@ -9,7 +9,7 @@ import SystemKit
 
 /// The latest conflicts in the database of an apply, and the apply's quarantine, for the status page.
 ///
-/// The answers have no values of rows. An answer is kept for 5 s, and one thread at a time reads a database, so that
+/// The answers have no rows, but messages may name the key of a row. An answer is kept for 5 s, and one thread at a time reads a database, so that
 /// clients cannot load the target.
 final class StatusLogs: Sendable {
   /// The most entries of each log in an answer.

@@ -17,7 +17,7 @@ package struct ExchangeableSchemas {
     all = try connection.query(
       """
       SELECT n.nspname, r.rolname FROM pg_namespace n
-        LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+        \(OwnSchema.databaseOwner)
         JOIN pg_roles r ON r.oid = coalesce(d.datdba, n.nspowner)
       WHERE NOT \(OwnSchema.isTrusted("r")) AND has_database_privilege(r.oid, current_database(), 'CREATE')
         AND has_schema_privilege(n.oid, 'USAGE') AND EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid

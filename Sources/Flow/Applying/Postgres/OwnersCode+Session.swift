@@ -52,7 +52,7 @@ extension OwnersCode {
   private static let namespaceText = """
     SELECT pg_get_userbyid(coalesce(d.datdba, n.nspowner))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-      LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+      \(OwnSchema.databaseOwner)
     WHERE c.oid = to_regclass($1) AND coalesce(d.datdba, n.nspowner) NOT IN (\(OwnSchema.trustedRoles))
     """
 
@@ -62,8 +62,7 @@ extension OwnersCode {
     \(relations) SELECT DISTINCT pg_get_userbyid(o.owner) FROM (
         SELECT c.relowner AS owner FROM pg_class c WHERE c.oid IN (SELECT oid FROM rel UNION SELECT oid FROM above)
         UNION SELECT coalesce(d.datdba, n.nspowner) FROM rel JOIN pg_class c ON c.oid = rel.oid
-          JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_database d
-          ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+          JOIN pg_namespace n ON n.oid = c.relnamespace \(OwnSchema.databaseOwner)
         UNION SELECT t.typowner FROM reach r JOIN pg_type t ON r.class = 'pg_type'::regclass AND t.oid = r.oid) o
       WHERE o.owner NOT IN (SELECT oid FROM trusted) ORDER BY 1
     """

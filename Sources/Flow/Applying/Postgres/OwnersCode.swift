@@ -375,7 +375,7 @@ struct OwnersCode: Equatable {
           OR EXISTS (SELECT FROM reach r JOIN pg_type t ON r.class = 'pg_type'::regclass AND t.oid = r.oid
             WHERE t.typowner NOT IN (SELECT oid FROM trusted)) THEN 'code'
         WHEN EXISTS (SELECT FROM own JOIN pg_namespace n ON n.oid = own.relnamespace
-          LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+          \(OwnSchema.databaseOwner)
           WHERE coalesce(d.datdba, n.nspowner) NOT IN (SELECT oid FROM trusted)) THEN 'name' ELSE 'closed' END,
       EXISTS (SELECT FROM own WHERE relowner NOT IN (SELECT oid FROM trusted))::text,
       \(bearerText), \(fingerprintText),

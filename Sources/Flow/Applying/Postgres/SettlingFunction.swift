@@ -55,7 +55,7 @@ struct SettlingFunction {
   /// The query for an untrusted role that could replace the function: the owner of the function or of its schema.
   private static let ownerText = """
     SELECT r.rolname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-      LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+      \(OwnSchema.databaseOwner)
       JOIN pg_roles r ON r.oid IN (p.proowner, coalesce(d.datdba, n.nspowner))
     WHERE p.oid = to_regprocedure($1::text || '(' || concat_ws(',', $2::text, $2::text, $2::text) || ')')
       AND NOT \(OwnSchema.isTrusted("r")) LIMIT 1

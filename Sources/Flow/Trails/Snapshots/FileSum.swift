@@ -7,6 +7,11 @@ import SystemKit
 package enum FileSum {
   private static let pieceBytes = 1 << 20
 
+  /// Returns whether a text is a SHA-256: 64 lower-case hexadecimal digits.
+  package static func isSum(_ text: String) -> Bool {
+    text.utf8.count == 64 && text.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
+  }
+
   package static func of(
     _ file: File, _ progress: (_ done: UInt64, _ total: UInt64) throws -> Void
   ) throws -> (sum: String, bytes: UInt64) {

@@ -22,11 +22,8 @@ package struct SnapshotPlace: Sendable {
   /// Returns the SHA-256 that is stored for a file; nil if there is none.
   package static func sum(of path: String) -> String? {
     guard let text = try? File.text(sumPath(of: path), bytesMax: 64 << 10) else { return nil }
-    let sum = text.utf8.prefix(64)
-    guard sum.count == 64, sum.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }) else {
-      return nil
-    }
-    return String(decoding: sum, as: UTF8.self)
+    let sum = String(decoding: text.utf8.prefix(64), as: UTF8.self)
+    return FileSum.isSum(sum) ? sum : nil
   }
 
   /// Stores the SHA-256 of a file, durably.
