@@ -42,23 +42,41 @@ import Trails
     }
 
     /// Returns the records of the way back: rows, and changes of tables.
-    func told() throws -> [String] {
-      let reader = try TrailReader.open(folder: back.trail, at: nil)
-      var lines: [String] = []
-      while let record = try reader.next() {
-        switch record {
-        case .change(let change):
-          lines.append("\(change.operation) \(reader.schema(change.schemaID)?.name ?? "?")")
-        case .refresh(let refresh):
-          if case .start = refresh.event { lines.append("copy \(reader.schema(refresh.schemaID)?.name ?? "?")") }
-        case .refreshRow: lines.append("row")
-        case .ddl(let ddl):
-          lines.append("\(ddl.action) \(reader.schema(ddl.after == 0 ? ddl.before : ddl.after)?.name ?? "?")")
-        default: break
-        }
+    func told() throws -> [String] { try BothWaysTests.told(back.trail) }
+  }
+
+  private static func told(_ trail: String) throws -> [String] {
+    let reader = try TrailReader.open(folder: trail, at: nil)
+    var lines: [String] = []
+    while let record = try reader.next() {
+      switch record {
+      case .change(let change):
+        lines.append("\(change.operation) \(reader.schema(change.schemaID)?.name ?? "?")")
+      case .refresh(let refresh):
+        if case .start = refresh.event { lines.append("copy \(reader.schema(refresh.schemaID)?.name ?? "?")") }
+      case .refreshRow: lines.append("row")
+      case .ddl(let ddl):
+        lines.append("\(ddl.action) \(reader.schema(ddl.after == 0 ? ddl.before : ddl.after)?.name ?? "?")")
+      default: break
       }
-      return lines
     }
+    return lines
+  }
+
+  @Test func `without a copy, a table that comes after a start that captured nothing is copied`() throws {
+    let replica = Replica(try TempFolder())
+    replica.options.copiesRows = false
+    try execute(
+      replica.source,
+      "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)")
+    let stop = StopSignal()
+    stop.set()
+    try replica.take(until: stop)
+    replica.close()
+    try #require(Trail.info(folder: replica.trail).lastTransaction == 0)
+    try execute(replica.source, "CREATE TABLE late(id INTEGER PRIMARY KEY); INSERT INTO late VALUES (1)")
+    try replica.take()
+    #expect(try Self.told(replica.trail) == ["create t", "create late", "copy late", "row"])
   }
 
   @Test func `without a copy, rows that were there are not sent, and every change from then on is`() throws {

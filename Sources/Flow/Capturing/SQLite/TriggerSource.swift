@@ -86,15 +86,15 @@ final class TriggerSource: ChangeSource {
     try source.watchText()
     try source.checkOwnTables()
     try source.checkOwnSizes()
-
     let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
     let position = stored ?? Self.fresh()
     if try stored != nil || journal.isInstalled() { try journal.checkTables() }
     try Self.checkOwner(journal, trail: trail, options: options)
     let isFirst = stored == nil
+    // A capture that ended before its first transaction has a journal with the tables that were there at its start.
+    let isBegun = try !isFirst || journal.owner()?.trail == trail.id
     let written = try journal.isInstalled() ? journal.writtenLayouts() : nil
-    var doubtful: Set<Int64> = []
-    var adopted: Int64 = -1
+    var (doubtful, adopted): (Set<Int64>, Int64) = ([], -1)
     try source.transaction {
       if try !journal.isInstalled() {
         guard isFirst else { throw SQLiteCapture.wentBack(path, "its journal is gone") }
@@ -113,7 +113,7 @@ final class TriggerSource: ChangeSource {
       try journal.setRelay(options.relays)
       // Rows of a table that comes later were written before its triggers existed.
       doubtful = try journal.adopt(
-        options.tables, written: written, copies: options.copiesRows || !isFirst ? .all : .none)
+        options.tables, written: written, copies: options.copiesRows || isBegun ? .all : .none)
       // If all tables were dropped, the trail must record that; if the patterns select none, that is a mistake.
       let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
       guard try !options.needsTables || isEmptied || !journal.activeLayouts().isEmpty else {
