@@ -92,7 +92,6 @@ import Testing
       "Changes/CairnError.swift": ["var context", "context:"],
     ],
     "names of files": [
-      "Capturing/SQLite/SourceWatch.swift": ["let names"],
       "cairn/ServiceUnit.swift": ["var drops"],
     ],
     "random tokens": [
