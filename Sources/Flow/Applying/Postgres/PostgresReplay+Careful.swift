@@ -275,13 +275,3 @@ extension PostgresReplay {
     return error.asCairnError
   }
 }
-
-extension PostgresError {
-  /// Whether the statement of one row caused the error, so that another statement may succeed. An example is a value
-  /// that is too long for an index of the target.
-  ///
-  /// Source: https://www.postgresql.org/docs/15/errcodes-appendix.html
-  fileprivate var isOfStatement: Bool {
-    ["22", "2F", "38", "39", "42", "54", "P0"].contains(String(sqlState.prefix(2)))
-  }
-}

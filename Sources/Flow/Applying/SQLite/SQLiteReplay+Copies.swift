@@ -9,6 +9,6 @@ extension SQLiteReplay {
     {
       let row = after.map { $0.value ?? .null }
       try resolver?.takeCopied(row, of: table, isInPlace: table.refreshing == .rows)
-    } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
+    } catch let error as SQLiteError where error.isOfRow { throw refused(table, error) }
   }
 }

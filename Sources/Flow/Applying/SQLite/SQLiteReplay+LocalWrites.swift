@@ -78,7 +78,7 @@ extension SQLiteReplay: OneWayTarget {
   func write(_ row: SourceWins.Row?, _ key: [Value], to table: SQLiteApplyTable) throws { try table.put(row, key) }
 
   func naming<Result>(_ table: SQLiteApplyTable, _ body: () throws -> Result) throws -> Result {
-    do { return try body() } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
+    do { return try body() } catch let error as SQLiteError where error.isOfRow { throw refused(table, error) }
   }
 }
 

@@ -96,7 +96,7 @@ extension SQLiteReplay: ApplyTarget {
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: SQLiteApplyTable) throws -> Bool {
     do { try table.put(row, key) } catch let error as SQLiteError where error.isUniqueness {
       return false
-    } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
+    } catch let error as SQLiteError where error.isOfRow { throw refused(table, error) }
     return true
   }
 
