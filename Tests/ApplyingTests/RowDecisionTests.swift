@@ -186,4 +186,38 @@ import Trails
     try target.replay()
     #expect(try target.rows() == "1|70|0 2|2|0")
   }
+
+  // MARK: A copy of the table instead
+
+  @Test(arguments: TargetEngine.databases)
+  func `a copy of the stopped table brings it back, and other tables are applied as before`(
+    _ engine: TargetEngine
+  ) throws {
+    let target = try started(engine)
+    let made = target.made
+    try made.shape("CREATE TABLE u(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)")
+    try made.transaction {
+      try made.create("u")
+      try made.copy("u", [[1, 1, 0]])
+    }
+    try target.replay()
+    try target.write(.update(1, "a", 70))
+    try target.write([.insert([9, 9, 9])], to: "u")
+    try made.transaction {
+      try made.update("t", [1, 1, 0], [nil, nil, 9])
+      try made.update("u", [1, 1, 0], [nil, nil, 9])
+    }
+    _ = try stopped(target, .rowDiffers)
+    try target.expectRefresh(of: "t")
+    try made.transaction { try made.update("t", [2, 2, 0], [nil, nil, 9]) }
+    try target.replay()
+    #expect(try target.rows() == "1|70|0 2|2|0 3|3|0 4|4|0")
+    #expect(try target.rows("u") == "1|1|9 9|9|9")
+    #expect(target.progress.snapshot.awaitsCopies)
+    try made.transaction { try made.copy("t", [[1, 1, 9], [2, 2, 9]], reason: .asked) }
+    try made.transaction { try made.update("t", [2, 2, 9], [nil, nil, 10]) }
+    try target.replay()
+    #expect(try target.rows() == "1|1|9 2|2|10")
+    #expect(try target.rows("u") == "1|1|9 9|9|9" && !target.progress.snapshot.awaitsCopies)
+  }
 }

@@ -221,7 +221,7 @@ final class ApplyWorker: Worker {
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: lags ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: lags, now: moment)
     status.tablesCopied = now.tablesCopied
-    if now.awaitsCopies { status.detail = "waits for copies of tables, as its slot was lost" }
+    if now.awaitsCopies { status.detail = "waits for copies of tables" }
     if let asked = askedFromAfar {
       status.detail =
         "node \(asked.origin) was asked at \(UTCTime(asked.at).description.prefix(19))Z to copy \(asked.tables), and has not started"

@@ -135,7 +135,8 @@ package struct ControlHandler: Sendable {
     guard let worker = supervisor.workers().first(where: { $0.name == name }), let at = request.at else {
       throw DecidableRow.notStopped(name, "")
     }
-    let row = try DecidableRow(worker, goesBothWays: context.configuration.captureBehind(apply) != nil).row(verdict, at: at)
+    let row = try DecidableRow(worker, goesBothWays: context.configuration.captureBehind(apply) != nil).row(
+      verdict, at: at)
     let trail = try Trail.info(folder: context.folder(of: context.trailName(apply.trail))).id
     let account = peer.user.flatMap { Account(user: $0)?.name }.map { " (\($0))" } ?? ""
     try RowDecisionFile(state: context.statePath, apply: apply.name).add(
@@ -159,14 +160,7 @@ package struct ControlHandler: Sendable {
     let trail = try context.trailName(apply.trail)
     let applyName = WorkerName(.apply, apply.name)
     let failed = supervisor.workers().first { $0.name == applyName && $0.state == .failed }
-    if let failed, !tables.isEmpty {
-      throw CairnError(
-        failed.problem.flatMap { ErrorCode(rawValue: $0.code) } ?? .bug,
-        "\(applyName) has failed, so it cannot copy: \(failed.problem?.message ?? "")",
-        hint:
-          "run 'cairn copy \(apply.name)' without --tables to copy everything; or remove the cause and run 'cairn start \(applyName)' first",
-        remedy: .badInput)
-    }
+    if let failed, !tables.isEmpty { return try copy(apply, tables, for: failed, trail) }
     let isLost = failed != nil
     if !isLost, let error = OppositeCopy(apply, configuration)?.refusal(supervisor.copying) { throw error }
     guard let capture = context.capture(of: trail) else {
@@ -191,6 +185,35 @@ package struct ControlHandler: Sendable {
       context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, on request")
       return copying(apply, asked, isEverything: false, capture)
     }
+  }
+
+  // The copies are requested first, so that they come after the row that stopped the apply.
+  private func copy(
+    _ apply: Configuration.Apply, _ tables: [String], for failed: NodeStatus.Worker, _ trail: TrailName
+  ) throws -> JSONObject {
+    let isTwoWay = context.configuration.captureBehind(apply) != nil
+    let wanted = try FailedCopy(apply, failed, tables, goesBothWays: isTwoWay)
+    guard let database = context.configuration.database(apply.database) else { return JSONObject() }
+    let target = try TargetDatabase(database.location().canonical)
+    try wanted.check(at: target, trail)
+    let capture = context.capture(of: trail)
+    var (asked, origin) = (tables, "")
+    if let capture {
+      let order = CopyOrder(context: context, supervisor: supervisor)
+      try order.checkSource(of: capture)
+      let outcome = try order.carryOut(
+        capture, Self.sources(of: tables, apply),
+        hint: "run 'cairn copy \(apply.name)' without --tables to copy everything", isStrict: true)
+      if case .tables(let names) = outcome { asked = names }
+    } else {
+      origin = try copyFromAfar(apply, trail, tables, isLost: false).text("asked_of") ?? ""
+    }
+    try wanted.mark(at: target, trail, asked)
+    try supervisor.order(.start, failed.name.description)
+    context.tell(failed.name, "copies \(asked.joined(separator: ", ")) again after a failure, on request")
+    var answer = copying(apply, asked, isEverything: false, capture)
+    if !origin.isEmpty { answer["asked_of"] = .text(origin) }
+    return answer
   }
 
   // A table may be given by its name at the target too, because a suspended table is reported under that name.

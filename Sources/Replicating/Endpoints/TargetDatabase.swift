@@ -150,6 +150,24 @@ package struct TargetDatabase {
     }
   }
 
+  /// Makes apply skip the changes of single tables of a trail until the next refresh of each begins.
+  ///
+  /// - Parameter isMeant: Returns whether a table is meant, from its names at the source and at the target.
+  package func expectRefresh(of trail: TrailName, where isMeant: ([String]) -> Bool) throws {
+    switch handle {
+    case .sqlite(let database): try database.map { try SQLiteApplyState($0, of: trail).expectRefresh(where: isMeant) }
+    case .postgres(let connection): try PostgresApplyState(connection, of: trail).expectRefresh(where: isMeant)
+    }
+  }
+
+  /// Returns the names at the source and at the target, for each table of a trail that is not suspended.
+  package func namedTables(of trail: TrailName) throws -> [[String]] {
+    switch handle {
+    case .sqlite(let database): try database.map { try SQLiteApplyState($0, of: trail).namedTables().map(\.names) } ?? []
+    case .postgres(let connection): try PostgresApplyState(connection, of: trail).namedTables().map(\.names)
+    }
+  }
+
   /// Returns whether a table of the target exists and holds a row.
   /// - Parameter source: The table at the source. If trails share the target's table, only the rows of the source's
   ///   trail count.
