@@ -64,6 +64,8 @@ protocol GroupApplier: ApplyTarget {
   func endRows() throws
   func apply(_ ddl: DDL) throws
   func foreignKeys() throws -> RowNames.Catalog
+  /// Carries out the operator's decision about a record. Returns false if the record is applied like any other.
+  func isDecided(_ record: Record) throws -> Bool
 }
 
 extension GroupApplier {
@@ -152,6 +154,8 @@ extension GroupApplier {
     // A statement may have millions of changes, so this comes first.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     try reach(record)
+    cursor.isCopiedRow = if case .refreshRow = record { true } else { false }
+    if !options.refused.decisions.isEmpty, try isDecided(record) { return }
     switch record {
     case .statement(let statement): try statements?.offer(statement, at: reader.position)
     case .statementEnd(let end): try statements?.end(end)
@@ -203,6 +207,15 @@ extension GroupApplier {
       !table.isAwaited
     else { return }
     try resolver.takeWaiting(row, schema, table)
+  }
+
+  /// Returns the fields of an error about the present record's row.
+  func rowContext(_ table: String, key: String) -> [String: String] {
+    var context = [
+      "table": table, "key": key, "position": reader.position.description, "transaction": String(cursor.present),
+    ]
+    if cursor.isCopiedRow { context["copied"] = "yes" }
+    return context
   }
 
   /// Returns the schema record with this id, which the present segment must have.

@@ -12,6 +12,8 @@ struct TrailCursor {
   private(set) var place = VersionPlace(stamp: VersionStamp(clock: 0, origin: "", number: 0), begin: .start)
   /// Whether the present transaction is skipped: it is in quarantine, or its origin is the target itself.
   private(set) var isSkipped = false
+  /// Whether the present record is a row of a copy.
+  var isCopiedRow = false
   /// The last transaction that the open group may have.
   var limit = UInt64.max
   /// The refreshes that the trail has after the present record; nil if none was looked for in this group.

@@ -202,10 +202,6 @@ extension PostgresReplay {
     return describeKey(table, before)
   }
 
-  private func context(_ table: PostgresApplyTable, _ key: String) -> [String: String] {
-    ["table": table.source.fullName, "key": key, "position": reader.position.description]
-  }
-
   func unexpected(_ table: PostgresApplyTable, _ what: String) -> CairnError {
     let key = describeRow(table, isNew: false)
     let subject = "table \(table.source.fullName), row \(key): the source \(what) it, but"
@@ -216,7 +212,7 @@ extension PostgresReplay {
       return CairnError(
         .rowMissing, "\(subject) the target \(connection.place) does not have it \(place)",
         hint: DifferenceHint.text(source: table.source.engine),
-        context: context(table, key))
+        context: rowContext(table.source.fullName, key: key))
     }
     let checked = table.columns.indices.filter { mask.contains($0) && !table.key.contains($0) }
     let index = zip(checked, found).first { $0.1 != "t" }?.0
@@ -224,7 +220,7 @@ extension PostgresReplay {
     return CairnError(
       .rowDiffers,
       "\(subject) its column \(column) in the target \(connection.place) differs from the source \(place)",
-      hint: DifferenceHint.text(source: table.source.engine), context: context(table, key))
+      hint: DifferenceHint.text(source: table.source.engine), context: rowContext(table.source.fullName, key: key))
   }
 
   /// Returns the error for an INSERT that inserted no row, for example because of a trigger.
@@ -234,7 +230,7 @@ extension PostgresReplay {
       .constraintFailed,
       "table \(table.source.fullName), row \(key): a trigger or rule of \(connection.place) kept it from being inserted (trail \(name) at \(reader.position))",
       hint: "triggers that are ENABLE ALWAYS or ENABLE REPLICA fire here too: see \\d \(table.target.qualifiedName)",
-      context: context(table, key))
+      context: rowContext(table.source.fullName, key: key))
   }
 
   /// Returns the error for a statement that the server refused. The error names the row if the row is the cause.
@@ -252,25 +248,27 @@ extension PostgresReplay {
       return CairnError(
         .rowExists, "\(subject): the target \(connection.place) has such a row already: \(text) \(place)",
         hint: table.mayFold ? "\(Self.foldedHint); or \(hint)" : hint,
-        context: context(table, key))
+        context: rowContext(table.source.fullName, key: key))
     }
     if error.isConstraint {
       return CairnError(
         .constraintFailed, "\(subject): the target \(connection.place) refuses it: \(text) \(place)",
-        hint: "make the target's constraints equal to the source's, then run again", context: context(table, key))
+        hint: "make the target's constraints equal to the source's, then run again",
+        context: rowContext(table.source.fullName, key: key))
     }
     if ["42P01", "42703", "42804", "42P10", "428C9", "0A000"].contains(error.sqlState) {
       return CairnError(
         .schemaStopped,
         "\(subject): table \(table.target.qualifiedName) of \(connection.place) has another shape than expected: \(text) \(place)",
-        hint: "make its columns and keys equal to the source's, then run again", context: context(table, key))
+        hint: "make its columns and keys equal to the source's, then run again",
+        context: rowContext(table.source.fullName, key: key))
     }
     if error.isPrivilege { return error.unentitled(table.source, at: table.target.qualifiedName) }
     if error.isOfStatement {
       return CairnError(
         .valueMisfit, "\(subject): the target \(connection.place) does not take a value: \(text) \(place)",
         hint: "change the target's columns so that they hold the source's values, then run again",
-        context: context(table, key))
+        context: rowContext(table.source.fullName, key: key))
     }
     return error.asCairnError
   }

@@ -130,6 +130,15 @@ extension PostgresReplay: OneWayTarget {
     try sink.attempt { try table.row(key, connection) }.map(form(of: table).row)
   }
 
+  var takesDecisions: Bool { isCareful && !scope.isCatchUp && retried == nil }
+
+  func rows(of change: ChangeView, _ table: PostgresApplyTable) throws -> (
+    before: SourceWins.Row?, after: SourceWins.Row?
+  ) {
+    try encode(change, table)
+    return met(table, isInsert: change.operation == .insert)
+  }
+
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try PostgresDisplacedRows(connection, attempt: sink.attempt).rows(inTheWayOf: row)
   }

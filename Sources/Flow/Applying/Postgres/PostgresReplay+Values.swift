@@ -95,7 +95,7 @@ extension PostgresReplay {
       .valueMisfit,
       "table \(table.source.fullName), row \(key): value \(value) of column \(column) does not fit \(table.columns[index].type.name): \(reason)\(why) (trail \(name) at \(reader.position))",
       hint: misfitHint(table, index),
-      context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
+      context: rowContext(table.source.fullName, key: key).merging(["column": column]) { $1 })
   }
 
   private func misfitHint(_ table: PostgresApplyTable, _ index: Int) -> String {

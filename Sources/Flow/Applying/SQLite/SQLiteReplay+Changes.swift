@@ -5,10 +5,7 @@ import SQLiteKit
 // Changes of rows.
 extension SQLiteReplay {
   func apply(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
-    before.removeAll(keepingCapacity: true)
-    after.removeAll(keepingCapacity: true)
-    if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
-    if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
+    try decode(change, table)
     let isTolerant = change.treatment.contains(.tolerant)
     if change.operation == .insert { try checkWhole(table) }
     let isLenient = isTolerant || table.mayLackRows
@@ -57,6 +54,14 @@ extension SQLiteReplay {
       if let resolver, table.goesBothWays { return try removeKnown(nil, table, resolver) }
       try table.remove(nil, at: reader.commitTime)
     }
+  }
+
+  /// Reads the row before and after a change into ``before`` and ``after``.
+  func decode(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
+    before.removeAll(keepingCapacity: true)
+    after.removeAll(keepingCapacity: true)
+    if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
+    if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
   }
 
   func checkWhole(_ table: SQLiteApplyTable) throws(CairnError) {

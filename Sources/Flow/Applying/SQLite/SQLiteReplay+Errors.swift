@@ -6,7 +6,7 @@ import SQLiteKit
 extension SQLiteReplay {
   func unexpected(_ table: SQLiteApplyTable, _ what: String) -> CairnError {
     let key = describeKey(table.schema, before)
-    let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
+    let context = rowContext(table.schema.name, key: key)
     guard let found = try? table.probe(before) else {
       return CairnError(
         .rowMissing,
@@ -26,7 +26,7 @@ extension SQLiteReplay {
   func refused(_ table: SQLiteApplyTable, _ error: SQLiteError) -> CairnError {
     let row = after.isEmpty ? before : after.enumerated().map { $1.isUnchanged && $0 < before.count ? before[$0] : $1 }
     let key = describeKey(table.schema, row)
-    let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
+    let context = rowContext(table.schema.name, key: key)
     let place = "(trail \(name) at \(reader.position))"
     if error.isUniqueness {
       return CairnError(

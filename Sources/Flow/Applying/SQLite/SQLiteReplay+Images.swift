@@ -44,7 +44,8 @@ extension SQLiteReplay {
         throw CairnError(
           .valueMisfit,
           "table \(table.schema.name), column \(table.imageSchema.columns[index].name): \(shown) cannot be kept: \(error.reason) (trail \(name) at \(reader.position))",
-          hint: "run 'cairn trail verify \(name)'", context: ["table": table.schema.name])
+          hint: "run 'cairn trail verify \(name)'",
+          context: rowContext(table.schema.name, key: describeKey(table.imageSchema, columns)))
       }
     }
   }
@@ -56,7 +57,7 @@ extension SQLiteReplay {
         .constraintFailed,
         "table \(table.schema.name), row \(describeKey(table.imageSchema, columns)): column \(table.imageSchema.columns[index].name) holds text that is not valid UTF-8, which the UTF-16 database \(database.path) cannot store (trail \(name) at \(reader.position))",
         hint: "replicate into a UTF-8 database, or correct the text at the source and copy again",
-        context: ["table": table.schema.name])
+        context: rowContext(table.schema.name, key: describeKey(table.imageSchema, columns)))
     }
   }
 }

@@ -74,6 +74,17 @@ extension SQLiteReplay: OneWayTarget {
   var clock: Clock { target.clock }
 
   func localRow(_ key: [Value], of table: SQLiteApplyTable) throws -> [Value]? { try table.row(key) }
+  var takesDecisions: Bool { scope == .main && shelf != nil }
+
+  func rows(of change: ChangeView, _ table: SQLiteApplyTable) throws -> (
+    before: SourceWins.Row?, after: SourceWins.Row?
+  ) {
+    try decode(change, table)
+    return (before.isEmpty ? nil : before.map(\.value), after.isEmpty ? nil : after.map(\.value))
+  }
+
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws { try body() }
+
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] { try candidates.rows(inTheWayOf: row) }
   func write(_ row: SourceWins.Row?, _ key: [Value], to table: SQLiteApplyTable) throws { try table.put(row, key) }
 
