@@ -34,13 +34,13 @@ struct SnapshotTests {
       .filter { !$0.hasPrefix("sqlite_") }
   }
 
-  private static func sum(_ path: String) throws -> String {
+  static func sum(_ path: String) throws -> String {
     let hash = try SHA256()
     hash.update([UInt8](try Data(contentsOf: URL(fileURLWithPath: path))))
     return hash.finalize().hex
   }
 
-  private static func left(_ folder: String) throws -> [String] {
+  static func left(_ folder: String) throws -> [String] {
     try FileManager.default.contentsOfDirectory(atPath: folder).filter {
       $0.contains(".cairn-snapshot") || $0.contains(".cairn-packed") || $0.hasSuffix(".new")
     }
@@ -155,7 +155,7 @@ struct SnapshotTests {
     try mesh.close()
   }
 
-  private func plain(_ script: String) throws -> (folder: String, url: DatabaseURL) {
+  func plain(_ script: String) throws -> (folder: String, url: DatabaseURL) {
     let folder = NSTemporaryDirectory() + "cairn-" + UUID().uuidString
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     let database = try Database(path: folder + "/a.db", mode: .create)
@@ -247,8 +247,10 @@ struct SnapshotTests {
     let (folder, url) = try plain("CREATE TABLE item(id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1)")
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let file = folder + "/b.db"
-    for name in [".cairn-snapshot", ".cairn-snapshot-journal", ".cairn-packed", ".cairn-packed-journal"] {
-      try Data("left".utf8).write(to: URL(fileURLWithPath: file + name))
+    for name in [".cairn-snapshot", ".cairn-packed"] {
+      for suffix in ["", "-journal", "-wal", "-shm"] {
+        try Data("left".utf8).write(to: URL(fileURLWithPath: file + name + suffix))
+      }
     }
     // A link in place of the copy is not followed.
     try FileManager.default.removeItem(atPath: file + ".cairn-packed")
