@@ -191,6 +191,43 @@ struct SnapshotTests {
     #expect(try copy.query("SELECT w FROM words WHERE words MATCH 'secretword'").count == 1)
   }
 
+  @Test(arguments: [["item"], nil] as [[String]?], ["store = 7", nil])
+  func `statistics and counters do not show rows that are left out`(_ tables: [String]?, _ condition: String?) throws {
+    let (folder, url) = try plain(
+      """
+      CREATE TABLE item(id INTEGER PRIMARY KEY AUTOINCREMENT, store, code); CREATE INDEX item_code ON item(code);
+      CREATE TABLE bin("rowid" INTEGER PRIMARY KEY AUTOINCREMENT, store);
+      CREATE TABLE shop(id INTEGER PRIMARY KEY AUTOINCREMENT, store, name); CREATE INDEX shop_name ON shop(name);
+      INSERT INTO item VALUES (3, 7, 'kept'), (4711, 8, 'b'); INSERT INTO bin VALUES (2, 8), (815, 8);
+      INSERT INTO shop VALUES (5, 7, 's'), (1234, 8, 't'); ANALYZE;
+      INSERT INTO sqlite_stat1 VALUES ('item', 'SECRETITEM', '1'), ('SECRETOTHER', 'x', '1');
+      INSERT INTO sqlite_sequence VALUES ('SECRETTABLE', 9)
+      """)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    var snapshot = Snapshot(of: url, to: folder + "/b.db")
+    snapshot.tables = tables.map { TablePatterns($0) }
+    snapshot.condition = condition
+    _ = try snapshot.make()
+    let made = try Database(path: folder + "/b.db", mode: .readOnly)
+    let statistics = try made.integer("SELECT count(*) FROM sqlite_stat1") ?? -1
+    let counters = try made.query("SELECT name, seq FROM sqlite_sequence ORDER BY name").map {
+      "\($0[0].string) \($0[1].string)"
+    }
+    let bytes = try Data(contentsOf: URL(fileURLWithPath: folder + "/b.db"))
+    switch (tables, condition) {
+    case (nil, nil):
+      // Nothing is left out.
+      #expect(statistics > 0)
+      #expect(counters == ["SECRETTABLE 9", "bin 815", "item 4711", "shop 1234"])
+      return
+    case (_, nil): #expect(counters == ["item 4711"])
+    case (nil, _): #expect(counters == ["bin 0", "item 3", "shop 5"])
+    default: #expect(counters == ["item 3"])
+    }
+    #expect(statistics == 0)
+    #expect(bytes.range(of: Data("SECRET".utf8)) == nil)
+  }
+
   @Test func `deleted rows of the source are not in the file`() throws {
     let (folder, url) = try plain(
       "CREATE TABLE t(id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1, 'SECRET' || hex(zeroblob(9000))), (2, 'b');"

@@ -215,8 +215,32 @@ package struct Snapshot: Sendable {
         try copy.execute("DROP TABLE IF EXISTS \(table.name.quotedName)")
       }
       for table in stored { try keepRows(of: table, in: copy) }
+      try forgetLeftOut(stored, in: copy)
     }
     return stored.map(\.name)
+  }
+
+  /// Removes what SQLite itself keeps about rows that are not taken: samples of their values, and their largest keys.
+  ///
+  /// Source: https://sqlite.org/fileformat2.html#internal_schema_objects
+  private func forgetLeftOut(_ stored: [SQLiteTable], in copy: Database) throws {
+    let own = try copy.query("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'sqlite!_%' ESCAPE '!'")
+      .map(\.[0].string)
+    for name in own where name.asciiLowercased.hasPrefix("sqlite_stat") {
+      try copy.execute("DELETE FROM \(name.quotedName)")
+    }
+    guard own.contains(where: { $0.asciiLowercased.hasSameBytes(as: "sqlite_sequence") }) else { return }
+    let kept = Dictionary(stored.map { ($0.name.sqliteKey, $0) }) { first, _ in first }
+    for row in try copy.query("SELECT rowid, name FROM sqlite_sequence") {
+      guard let table = kept[row[1].string.sqliteKey], let key = table.rowidName else {
+        try copy.run("DELETE FROM sqlite_sequence WHERE rowid = ?", [row[0]])
+        continue
+      }
+      guard condition != nil else { continue }
+      try copy.run(
+        "UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(\(key)), 0) FROM \(table.name.quotedName)) WHERE rowid = ?",
+        [row[0]])
+    }
   }
 
   private func checkNames(_ all: [String], _ taken: [String]) throws {
