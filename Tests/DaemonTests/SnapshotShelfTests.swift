@@ -43,6 +43,7 @@ import Testing
     }
     try write("4.db", "without a sum")
     try write("5.db.cairn-snapshot", "left")
+    for suffix in ["-wal", "-journal", "-shm"] { try write("3.db\(suffix)", "left") }
     try write("6.db.sha256", "\(sum)  6.db\n")
     #expect(try shelf.files().map(\.madeAt) == [3, 2, 1])
     try shelf.prepare()

@@ -12,22 +12,50 @@ import Trails
 
   @Test(
     arguments: [
-      ("nothing to hide", "nothing to hide"),
-      ("table item, row id='b2': gone", "table item, row id='…': gone"),
-      ("row id='it''s' stays hidden", "row id='…''…' stays hidden"),
-      ("row 4711 differs", "row # differs"), ("id = 7; stock = 10 -> 9", "id = #; stock = # -> #"),
-      ("Key (id)=(7) already exists.", "Key (…)=(…) already exists."),
-      ("Failing row contains (1, tea (green), 5).", "Failing row contains (…)."),
-      ("invalid input syntax for type integer: \"abc\"", "invalid input syntax for type integer: \"…\""),
-      ("run 'cairn copy pos --tables item'", "run 'cairn copy pos --tables item'"),
-      ("run 'cairn conflicts show 7'", "run 'cairn conflicts show 7'"),
-      // A value that begins like a command.
-      ("row name='cairn o'' brien; secret=x' gone", "row name='…''…' gone"),
-      ("row name='cairn \"x\"'", "row name='…'"), ("an open 'quote, and more", "an open '…"),
-      ("an open (part\nnext line", "an open (…\nnext line"), ("", ""), ("'", "'…"), ("((", "(…"),
+      ("nothing to hide", "nothing to hide"), ("caught up after 12.5 s", "caught up after #.# s"),
+      ("table item, row id='b2': gone", "table item, row id=…"), ("row 4711 differs", "row # differs"),
+      ("id = 7; stock = 10 -> 9", "id =…"), ("Key (id)=(7) already exists.", "Key …"),
+      ("invalid input syntax for type integer: \"abc\"", "invalid input syntax for type integer: …"),
+      // A trigger of the application writes what it likes.
+      ("postgresql://hq/pos: customer Ann is blocked", "postgresql://hq/pos: …"),
+      ("run 'cairn copy pos --tables item', then 'cairn status'", "run … ('cairn copy', 'cairn status')"),
+      ("", ""), ("'", "…"), ("((", "…"), ("a:", "a:"), ("a=", "a…"), ("a =b", "a =…"),
     ])
   func `values in a message are hidden`(text: String, masked: String) {
     #expect(MaskedText.masked(text) == masked)
+  }
+
+  private static let values = [
+    "SECRET", "O'Brien SECRET", "x') SECRET (y", "a\" SECRET \"b", "a\nSECRET", "a\r\nSECRET", "\u{301}SECRET",
+    "'\u{301} SECRET", ")\u{301} SECRET", "cairn copy SECRET", "x', run 'cairn copy SECRET", "'', ''SECRET",
+    "] SECRET [",
+    "\u{2028}SECRET", "\u{201d} SECRET", "<3>cairnd: SECRET", "a\n<3>cairnd: SECRET", "\\' SECRET", "\u{0}SECRET",
+    "}) SECRET", "SECRET' exists", "'cairn copy' SECRET", "'cairn copySECRET'",
+  ]
+  private static let messages = [
+    "row email='VALUE' exists", "table item, row id='7', name='VALUE': gone", "value \"VALUE\" does not fit",
+    "Key (email)=(VALUE) already exists.", "Failing row contains (1, VALUE, 5).", "row `VALUE` differs",
+    "Schlüssel \u{bb}(email)=(VALUE)\u{ab} existiert", "row “VALUE” differs", "row „VALUE“ differs",
+    // A long message is cut within its value.
+    "row email='VALUE", "Key (email)=(VALUE", "postgresql://hq/pos: VALUE", "row id=VALUE",
+  ]
+
+  @Test(arguments: values) func `no value shows, whatever it has of quotes, brackets and line breaks`(_ value: String) {
+    for message in Self.messages.map({ $0.replacing("VALUE", with: value) }) {
+      let masked = MaskedText.masked(message)
+      #expect(!masked.contains("SECRET"), "\(masked)")
+      // The daemon writes a message as one line.
+      for line in ["<3>cairnd: apply.pos: [row-exists] ", "2026-11-28T14:00:00+0100 host cairnd[7]: "] {
+        let masked = MaskedLog.masked((line + message).oneLine)
+        #expect(!masked.contains("SECRET") && masked.hasPrefix(line.dropLast()), "\(masked)")
+      }
+      let status = JSONObject([("waits", .list([.object(JSONObject([("message", .text(message))]))]))])
+      #expect(!MaskedText.masked(status).line.contains("SECRET"))
+    }
+    // A log of another program, with the rest of a value in a line of its own.
+    for line in value.split(separator: "\n") where !line.hasPrefix("<3>cairnd: ") {
+      #expect(!MaskedLog.masked(String(line)).contains("SECRET"))
+    }
   }
 
   @Test func `the texts of a status are masked at every depth, and names and numbers stay`() {
@@ -39,7 +67,7 @@ import Trails
     #expect(
       MaskedText.masked(status).line
         == """
-        {"node":"store-042","rows":9,"workers":[{"detail":"key '…'","waits":[{"table":"item7","message":"row #","hint":"see '…'"}]}]}
+        {"node":"store-042","rows":9,"workers":[{"detail":"key …","waits":[{"table":"item7","message":"row #","hint":"see …"}]}]}
         """)
   }
 
@@ -47,10 +75,19 @@ import Trails
     arguments: [
       (
         "2026-11-28T14:00:00+0100 host cairnd[712]: apply.pos7: [row-missing] id='x' 5",
-        "2026-11-28T14:00:00+0100 host cairnd[712]: apply.pos#: [row-missing] id='…' #"
+        "2026-11-28T14:00:00+0100 host cairnd[712]: apply.pos#: [row-missing] id=…"
       ),
-      ("<3>cairnd: row 7", "<3>cairnd: row #"), ("another line with 7 and 'x'", "another line with # and '…'"),
-      ("value 'cairnd: secret' 7", "value '…' #"), ("cairnd", "cairnd"), ("cairnd[7", "cairnd[#"),
+      (
+        "2026-11-28T14:00:00+0100 host systemd[1]: cairnd.service: Main process exited, code=killed",
+        "2026-11-28T14:00:00+0100 host systemd[1]: cairnd.service: Main process exited, code=…"
+      ),
+      ("<3>cairnd: row 7", "<3>cairnd: row #"), ("cairnd: row 7", "cairnd: row #"), ("cairnd:", "cairnd:"),
+      ("<3>cairnd: apply.pos: [row-missing]", "<3>cairnd: apply.pos: [row-missing]"),
+      ("<3>cairnd: apply.pos: [secret] x", "<3>cairnd: apply.pos: …"),
+      ("another line with 7 and 'x'", "…"), ("    the rest of a value", "…"), ("", ""),
+      ("value 'cairnd: secret' 7", "…"), ("cairnd", "…"), ("cairnd[7", "…"), ("<3", "…"), ("<3>", "…"), ("2026", "…"),
+      ("2026-11-28T14:00:00+0100 ", "…"), ("2026-11-28T14:00:00+0100 host", "…"),
+      ("2026-11-28T14:00:00+0100 host ", "…"),
     ])
   func `a line of the log keeps its head`(line: String, masked: String) {
     #expect(MaskedLog.masked(line) == masked)

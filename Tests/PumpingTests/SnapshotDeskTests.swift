@@ -3,6 +3,7 @@ import CodecKit
 import Foundation
 import NetKit
 import SystemKit
+import TestServers
 import Testing
 import Trails
 
@@ -186,6 +187,112 @@ struct SnapshotDeskTests {
     try FileManager.default.createSymbolicLink(atPath: path + ".part", withDestinationPath: temp.path + "/secret")
     _ = try download(path)
     #expect(try content(temp.path + "/secret") == Array("other's".utf8))
+    node.end()
+  }
+
+  // MARK: Space
+
+  @Test(
+    arguments: [
+      (0, 0, 0, 0), (1_000_000, 10_000_000, 500_000, 500_000), (100, 10_000_000, 500_000, 0),
+      (200 << 20, 4 << 40, 64 << 20, 136 << 20), (UInt64.max, UInt64.max, 64 << 20, UInt64.max - 64 << 20),
+    ] as [(UInt64, UInt64, UInt64, UInt64)])
+  func `a reserve stays free`(_ free: UInt64, _ total: UInt64, _ reserve: UInt64, _ usable: UInt64) {
+    let room = DownloadRoom(free: free, total: total)
+    #expect(room.reserve == reserve && room.usable == usable)
+    #expect(room.fits(usable) && (usable == .max || !room.fits(usable + 1)))
+  }
+
+  private func download(_ path: String, free: UInt64) throws -> SnapshotDownload.Outcome {
+    let client = try HTTPClient(base: node.url, options: .init(node: "till"), stop: stop)
+    return try SnapshotDownload("prices", to: SnapshotPlace(path), over: client) { _ in
+      DownloadRoom(free: free, total: 1_000_000)
+    }.run { _, _ in }
+  }
+
+  @Test func `a file that does not fit is refused before a byte of it is written`() throws {
+    try node.listen([:])
+    let path = temp.path + "/device.db"
+    let error = #expect(throws: CairnError.self) { try download(path, free: 349_999) }
+    #expect(error?.code == .diskFull && error?.message.contains("announces 300000 bytes") == true)
+    #expect(error?.hint.contains("free space") == true)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: temp.path).filter { $0.hasPrefix("device.db") } == [])
+    // The bytes that are here need no space; they stay for the time when there is more.
+    #expect(throws: Cut.self) { try download(path, cutAfter: 50_000) }
+    let there = try content(path + ".part").count
+    #expect(throws: CairnError.self) { try download(path, free: UInt64(349_999 - there)) }
+    #expect(try content(path + ".part").count == there)
+    #expect(try download(path, free: UInt64(350_000 - there)) == .pending(Self.sum(bytes)))
+    node.end()
+  }
+
+  /// A node that announces `announced` bytes, and sends bytes for as long as the connection is open.
+  private func withEndless(announced: String, _ body: (_ url: String) throws -> Void) throws {
+    let script = """
+      import http.server
+      class H(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *a): pass
+        def head(self):
+          self.send_response(200)
+          self.send_header('ETag', '"' + 'a' * 64 + '"')
+        def do_HEAD(self):
+          self.head(); self.send_header('Content-Length', '\(announced)'); self.end_headers()
+        def do_GET(self):
+          self.head(); self.end_headers()
+          try:
+            while True: self.wfile.write(bytes(1 << 16))
+          except OSError: pass
+      server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), H)
+      print(server.server_port, flush=True)
+      server.serve_forever()
+      """
+    let child = try Child(
+      "/usr/bin/python3", ["-c", script], folder: temp.path, environment: ["PATH": "/usr/bin:/bin"],
+      output: temp.path + "/port", errors: temp.path + "/errors")
+    defer {
+      child.signal(SIGKILL)
+      child.waitUntilExit()
+    }
+    let limit = Date().addingTimeInterval(30)
+    func port() -> String { (try? String(contentsOfFile: temp.path + "/port", encoding: .utf8)) ?? "" }
+    while !port().hasSuffix("\n"), Date() < limit { usleep(10_000) }
+    try body("http://127.0.0.1:\(port().trimmingCharacters(in: .newlines))")
+  }
+
+  @Test(arguments: ["1000000000000000", "1000"])
+  func `a node that announces too much, or sends more than it announced, fills no disk`(_ announced: String) throws {
+    let path = temp.path + "/device.db"
+    try withEndless(announced: announced) { url in
+      let client = try HTTPClient(base: url, stop: stop)
+      let error = #expect(throws: CairnError.self) {
+        try SnapshotDownload("prices", to: SnapshotPlace(path), over: client).run { _, _ in }
+      }
+      #expect(error?.code == (announced == "1000" ? .databaseDamaged : .diskFull), "\(String(describing: error))")
+      let size = (try? content(path + ".part").count) ?? 0
+      #expect(size == 0)
+      #expect(!FileManager.default.fileExists(atPath: path + ".pending"))
+    }
+  }
+
+  @Test(.enabled(if: getuid() == 0, "mounting a tmpfs needs root"))
+  func `a disk that becomes full while a file is written gets its space back`() throws {
+    try node.listen([:])
+    let small = temp.path + "/small"
+    try FileManager.default.createDirectory(atPath: small, withIntermediateDirectories: true)
+    func run(_ words: [String]) throws -> Int32 {
+      let process = try Process.run(URL(fileURLWithPath: "/usr/bin/env"), arguments: words)
+      process.waitUntilExit()
+      return process.terminationStatus
+    }
+    guard try run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", small]) == 0 else { return }
+    defer { _ = try? run(["umount", small]) }
+    // Another program takes the space after the check.
+    let error = #expect(throws: CairnError.self) { try download(small + "/device.db", free: 1_000_000) }
+    #expect(error?.code == .diskFull && error?.message.contains("became full") == true)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: small) == [])
+    // By its own look at the file system, it is refused at once.
+    let refused = #expect(throws: CairnError.self) { try download(small + "/device.db") }
+    #expect(refused?.code == .diskFull && refused?.message.contains("announces") == true)
     node.end()
   }
 }

@@ -143,4 +143,33 @@ struct SnapshotSwapTests {
     #expect(throws: CairnError.self) { try swap.apply() }
     #expect(try value() == 1)
   }
+
+  @Test func `a database that is no snapshot is replaced only by force, and a log beside the pending file is refused`()
+    throws
+  {
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let swap = SnapshotSwap(place)
+    try Database(path: path, mode: .create).executeScript(
+      "PRAGMA journal_mode = WAL; CREATE TABLE precious(x); INSERT INTO precious VALUES (1)")
+    try makePending(2)
+    let error = #expect(throws: CairnError.self) { try swap.apply() }
+    #expect(error?.code == .targetDiffers && error?.hint.contains("--force") == true)
+    #expect(swap.state == .pending)
+    do {
+      let own = try Database(path: path)
+      #expect(try own.integer("SELECT x FROM precious") == 1)
+      #expect(try own.text("PRAGMA journal_mode") == "wal")
+    }
+    try Data().write(to: URL(fileURLWithPath: place.pendingPath + "-wal"))
+    #expect(throws: CairnError.self) { try swap.apply(force: true) }
+    try FileManager.default.removeItem(atPath: place.pendingPath + "-wal")
+    _ = try swap.apply(force: true)
+    #expect(try value() == 2)
+    #expect(try names() == ["prices.db", "prices.db.sha256"])
+    // No database at all.
+    try Data("text".utf8).write(to: URL(fileURLWithPath: path))
+    try makePending(3)
+    #expect(throws: CairnError.self) { try swap.apply() }
+    #expect(try String(contentsOfFile: path, encoding: .utf8) == "text")
+  }
 }

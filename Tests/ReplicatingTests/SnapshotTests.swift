@@ -34,13 +34,13 @@ struct SnapshotTests {
       .filter { !$0.hasPrefix("sqlite_") }
   }
 
-  private static func sum(_ path: String) throws -> String {
+  static func sum(_ path: String) throws -> String {
     let hash = try SHA256()
     hash.update([UInt8](try Data(contentsOf: URL(fileURLWithPath: path))))
     return hash.finalize().hex
   }
 
-  private static func left(_ folder: String) throws -> [String] {
+  static func left(_ folder: String) throws -> [String] {
     try FileManager.default.contentsOfDirectory(atPath: folder).filter {
       $0.contains(".cairn-snapshot") || $0.contains(".cairn-packed") || $0.hasSuffix(".new")
     }
@@ -155,7 +155,7 @@ struct SnapshotTests {
     try mesh.close()
   }
 
-  private func plain(_ script: String) throws -> (folder: String, url: DatabaseURL) {
+  func plain(_ script: String) throws -> (folder: String, url: DatabaseURL) {
     let folder = NSTemporaryDirectory() + "cairn-" + UUID().uuidString
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     let database = try Database(path: folder + "/a.db", mode: .create)
@@ -189,6 +189,43 @@ struct SnapshotTests {
     #expect(whole.note.tables == ["shop", "item", "plain", "words"])
     let copy = try Database(path: folder + "/c.db", mode: .readOnly)
     #expect(try copy.query("SELECT w FROM words WHERE words MATCH 'secretword'").count == 1)
+  }
+
+  @Test(arguments: [["item"], nil] as [[String]?], ["store = 7", nil])
+  func `statistics and counters do not show rows that are left out`(_ tables: [String]?, _ condition: String?) throws {
+    let (folder, url) = try plain(
+      """
+      CREATE TABLE item(id INTEGER PRIMARY KEY AUTOINCREMENT, store, code); CREATE INDEX item_code ON item(code);
+      CREATE TABLE bin("rowid" INTEGER PRIMARY KEY AUTOINCREMENT, store);
+      CREATE TABLE shop(id INTEGER PRIMARY KEY AUTOINCREMENT, store, name); CREATE INDEX shop_name ON shop(name);
+      INSERT INTO item VALUES (3, 7, 'kept'), (4711, 8, 'b'); INSERT INTO bin VALUES (2, 8), (815, 8);
+      INSERT INTO shop VALUES (5, 7, 's'), (1234, 8, 't'); ANALYZE;
+      INSERT INTO sqlite_stat1 VALUES ('item', 'SECRETITEM', '1'), ('SECRETOTHER', 'x', '1');
+      INSERT INTO sqlite_sequence VALUES ('SECRETTABLE', 9)
+      """)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    var snapshot = Snapshot(of: url, to: folder + "/b.db")
+    snapshot.tables = tables.map { TablePatterns($0) }
+    snapshot.condition = condition
+    _ = try snapshot.make()
+    let made = try Database(path: folder + "/b.db", mode: .readOnly)
+    let statistics = try made.integer("SELECT count(*) FROM sqlite_stat1") ?? -1
+    let counters = try made.query("SELECT name, seq FROM sqlite_sequence ORDER BY name").map {
+      "\($0[0].string) \($0[1].string)"
+    }
+    let bytes = try Data(contentsOf: URL(fileURLWithPath: folder + "/b.db"))
+    switch (tables, condition) {
+    case (nil, nil):
+      // Nothing is left out.
+      #expect(statistics > 0)
+      #expect(counters == ["SECRETTABLE 9", "bin 815", "item 4711", "shop 1234"])
+      return
+    case (_, nil): #expect(counters == ["item 4711"])
+    case (nil, _): #expect(counters == ["bin 0", "item 3", "shop 5"])
+    default: #expect(counters == ["item 3"])
+    }
+    #expect(statistics == 0)
+    #expect(bytes.range(of: Data("SECRET".utf8)) == nil)
   }
 
   @Test func `deleted rows of the source are not in the file`() throws {
@@ -247,8 +284,10 @@ struct SnapshotTests {
     let (folder, url) = try plain("CREATE TABLE item(id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1)")
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let file = folder + "/b.db"
-    for name in [".cairn-snapshot", ".cairn-snapshot-journal", ".cairn-packed", ".cairn-packed-journal"] {
-      try Data("left".utf8).write(to: URL(fileURLWithPath: file + name))
+    for name in [".cairn-snapshot", ".cairn-packed"] {
+      for suffix in ["", "-journal", "-wal", "-shm"] {
+        try Data("left".utf8).write(to: URL(fileURLWithPath: file + name + suffix))
+      }
     }
     // A link in place of the copy is not followed.
     try FileManager.default.removeItem(atPath: file + ".cairn-packed")

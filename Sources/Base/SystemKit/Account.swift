@@ -100,6 +100,12 @@ extension Folder {
     var info = statvfs()
     return statvfs(path, &info) == 0 ? Int64(clamping: UInt64(info.f_bavail) * UInt64(info.f_frsize)) : nil
   }
+
+  /// Returns the size of the file system of a path, in bytes; nil if unknown: statvfs(3).
+  package static func totalBytes(_ path: String) -> Int64? {
+    var info = statvfs()
+    return statvfs(path, &info) == 0 ? Int64(clamping: UInt64(info.f_blocks) * UInt64(info.f_frsize)) : nil
+  }
 }
 
 extension Account {

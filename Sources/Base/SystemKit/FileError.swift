@@ -21,6 +21,9 @@ package struct FileError: Error, Sendable, CustomStringConvertible {
   /// Whether the file is larger than Cairn reads.
   package var isTooLarge: Bool { code == EFBIG }
 
+  /// Whether the file system, or the quota of the user on it, is full.
+  package var isFull: Bool { (code == ENOSPC || code == EDQUOT) && !operation.hasPrefix("inotify") }
+
   package var description: String { "\(operation) \(path): \(String(cString: strerror(code)))" }
 
   /// Returns the error as a ``CairnError``.

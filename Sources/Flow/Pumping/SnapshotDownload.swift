@@ -20,10 +20,15 @@ package struct SnapshotDownload {
   private let name: String
   private let place: SnapshotPlace
   private let client: HTTPClient
+  private let room: @Sendable (String) -> DownloadRoom?
   private static let syncBytes: UInt64 = 32 << 20
 
-  package init(_ name: String, to place: SnapshotPlace, over client: HTTPClient) {
-    (self.name, self.place, self.client) = (name, place, client)
+  /// - Parameter room: Returns the space on the file system of a folder.
+  package init(
+    _ name: String, to place: SnapshotPlace, over client: HTTPClient,
+    room: @escaping @Sendable (String) -> DownloadRoom? = { DownloadRoom(folder: $0) }
+  ) {
+    (self.name, self.place, self.client, self.room) = (name, place, client, room)
   }
 
   private var target: String { "/cairn/1/snapshots/\(name)" }
@@ -31,7 +36,8 @@ package struct SnapshotDownload {
   /// Fetches the newest file, if it is not here.
   ///
   /// - Throws: `peer-refused`; `trail-missing` if the other node has no file yet; `database-damaged` for a download with
-  ///   another SHA-256; `busy` if another process fetches the snapshot; `disk-full`; the errors of ``HTTPClient``.
+  ///   another SHA-256, or with more bytes than announced; `busy` if another process fetches the snapshot; `disk-full` if
+  ///   the file does not fit, as announced or while it is written; the errors of ``HTTPClient``.
   package func run(_ progress: (_ done: UInt64, _ total: UInt64) throws -> Void) throws -> Outcome {
     do {
       let part = try openPart()
@@ -45,12 +51,25 @@ package struct SnapshotDownload {
       {
         return .current(newest.sum)
       }
+      return try fetch(newest, part, progress)
+    } catch let error as FileError { throw error.asCairnError(doing: "fetch snapshot \(name)") }
+  }
+
+  private func fetch(
+    _ newest: Wanted, _ part: File, _ progress: (_ done: UInt64, _ total: UInt64) throws -> Void
+  ) throws -> Outcome {
+    do {
       let wanted = try begin(part, newest)
+      try checkRoom(wanted, part)
       try receive(wanted, part, progress)
       try verify(wanted, part, progress)
       try keep(wanted, part)
       return .pending(wanted.sum)
-    } catch let error as FileError { throw error.asCairnError(doing: "fetch snapshot \(name)") }
+    } catch let error as FileError where error.isFull {
+      // The rest of the system needs the space more than the next download does.
+      try? SnapshotPlace.remove(place.partPath)
+      throw full("its disk became full: \(error)")
+    }
   }
 
   /// A file at the other node.
@@ -111,6 +130,24 @@ package struct SnapshotDownload {
     return newest
   }
 
+  private func checkRoom(_ wanted: Wanted, _ part: File) throws {
+    let there = try part.size
+    guard let room = room(Folder.parent(of: place.path)), !room.fits(wanted.bytes - min(there, wanted.bytes)) else {
+      return
+    }
+    if there == 0 { try SnapshotPlace.remove(place.partPath) }
+    throw full(
+      "\(client.base.address) announces \(wanted.bytes) bytes, \(there) are here, and \(room.usable) more are free, less a reserve of \(room.reserve)"
+    )
+  }
+
+  private func full(_ why: String) -> CairnError {
+    CairnError(
+      .diskFull, "cannot fetch snapshot \(name) to \(place.path): \(why)",
+      hint: "free space on its file system ('df' shows it), and run again; or choose fewer rows in [snapshot.\(name)]",
+      context: ["path": place.path])
+  }
+
   private func receive(
     _ wanted: Wanted, _ part: File, _ progress: (_ done: UInt64, _ total: UInt64) throws -> Void
   ) throws {
@@ -121,7 +158,10 @@ package struct SnapshotDownload {
     let headers = begin > 0 ? [("Range", "bytes=\(begin)-"), ("If-Range", PublishedSnapshot.tag(wanted.sum))] : []
     let reply = try withoutActuallyEscaping(progress) { progress in
       try client.perform("GET", wanted.target, headers: headers) { bytes in
-        guard done + UInt64(bytes.count) <= wanted.bytes else { throw damaged("it is too long") }
+        guard UInt64(bytes.count) <= wanted.bytes - done else {
+          try discard(part)
+          throw damaged("it is longer than the \(wanted.bytes) bytes that were announced")
+        }
         try part.write(bytes, at: done)
         done += UInt64(bytes.count)
         if done - synced >= Self.syncBytes {

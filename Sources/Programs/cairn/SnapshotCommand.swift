@@ -16,7 +16,7 @@ struct SnapshotCommand: Command {
     Option("--where", "EXPR", "create: only the rows for which this SQL expression is true, in each taken table"),
     Option("--replace", nil, "create: replace an earlier snapshot of this name"),
     Option("--peer", "NAME", "fetch: the name in the certificate of the other node, if it is not the host of URL"),
-    Option("--force", nil, "apply: also while a program has the old file open"),
+    Option("--force", nil, "apply: also if the old file is no snapshot, or while a program has it open"),
     Option("--config", "DIR", "the conf that has DATABASE, APPLY or the pump to PEER (default /etc/cairn)"),
     Option.json,
   ]
@@ -35,11 +35,13 @@ struct SnapshotCommand: Command {
     Table cairn_snapshot of the file has the position for which it is true. That is the last row of the journal of a
     captured database, and the checkpoint of an apply. All rows up to the position are in the file, and none after it.
     FILE.sha256 has the checksum, for 'sha256sum -c'. The file gets its name when it is complete, and is FILE.cairn-snapshot and
-    FILE.cairn-packed until then. For that time it needs twice the space of the database.
+    FILE.cairn-packed until then. For that time it needs twice the space of the database. While a program has the earlier
+    snapshot open, --replace refuses. A log or journal beside the new file, such as FILE-wal, is refused too.
 
     URL is the listener of the other node, https://HOST:PORT. PEER is a node to which a pump of the conf leads. A download
     is FILE.part until its SHA-256 has been checked. 'apply' refuses while a process has FILE open, or holds a lock of
     SQLite on it. Only root sees all processes. With --force, programs go on with the old file until they open it again.
+    A FILE that is no snapshot is replaced only with --force. 'fetch' refuses a file that does not fit on the disk.
 
     example: cairn snapshot create erp --to /srv/erp-today.db
              cairn snapshot create sqlite:shop.db --to item.db --tables item,price --where "store = 7"

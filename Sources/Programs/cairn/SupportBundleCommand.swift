@@ -22,9 +22,10 @@ struct SupportBundleCommand: Command {
     The archive (tar) has the status, the conf with its problems, the last lines of the log, and versions. It also has
     the names and sizes of the files of trails. Only its owner may read it. A part that cannot be read is replaced by the reason.
 
-    No rows, passwords, tokens, keys or certificates are copied. In messages, texts in quotes and parentheses become '…'
-    and digits become '#', as they may be values of rows. The conf keeps names of databases, tables and hosts, and the
-    expressions of rules. Read the files before you send them.
+    No rows, passwords, tokens, keys or certificates are copied. A message ends with '…' at its first quote, bracket,
+    '=' or colon, as values of rows may follow; names of commands stay. Digits become '#'. The code of a message says what
+    it is about ('cairn explain CODE'). The conf keeps names of databases, tables and hosts, and the expressions of rules.
+    Read the files before you send them.
 
     example: cairn support-bundle --output /tmp/cairn.tar
     """

@@ -114,7 +114,7 @@ package struct Restore: Sendable {
     let found: String?
     switch target {
     case .sqlite(let path):
-      try checkIsAlone(path)
+      try SideFiles.checkAreMissing(beside: path, "restored database")
       found = Folder.hasEntry(path) ? "the file exists" : nil
     case .postgres(let uri):
       found = try PostgresConnection(uri).first(
@@ -132,18 +132,6 @@ package struct Restore: Sendable {
       .targetDiffers, "the database \(target.place) is not empty: \(found)",
       hint: "restore into a new file or a new database, and compare or move it then", remedy: .badInput)
   }
-
-  /// Checks that no file exists which SQLite would recover into a new database at a path.
-  ///
-  /// Source: https://sqlite.org/tempfiles.html
-  private static func checkIsAlone(_ path: String) throws(CairnError) {
-    guard let name = companions(of: path).first(where: Folder.hasEntry) else { return }
-    throw CairnError(
-      .targetDiffers, "\(name) exists, from which SQLite would write into the restored database",
-      hint: "move it away if no program needs it, or restore into a file of another name", remedy: .badInput)
-  }
-
-  private static func companions(of path: String) -> [String] { ["-wal", "-journal", "-shm"].map { path + $0 } }
 
   // MARK: Applying
 
@@ -191,8 +179,7 @@ package struct Restore: Sendable {
 
   /// Removes the files of an SQLite database, if there are any.
   private static func remove(_ path: String) throws(FileError) {
-    for name in [path] + companions(of: path) {
-      do { try Folder.remove(name) } catch  where error.isMissing {}
-    }
+    try SideFiles.remove(beside: path)
+    do { try Folder.remove(path) } catch  where error.isMissing {}
   }
 }

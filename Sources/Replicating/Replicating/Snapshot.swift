@@ -46,8 +46,9 @@ package struct Snapshot: Sendable {
 
   /// Makes the snapshot.
   ///
-  /// - Throws: `unsupported` for a PostgreSQL database. `target-differs` if the file exists and is not to be replaced.
-  ///   `busy` if another process makes it. `disk-full`; `state-unwritable`; the errors of the source.
+  /// - Throws: `unsupported` for a PostgreSQL database. `target-differs` if the file exists and is not to be replaced,
+  ///   or a log or journal of an earlier file is beside it. `database-busy` while a program has the file open that is to be
+  ///   replaced. `busy` if another process makes it. `disk-full`; `state-unwritable`; the errors of the source.
   package func make() throws -> Made {
     guard case .sqlite(let database) = source else {
       throw CairnError(
@@ -82,17 +83,19 @@ package struct Snapshot: Sendable {
         .databaseMissing, "the folder of the snapshot does not exist: \(folder)", hint: "create the folder first",
         remedy: .badInput)
     }
-    guard let there = FileIdentity(path: path) else { return }
+    guard let there = FileIdentity(path: path) else { return try SideFiles.checkAreMissing(beside: path, "snapshot") }
     if there == FileIdentity(path: database) { throw Ends.same(database) }
     guard replaces else {
       throw CairnError(
         .targetDiffers, "the file \(path) exists", hint: "name a new file, or add --replace", remedy: .badInput)
     }
-    let old = try? SnapshotNote.read(from: Ends.open(path, mode: .readOnly))
-    guard old == nil else { return }
-    throw CairnError(
-      .targetDiffers, "\(path) is not a snapshot, and is not replaced", hint: "name another file, or remove it",
-      remedy: .badInput)
+    _ = try old.take()
+  }
+
+  /// The earlier snapshot of this name.
+  private var old: ReplacedSnapshot {
+    ReplacedSnapshot(
+      path, ifBusy: "end the program or its connections, and run again", ifForeign: "name another file, or remove it")
   }
 
   /// Creates the file of the copy with a lock, after removing what an ended run has left.
@@ -119,9 +122,8 @@ package struct Snapshot: Sendable {
   }
 
   private func removeLeft() throws(FileError) {
-    for name in [
-      packedPath, packedPath + "-journal", copyPath + "-wal", copyPath + "-shm", copyPath + "-journal", copyPath,
-    ] {
+    for name in [packedPath, copyPath] {
+      try SideFiles.remove(beside: name)
       do { try Folder.remove(name) } catch  where error.isMissing {}
     }
   }
@@ -140,6 +142,7 @@ package struct Snapshot: Sendable {
   private func make(from database: String) throws -> Made {
     var notices: [String] = []
     var madeAt: Int64 = 0
+    try SideFiles.checkAreMissing(beside: copyPath, "snapshot")
     let copy = try PageCopy.open(copyPath)
     let info: TrailInfo?
     do {
@@ -166,6 +169,7 @@ package struct Snapshot: Sendable {
     }
     let note = SnapshotNote(madeAt: madeAt, tables: names, condition: condition, positions: positions)
     try note.write(to: copy)
+    try SideFiles.checkAreMissing(beside: packedPath, "snapshot")
     try File(packedPath, .create).close()
     let size = UInt64(clamping: try FileRoom.size(of: copy))
     try progress(size, size * 3)
@@ -211,8 +215,32 @@ package struct Snapshot: Sendable {
         try copy.execute("DROP TABLE IF EXISTS \(table.name.quotedName)")
       }
       for table in stored { try keepRows(of: table, in: copy) }
+      try forgetLeftOut(stored, in: copy)
     }
     return stored.map(\.name)
+  }
+
+  /// Removes what SQLite itself keeps about rows that are not taken: samples of their values, and their largest keys.
+  ///
+  /// Source: https://sqlite.org/fileformat2.html#internal_schema_objects
+  private func forgetLeftOut(_ stored: [SQLiteTable], in copy: Database) throws {
+    let own = try copy.query("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'sqlite!_%' ESCAPE '!'")
+      .map(\.[0].string)
+    for name in own where name.asciiLowercased.hasPrefix("sqlite_stat") {
+      try copy.execute("DELETE FROM \(name.quotedName)")
+    }
+    guard own.contains(where: { $0.asciiLowercased.hasSameBytes(as: "sqlite_sequence") }) else { return }
+    let kept = Dictionary(stored.map { ($0.name.sqliteKey, $0) }) { first, _ in first }
+    for row in try copy.query("SELECT rowid, name FROM sqlite_sequence") {
+      guard let table = kept[row[1].string.sqliteKey], let key = table.rowidName else {
+        try copy.run("DELETE FROM sqlite_sequence WHERE rowid = ?", [row[0]])
+        continue
+      }
+      guard condition != nil else { continue }
+      try copy.run(
+        "UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(\(key)), 0) FROM \(table.name.quotedName)) WHERE rowid = ?",
+        [row[0]])
+    }
   }
 
   private func checkNames(_ all: [String], _ taken: [String]) throws {
@@ -247,12 +275,21 @@ package struct Snapshot: Sendable {
 
   // MARK: Publishing
 
-  /// Makes the file durable, writes its SHA-256, and gives it its name.
+  /// Makes the file durable, and gives it its name.
   private func publish() throws -> (sum: String, bytes: UInt64) {
     let file = try File(packedPath, .readWrite)
     try file.sync()
     let (sum, bytes) = try FileSum.of(file) { done, total in try progress(total * 2 + done, total * 3) }
     try file.close()
+    // The connection to the old file holds its lock until the new file has the name.
+    try withExtendedLifetime(replaces ? old.take() : nil) { try give(sum) }
+    try Folder.sync(Folder.parent(of: path))
+    return (sum, bytes)
+  }
+
+  /// Writes the SHA-256, and gives the file its name.
+  private func give(_ sum: String) throws {
+    try SideFiles.checkAreMissing(beside: path, "snapshot")
     do throws(FileError) { try SnapshotPlace.store(sum, of: path) } catch {
       try? Folder.remove(SnapshotPlace.sumPath(of: path) + ".new")
       throw error
@@ -263,7 +300,5 @@ package struct Snapshot: Sendable {
       if !replaces { try? Folder.remove(SnapshotPlace.sumPath(of: path)) }
       throw error
     }
-    try Folder.sync(Folder.parent(of: path))
-    return (sum, bytes)
   }
 }

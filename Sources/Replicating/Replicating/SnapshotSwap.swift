@@ -43,10 +43,10 @@ package struct SnapshotSwap {
 
   /// Replaces the file that programs read by the pending one.
   ///
-  /// - Parameter force: Whether the file is replaced even if a program has it open. The program then goes on with the old
-  ///   file until it opens it again; what it writes is lost.
+  /// - Parameter force: Whether the file is replaced even if it is not a snapshot, or if a program has it open. The
+  ///   program then goes on with the old file until it opens it again; what it writes is lost.
   /// - Throws: `usage` if there is no pending file. `database-damaged` if its SHA-256 is wrong; the file is then removed.
-  ///   `database-busy` while a program has the old file open.
+  ///   `database-busy` while a program has the old file open. `target-differs` if the old file is not a snapshot.
   package func apply(
     force: Bool = false, _ progress: (_ done: UInt64, _ total: UInt64) throws -> Void = { _, _ in }
   ) throws -> SnapshotNote {
@@ -63,10 +63,12 @@ package struct SnapshotSwap {
         .usage, "no snapshot is pending for \(place.path)", hint: "run 'cairn snapshot fetch' first",
         remedy: .badInput)
     }
+    try SideFiles.checkAreMissing(beside: place.pendingPath, "snapshot")
     try verify(sum, progress)
     guard let note = try Self.note(of: place.pendingPath) else { throw foreign }
-    let old = force ? nil : try takeOld()
-    if old == nil { try removeSideFiles() }
+    let old = force ? nil : try old.take()
+    // A log or a journal of the old file would be taken for one of the new file.
+    if old == nil { try SideFiles.remove(beside: place.path) }
     // The connection to the old file holds its lock until the new file has the name.
     try withExtendedLifetime(old) { try rename(sum) }
     return note
@@ -102,44 +104,10 @@ package struct SnapshotSwap {
 
   // MARK: The old file
 
-  /// Locks the old file for this process alone, so that no program reads or writes it until it has another name. Returns
-  /// the connection that holds the lock; nil if there is no old file.
-  private func takeOld() throws -> Database? {
-    guard place.isThere else { return nil }
-    let processes = OpenFiles.processes(of: place.path)
-    guard processes.isEmpty else {
-      throw inUse("process \(processes.prefix(5).map(String.init).joined(separator: ", ")) has it open")
-    }
-    do {
-      let old = try Ends.open(place.path, mode: .readWrite, checksOwn: false)
-      old.setBusyTimeout(milliseconds: 0)
-      // A connection in WAL mode keeps a lock for as long as it is open. Without others, the mode can be left, which
-      // also moves everything from the log into the file.
-      try old.execute("PRAGMA locking_mode = EXCLUSIVE")
-      guard try old.text("PRAGMA journal_mode = DELETE")?.asciiLowercased == "delete" else {
-        throw inUse("its log is in use")
-      }
-      try old.execute("BEGIN EXCLUSIVE")
-      guard !["-wal", "-shm"].contains(where: { Folder.exists(place.path + $0) }) else {
-        throw inUse("its log is in use")
-      }
-      return old
-    } catch let error as SQLiteError {
-      throw error.isBusy ? inUse(error.message) : error.asCairnError
-    } catch let error as CairnError where error.code == .databaseBusy { throw inUse(error.message) }
-  }
-
-  private func inUse(_ how: String) -> CairnError {
-    CairnError(
-      .databaseBusy, "\(place.path) is in use, and was not replaced: \(how)",
-      hint: "end the program or its connections, and run again; --force replaces the file under them", remedy: .retry)
-  }
-
-  /// Removes what belongs to the old file: a log or a journal would be taken for one of the new file.
-  private func removeSideFiles() throws {
-    for suffix in ["-wal", "-shm", "-journal"] where FileIdentity(path: place.path + suffix, followsLink: false) != nil
-    {
-      try Folder.remove(place.path + suffix)
-    }
+  private var old: ReplacedSnapshot {
+    ReplacedSnapshot(
+      place.path,
+      ifBusy: "end the program or its connections, and run again; --force replaces the file under them",
+      ifForeign: "check the path; --force replaces the file, and its rows are lost")
   }
 }

@@ -1,56 +1,72 @@
 import Changes
 
-/// Hides what may be a value of a row in the text of a message: texts in quotes and parentheses, and digits.
+/// Hides in the text of a message everything that may be a value of a row.
 ///
-/// Commands in quotes, such as `'cairn copy pos'`, stay.
+/// Values have quotes, parentheses and line breaks of their own, and long messages are cut. Therefore nothing closes a
+/// value: the text is shown only up to the first sign that may begin one. Signs are quotes, brackets, `=`, a colon
+/// before a space, and everything outside of printable ASCII. Digits are hidden in the rest too. Commands of Cairn that
+/// the message names are listed at its end by their names alone.
 ///
 /// ```swift
-/// MaskedText.masked("row id='b2' (id 7): run 'cairn copy pos'")   // row id='…' (…): run 'cairn copy pos'
+/// MaskedText.masked("row id='b2' is gone: run 'cairn copy pos'")   // row id=… ('cairn copy')
+/// MaskedText.masked("connected to hq after 3 s")                   // connected to hq after # s
 /// ```
 package enum MaskedText {
   private static let commands = [
     "check", "compare", "config", "conflicts", "copy", "detach", "explain", "identity", "pause", "peer", "quarantine",
-    "rehook", "reload", "replicate", "restart", "resume", "start", "status", "stop", "trail", "unhook",
-  ].map { "cairn \($0)" }
+    "rehook", "reload", "replicate", "restart", "resume", "snapshot", "start", "status", "stop", "trail", "undo",
+    "unhook",
+  ].map { (name: $0, bytes: Array("'cairn \($0)".utf8)) }
 
-  /// Returns the text with its values hidden. A quote or parenthesis that nothing closes hides the rest of the line.
+  // The punctuation that is shown.
+  private static let marks = Set(".,;:-_/+*!?&%@<>~".utf8)
+
+  /// Returns the text with its values hidden.
   package static func masked(_ text: String) -> String {
-    var shown = String.UnicodeScalarView()
-    var rest = Array(text.unicodeScalars)[...]
-    while let scalar = rest.popFirst() {
-      switch scalar {
-      case "'", "\"", "`": shown += hidden(&rest, from: scalar, to: scalar)
-      case "(": shown += hidden(&rest, from: scalar, to: ")")
-      case "0"..."9":
-        shown.append("#")
-        rest = rest.drop { ("0"..."9").contains($0) }
-      default: shown.append(scalar)
-      }
-    }
-    return String(shown)
+    let bytes = Array(text.utf8)
+    let end = endOfShown(bytes)
+    let shown = withoutDigits(bytes[..<end])
+    guard end < bytes.count else { return shown }
+    let named = commands(in: bytes[end...])
+    return shown + "…" + (named.isEmpty ? "" : " (\(named.map { "'cairn \($0)'" }.joined(separator: ", ")))")
   }
 
-  private static func hidden(
-    _ rest: inout ArraySlice<Unicode.Scalar>, from first: Unicode.Scalar, to last: Unicode.Scalar
-  ) -> [Unicode.Scalar] {
-    var depth = 1
-    var end = rest.startIndex
-    while end < rest.endIndex, rest[end] != "\n" {
-      if rest[end] == last { depth -= 1 } else if rest[end] == first, first != last { depth += 1 }
-      if depth == 0 { break }
-      end += 1
+  private static func endOfShown(_ bytes: [UInt8]) -> Int {
+    for (index, byte) in bytes.enumerated() {
+      if byte == UInt8(ascii: "="), index + 1 < bytes.count { return index + 1 }
+      if byte == UInt8(ascii: ":"), index + 1 < bytes.count, bytes[index + 1] == UInt8(ascii: " ") { return index + 2 }
+      let isLetter = (0x61...0x7a).contains(byte | 0x20)
+      let isDigit = (0x30...0x39).contains(byte)
+      guard isLetter || isDigit || byte == UInt8(ascii: " ") || marks.contains(byte) else { return index }
     }
-    let inner = rest[..<end]
-    let isClosed = end < rest.endIndex && rest[end] == last
-    rest = isClosed ? rest[(end + 1)...] : rest[end...]
-    var text = String.UnicodeScalarView()
-    text.append(contentsOf: inner)
-    // A command may name a table, and no value: its words are letters, digits and marks of options.
-    let words = String(text) + " "
-    let isCommand =
-      isClosed && first == "'" && commands.contains { words.hasPrefix($0 + " ") }
-      && inner.allSatisfy { $0.properties.isAlphabetic || " .-_/*,".unicodeScalars.contains($0) || $0.isASCIIDigit }
-    return [first] + (isCommand ? Array(inner) : ["…"]) + (isClosed ? [last] : [])
+    return bytes.count
+  }
+
+  private static func withoutDigits(_ bytes: ArraySlice<UInt8>) -> String {
+    var shown: [UInt8] = []
+    for byte in bytes {
+      guard (0x30...0x39).contains(byte) else {
+        shown.append(byte)
+        continue
+      }
+      if shown.last != UInt8(ascii: "#") { shown.append(UInt8(ascii: "#")) }
+    }
+    return String(decoding: shown, as: UTF8.self)
+  }
+
+  // A value that has the name of a command shows nothing but that name.
+  private static func commands(in bytes: ArraySlice<UInt8>) -> [String] {
+    var named: [String] = []
+    for start in bytes.indices where bytes[start] == UInt8(ascii: "'") {
+      let found = commands.first { command in
+        let rest = bytes[start...]
+        guard rest.starts(with: command.bytes) else { return false }
+        let next = rest.dropFirst(command.bytes.count).first
+        return next == UInt8(ascii: "'") || next == UInt8(ascii: " ")
+      }
+      if let found, !named.contains(where: { $0.hasSameBytes(as: found.name) }) { named.append(found.name) }
+    }
+    return named
   }
 
   /// The members of a status whose texts may have values of rows.
@@ -74,8 +90,4 @@ package enum MaskedText {
     default: value
     }
   }
-}
-
-extension Unicode.Scalar {
-  fileprivate var isASCIIDigit: Bool { ("0"..."9").contains(self) }
 }
