@@ -210,7 +210,7 @@ struct SnapshotTests {
     _ = try snapshot.make()
     let made = try Database(path: folder + "/b.db", mode: .readOnly)
     let statistics = try made.integer("SELECT count(*) FROM sqlite_stat1") ?? -1
-    let counters = try made.query("SELECT name, seq FROM sqlite_sequence ORDER BY name").map {
+    let counters = try made.query("SELECT name, CAST(seq AS TEXT) FROM sqlite_sequence ORDER BY name").map {
       "\($0[0].string) \($0[1].string)"
     }
     let bytes = try Data(contentsOf: URL(fileURLWithPath: folder + "/b.db"))
