@@ -87,7 +87,7 @@ import Testing
       "PostgresKit/PostgresConnection.swift": ["func options", "func values", "var options"],
     ],
     "texts for people": [
-      "Applying/Postgres/PostgresReplay+Careful.swift": ["func context"],
+      "Applying/Postgres/PostgresRowErrors.swift": ["func context"],
       "Applying/Statements/StatementCounts.swift": ["var reasons"],
       "Changes/CairnError.swift": ["var context", "context:"],
     ],

@@ -49,8 +49,14 @@ protocol OneWayTable: ApplyTable, ParkingTable {
 }
 
 /// A one-way target whose rows applications may write. All calls belong to apply's open transaction.
-protocol OneWayTarget: GroupApplier where Table: OneWayTable {
+protocol OneWayTarget: AnyObject {
+  associatedtype Table: OneWayTable
+  /// The trail that is applied.
+  var name: TrailName { get }
+  var cursor: TrailCursor { get }
   var clock: Clock { get }
+  var progress: ApplyProgress { get }
+  func log(_ record: ConflictRecord) throws
   /// Returns the row with a key; nil if there is none. The transaction stays usable if this fails.
   func localRow(_ key: [Value], of table: Table) throws -> [Value]?
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]

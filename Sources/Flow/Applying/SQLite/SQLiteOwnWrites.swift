@@ -17,7 +17,8 @@ struct SQLiteOwnWrites {
       desk.beginGroup()
       try replay.inform(desk)
     }
-    guard let writes = OwnWrites(replay, desk, target.clock, table: table), try target.begin(stop) else { return }
+    guard let writes = OwnWrites(replay, of: replay.name, desk, target.clock, table: table), try target.begin(stop)
+    else { return }
     defer { target.rollback() }
     writes.session.beginGroup()
     try replay.inform(writes.session)

@@ -19,7 +19,7 @@ extension SQLiteReplay {
       let touched = try write(table) { try table.delete(before, isChecked: !isLenient) }
       guard touched != 1, !isLenient, takeParked(before, of: table) == nil else { return }
       let error = unexpected(table, "deleted")
-      guard try excuses(table.source) else { throw error }
+      guard try ahead.excuses(table.source) else { throw error }
       _ = try write(table) { try table.delete(before, isChecked: false) }
     case .update:
       if before.isEmpty { before = Array(repeating: .unchanged, count: after.count) }
@@ -35,7 +35,7 @@ extension SQLiteReplay {
         }
         if change.treatment.contains(.incomplete) { return try refuse(table) }
         let error = unexpected(table, "updated")
-        guard try excuses(table.source) else { throw error }
+        guard try ahead.excuses(table.source) else { throw error }
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
       // A column that the source did not repeat is not known here: the chunk with the row brings it.

@@ -74,7 +74,7 @@ extension SQLiteReplay {
   }
 
   func nextFittingSchema(of schema: TableSchema) throws -> NextFittingSchema? {
-    try nextFittingSchema(of: schema, fits)
+    try ahead.nextFittingSchema(of: schema, fits)
   }
 
   /// Returns the columns of a schema that apply can write; nil if the source drops the table later in the trail.

@@ -102,7 +102,7 @@ extension SQLiteReplay {
   func refuse(_ table: SQLiteApplyTable) throws {
     guard let error = reader.refusal else { return }
     guard case .catchUp = scope,
-      try isCopiedLater(table.source)
+      try ahead.isCopied(table.source)
     else { throw Refusal(position: reader.position, error: error) }
     if table.removal != .applied {
       target.progress.note(NextFittingSchema.unseen(table.source, since: reader.position))

@@ -36,7 +36,7 @@ final class SQLiteReplay {
   let options: ApplyOptions
   let name: TrailName
   let isUTF16: Bool
-  let folder: String
+  let ahead: TrailAhead
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   let desk: Desk?
   /// The resolution of conflicts; nil if the apply is one-way.
@@ -46,7 +46,7 @@ final class SQLiteReplay {
   /// The object that chooses the statements of the source that apply executes instead of writing their rows. Nil: apply
   /// writes all rows.
   let statements: StatementSession?
-  var cursor: TrailCursor
+  let cursor: TrailCursor
   var group = ApplyGroup()
   var openTables = SegmentTables<SQLiteApplyTable>()
   /// The table's name at the present position in the trail, in a catch-up; nil before the table was created.
@@ -80,9 +80,10 @@ final class SQLiteReplay {
     statements?.begin()
     cursor = TrailCursor(after: checkpoint == nil ? target.options.begin.number : number)
     (database, state, options) = (target.database, target.state, target.options)
-    (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
+    (name, isUTF16) = (target.trail, target.isUTF16)
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .sqlite)
     groupStart = reader.checkpoint
+    ahead = TrailAhead(reader: reader, cursor: cursor, folder: folder, rules: options.rules, engine: .sqlite)
     changedRules = ChangedRules(options.changedRules, besides: target.adopted)
     if case .catchUp(let key) = scope, let waiting = target.tables[key]?.waiting {
       catchUpName = waiting.from == nil ? waiting.names.first : nil
@@ -274,13 +275,14 @@ final class SQLiteReplay {
 
 // The steps of a group that depend on SQLite.
 extension SQLiteReplay: GroupApplier {
+  typealias Target = SQLiteReplay
   var checksClocks: Bool { scope == .main }
   static let engine = Engine.sqlite
-  var start: Checkpoint? { groupStart }
   var endsGroup: Bool { halt != nil }
 
   func openGroup(_ stop: StopSignal) throws {
     (groupStart, definitionBytes) = (reader.checkpoint, 0)
+    cursor.start = groupStart
     guard try target.begin(stop) else { throw ApplyStopped() }
     if case .catchUp(let key) = scope, let waiting = target.tables[key]?.waiting {
       try state.checkWaiting(waiting.names.last ?? key.text, at: groupStart, waiting.from)
