@@ -102,15 +102,17 @@ final class PostgresTables {
 
   /// Returns the table extended by the columns that only the target has; nil if there are none.
   func wide(_ table: PostgresApplyTable) throws -> PostgresApplyTable? {
-    if let wider = table.wider, wider.since == session.applied { return wider.table }
+    if let wider = table.lookups.wider, wider.since == session.applied { return wider.table }
     try sink.settle()
     let names = try sink.attempt { try table.ownColumns(connection) }
     if names.isEmpty {
-      table.wider = (nil, session.applied)
+      table.lookups.wider = (nil, session.applied)
       return nil
     }
-    if let made = table.wider?.table, made.columns.dropFirst(table.columns.count).map(\.name).hasSameBytes(as: names) {
-      table.wider = (made, session.applied)
+    if let made = table.lookups.wider?.table,
+      made.columns.dropFirst(table.columns.count).map(\.name).hasSameBytes(as: names)
+    {
+      table.lookups.wider = (made, session.applied)
       return made
     }
     guard
@@ -127,7 +129,7 @@ final class PostgresTables {
       number: number, localWrites: table.localWrites, goesBothWays: table.goesBothWays)
     made.takesRowsIn = table.takesRowsIn
     made.watch = table.watch
-    table.wider = (made, session.applied)
+    table.lookups.wider = (made, session.applied)
     return made
   }
 

@@ -51,17 +51,17 @@ final class PostgresTarget: ApplyTarget {
   }
 
   private func referrers(of table: PostgresApplyTable) throws -> [Reference] {
-    if let referrers = table.referrers { return referrers.list }
+    if let referrers = table.lookups.referrers { return referrers.list }
     try sink.settle()
     let referrers = try sink.attempt { try table.lookUpReferrers(connection) }
-    table.referrers = (referrers, nil)
+    table.lookups.referrers = (referrers, nil)
     return referrers
   }
 
   /// Returns the foreign keys that reference a table, after apply has locked and checked the tables that have them.
   /// Does so once for each group.
   private func provedReferrers(of table: PostgresApplyTable) throws -> [Reference] {
-    if let known = table.referrers, known.group == session.group { return known.list }
+    if let known = table.lookups.referrers, known.group == session.group { return known.list }
     try copy.endPiece()
     try sink.settle()
     do {
@@ -69,7 +69,7 @@ final class PostgresTarget: ApplyTarget {
       try connection.execute("SET LOCAL lock_timeout = \(tables.shape.lockMilliseconds)")
       let list = try session.proof.referrers(of: table)
       try connection.query("SELECT set_config('lock_timeout', $1, true)", [before])
-      table.referrers = (list, session.group)
+      table.lookups.referrers = (list, session.group)
       return list
     } catch let error as PostgresError where error.isLockTimeout {
       // A transaction that failed accepts no query.

@@ -6,14 +6,7 @@ import SystemKit
 import Versions
 
 // Rows that applications have written to at a one-way target.
-extension SQLiteReplay {
-  /// Returns the policy for rows that applications at the target have changed. For a two-way table, the policy is
-  /// `stop`.
-  func localWrites(of mapping: TableMapping) throws -> LocalWrites {
-    if options.goesBothWays("", mapping.target.name) { return .stop }
-    return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
-  }
-
+extension SQLiteRows {
   /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, the policy for
   /// local writes can let the source's row win.
   ///
@@ -38,7 +31,7 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks.
+  /// Resolves the deferred updates (``OutOfOrderChanges``) of a row that the target lacks.
   ///
   /// - Parameter row: The row after these updates.
   /// - Returns: False if there is no such update.
@@ -70,15 +63,26 @@ extension SQLiteReplay {
   }
 }
 
-extension SQLiteReplay: OneWayTarget {
+extension SQLiteRows: OneWayTarget {
+  var name: TrailName { target.trail }
+  var progress: ApplyProgress { target.progress }
   var clock: Clock { target.clock }
 
   func localRow(_ key: [Value], of table: SQLiteApplyTable) throws -> [Value]? { try table.row(key) }
-  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] { try candidates.rows(inTheWayOf: row) }
+  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
+    try SQLiteDisplacedRows(database: target.database).rows(inTheWayOf: row)
+  }
   func write(_ row: SourceWins.Row?, _ key: [Value], to table: SQLiteApplyTable) throws { try table.put(row, key) }
 
   func naming<Result>(_ table: SQLiteApplyTable, _ body: () throws -> Result) throws -> Result {
-    do { return try body() } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
+    do { return try body() } catch let error as SQLiteError where error.isConstraint {
+      throw errors.refused(table, error, before, after)
+    }
+  }
+
+  func log(_ record: ConflictRecord) throws {
+    try ConflictLog(target.database).append(record)
+    conflicts += 1
   }
 }
 
