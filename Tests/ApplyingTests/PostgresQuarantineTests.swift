@@ -85,10 +85,22 @@ struct PostgresQuarantineTests {
     #expect(try rows(target) == "1:10 2:2 4:4 5:5")
   }
 
-  /// An index, or a CHECK of the target, can make the server refuse one statement with an error of any class.
+  /// A table whose trigger refuses each row with this SQLSTATE.
+  private static func raising(_ sqlState: String) -> String {
+    """
+    CREATE TABLE w(id text PRIMARY KEY);
+    CREATE FUNCTION refuse_\(sqlState)() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '\(sqlState)'; END $$;
+    CREATE TRIGGER refuse BEFORE INSERT ON w FOR EACH ROW EXECUTE FUNCTION refuse_\(sqlState)();
+    ALTER TABLE w ENABLE ALWAYS TRIGGER refuse
+    """
+  }
+
+  /// An index, a trigger or a CHECK of the target can make the server refuse one statement with an error of any class.
   @Test(arguments: [
     "CREATE TABLE w(id text PRIMARY KEY); CREATE INDEX i ON w((repeat(id, 400) || md5(id)))",
     "CREATE TABLE w(id text PRIMARY KEY, CHECK (length(repeat(id, 1000000)) >= 0))",
+    raising("45000"), raising("XX000"), raising("3F000"), raising("55000"),
   ])
   func `a row that the server cannot write is put aside`(table: String) throws {
     let target = try started()

@@ -50,6 +50,22 @@ import Trails
       """)
   }
 
+  @Test(arguments: [
+    "CREATE INDEX i ON w(json_extract(c, '$.a'))", "CREATE INDEX i ON w(id) WHERE json_extract(c, '$.a') > 1",
+  ])
+  func `a row that a function of an index does not take is put aside`(index: String) throws {
+    let made = try started()
+    try made.run("CREATE TABLE w(id INTEGER PRIMARY KEY, c); \(index)")
+    try made.begin("CREATE TABLE w(id INTEGER PRIMARY KEY, c)", "w", [[1, "{}"]])
+    try made.transaction { try made.insert("w", [2, "{bad"]) }
+    try made.transaction { try made.update("w", [1, "{}"], [nil, "{worse"]) }
+    try made.transaction { try made.insert("t", [3, 3]) }
+    for _ in 0..<2 { try made.replay() }
+    #expect(try log(made).map(\.code) == ["value-misfit", "value-misfit"])
+    #expect(try made.rows("SELECT id FROM t") == [[1], [2], [3]])
+    #expect(try made.rows("SELECT * FROM w") == [[1, "{}"]])
+  }
+
   @Test func `changes that depend on it wait, and all else goes on`() throws {
     let made = try started()
     try write(made)

@@ -39,11 +39,10 @@ struct IdlePeers {
       hub.waitUntilExit()
     }
     let origin = try PumpNode("till", state: state)
-    let bell = try TrailNotifier()
     let peers = try (0..<count).map { number in
       let name = "peer-\(number)"
       try Folder.create("\(root)/\(name)")
-      let peer = try PumpNode(name, state: "\(root)/\(name)", bell: bell)
+      let peer = try PumpNode(name, state: "\(root)/\(name)")
       try peer.pump(.pull, port: port, isTLS ? certificates.client(name) : nil)
       return peer
     }

@@ -14,19 +14,17 @@ final class PumpNode {
   private var listener: (server: HTTPServer, desk: PumpHandler)?
   private var running: (pump: Pump, stop: StopSignal, thread: WorkerThread<Void>)?
 
-  /// Creates a node in a new folder, or in one with trails. Many nodes share a bell, because a user may have few of
-  /// them.
-  init(_ name: String, state: String, bell: TrailNotifier? = nil) throws {
+  /// Creates a node in a new folder, or in one with trails.
+  init(_ name: String, state: String) throws {
     (self.name, self.state) = (name, state)
-    shared = PumpShared(copies: TrailCopies(state: state), bell: try bell ?? TrailNotifier())
+    shared = PumpShared(copies: TrailCopies(state: state))
   }
 
   /// Starts the listener; every peer may push and pull every trail.
   func listen(_ tls: ServerTLS?, peer: String) throws -> UInt16 {
     let grants = Grants([peer: .init(push: TrailPatterns(["*"]), pull: TrailPatterns(["*"]))])
     let desk = PumpHandler(
-      .init(node: name, grants: { grants }, join: { _ in .answer(HTTPResponse(status: 404)) }), copies: shared.copies,
-      bell: shared.bell)
+      .init(node: name, grants: { grants }, join: { _ in .answer(HTTPResponse(status: 404)) }), copies: shared.copies)
     let server = try HTTPServer(host: "127.0.0.1", port: 0, tls: tls, handler: desk)
     listener = (server, desk)
     return server.port

@@ -92,8 +92,7 @@ import Testing
       "Changes/CairnError.swift": ["var context", "context:"],
     ],
     "names of files": [
-      "Capturing/SQLite/SourceWatch.swift": ["let names"],
-      "cairn/ServiceUnit.swift": ["var drops"],
+      "cairn/ServiceUnit.swift": ["var drops"]
     ],
     "random tokens": [
       "Capturing/Postgres/LocalWatch.swift": ["let waiting"]

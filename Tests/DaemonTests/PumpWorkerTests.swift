@@ -25,8 +25,7 @@ import Trails
       copies = TrailCopies(state: state)
       let grants = Grants(["here": .init(push: TrailPatterns(push), pull: TrailPatterns(pull))])
       desk = PumpHandler(
-        .init(node: name, grants: { grants }, join: { _ in .answer(HTTPResponse(status: 404)) }), copies: copies,
-        bell: try TrailNotifier())
+        .init(node: name, grants: { grants }, join: { _ in .answer(HTTPResponse(status: 404)) }), copies: copies)
       server = try HTTPServer(host: "127.0.0.1", port: 0, handler: desk)
     }
 

@@ -58,7 +58,7 @@ extension Hostile {
       let copies = TrailCopies(state: state)
       let desk = PumpHandler(
         .init(node: "hub", grants: { grants }, hooks: hooks, join: { _ in .answer(HTTPResponse(status: 404)) }),
-        copies: copies, bell: try TrailNotifier())
+        copies: copies)
       let known = HostileRequest.Known(ids: infos.map { "\($0.id)" }, chains: infos.map { "\($0.end.chain)" })
       var statuses: [UInt32: Int] = [:]
       var leaks = 0

@@ -281,7 +281,7 @@ import Trails
         .init(
           node: node, grants: { Grants(["till": .init(push: TrailPatterns(["*"]), pull: TrailPatterns([]))]) },
           hooks: hub.shared.hooks, join: { _ in .answer(HTTPResponse(status: 404)) }),
-        copies: hub.shared.copies, bell: hub.shared.bell)
+        copies: hub.shared.copies)
     }
     let server = try HTTPServer(host: "127.0.0.1", port: 0, tls: nil, handler: ManyNames(desks))
     let url = "http://127.0.0.1:\(server.port)"

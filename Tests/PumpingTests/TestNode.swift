@@ -84,7 +84,7 @@ final class TestNode: Sendable {
     }
     hooks.snapshotFiles = { name in relay.node?.snapshots.withLock { $0[name]?.files } ?? [] }
     hooks.restarted = { trail in relay.node?.heard.withLock { $0.restarted.append(trail) } }
-    shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailNotifier(), hooks: hooks)
+    shared = PumpShared(copies: TrailCopies(state: state), hooks: hooks)
     relay.set(self)
   }
 
@@ -110,7 +110,7 @@ final class TestNode: Sendable {
     let desk = PumpHandler(
       .init(
         node: name, grants: { relay.node?.grants.withLock { $0 } ?? Grants([:]) }, hooks: shared.hooks,
-        join: { _ in .answer(HTTPResponse(status: 404)) }), copies: shared.copies, bell: shared.bell)
+        join: { _ in .answer(HTTPResponse(status: 404)) }), copies: shared.copies)
     let server = try HTTPServer(host: "127.0.0.1", port: port, tls: tls, handler: desk)
     listener.withLock { $0 = (server, desk) }
   }

@@ -235,6 +235,41 @@ import Testing
     try pair.sql(pair.from, "DROP OWNED BY \(owner); DROP ROLE \(owner)")
   }
 
+  @Test func `an undo leaves rows and code of inheriting tables alone`() throws {
+    let (pair, number, owner) = try ofRole()
+    try pair.sql(
+      pair.from,
+      """
+      CREATE ROLE \(owner); GRANT CREATE ON SCHEMA public TO \(owner);
+      CREATE TABLE heir() INHERITS (item); INSERT INTO heir VALUES (1, 2); ALTER TABLE heir OWNER TO \(owner);
+      SET ROLE \(owner);
+      CREATE FUNCTION ran(n integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS
+        $$ BEGIN IF current_user = session_user THEN RAISE 'it ran'; END IF; RETURN n; END $$;
+      CREATE INDEX ON heir ((n + ran(1)));
+      """)
+    let undone = try undo(pair, number)
+    #expect(undone.status == 0, "\(undone.errors)")
+    #expect(try pair.sql(pair.from, "SELECT n FROM ONLY item") == "1")
+    try pair.sql(pair.from, "DROP INDEX heir_expr_idx")
+    #expect(try pair.sql(pair.from, "SELECT n FROM heir") == "2")
+    try pair.sql(pair.from, "DROP TABLE item CASCADE; DROP OWNED BY \(owner); DROP ROLE \(owner)")
+  }
+
+  @Test func `rows are not deleted with a table under a reserved name that refers to them`() throws {
+    let pair = try pair(.sqliteToPostgres, "CREATE TABLE item(id INTEGER PRIMARY KEY, n INTEGER)")
+    try write(pair, "INSERT INTO item VALUES (1, 1)")
+    let number = try last(pair, "item")
+    try pair.sql(
+      pair.from,
+      """
+      CREATE TABLE cairn_kid(id INTEGER PRIMARY KEY, item INTEGER REFERENCES item ON DELETE CASCADE);
+      INSERT INTO cairn_kid VALUES (1, 1);
+      """)
+    let undone = try undo(pair, number)
+    #expect(undone.status != 0 && (undone.errors + undone.output).contains("cairn_kid"), "\(undone)")
+    #expect(try pair.sql(pair.from, "SELECT count(*) FROM cairn_kid") == "1")
+  }
+
   @Test func `an undo refuses what the foreign keys of partitions would change`() throws {
     let pair = try pair(
       .postgresToSQLite,

@@ -74,17 +74,20 @@ import Testing
   }
 
   @Test func `a watch reports changes once`() throws {
-    let watch = try FolderWatch(temp.path)
+    let (watch, stop) = (try FolderWatch(temp.path), StopSignal())
     #expect(!watch.drain())
     try put([1], temp("a"))
-    #expect(watch.drain())
-    #expect(!watch.drain())
+    #expect(watch.wait(milliseconds: 10_000, stop: stop))
+    while watch.wait(milliseconds: 50, stop: stop) {}
     let file = try FolderWatch(temp("a"))
+    let others = try FolderWatch(temp.path, names: ["c", "a"])
     try put([1], temp("b"))
-    #expect(!file.drain())
+    #expect(watch.wait(milliseconds: 10_000, stop: stop))
+    #expect(!file.drain() && !others.drain())
     let handle = try File(temp("a"), .readWrite)
     try [2].withUnsafeBytes { try handle.write($0, at: 0) }
-    #expect(file.drain())
+    #expect(file.wait(milliseconds: 10_000, stop: stop))
+    #expect(others.wait(milliseconds: 10_000, stop: stop))
     #expect(throws: FileError.self) { try FolderWatch(temp("none")) }
   }
 }

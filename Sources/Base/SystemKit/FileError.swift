@@ -31,6 +31,10 @@ package struct FileError: Error, Sendable, CustomStringConvertible {
   package func asCairnError(doing: String, missing: ErrorCode = .ioFailed) -> CairnError {
     let (code, hint): (ErrorCode, String) =
       switch self.code {
+      case ENOSPC where operation == "inotify_add_watch":
+        (.ioFailed, "raise the number of files that a user may watch: sysctl fs.inotify.max_user_watches")
+      case EMFILE where operation == "inotify_init1":
+        (.ioFailed, "raise the number of inotify descriptors of a user: sysctl fs.inotify.max_user_instances")
       case ENOSPC, EDQUOT:
         (.diskFull, "free space on the file system of \(path) (df shows it), or raise the quota")
       case EROFS, EACCES, EPERM:

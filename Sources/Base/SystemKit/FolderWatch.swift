@@ -1,38 +1,47 @@
+import Changes
 import Glibc
 
 /// Reports changes of a file, or of anything in a folder: inotify(7). Changes from other hosts are not seen.
 ///
 ///     let watch = try FolderWatch(folder)
 ///     watch.drain()   // true: something in the folder changed
-package final class FolderWatch {
+///
+/// All watches of the process share one inotify descriptor and one thread, so a report comes a moment after its change.
+package final class FolderWatch: Sendable {
   package let path: String
+  private let names: Set<NameKey>?
+  private let signal: WakeSignal
+  private let shared: SharedInotify
+  private let watch: Int32
+
   /// The descriptor for poll(2), readable if something changed since the last ``drain()``. The watch owns it.
-  package let descriptor: Int32
+  package var descriptor: Int32 { signal.descriptor }
 
   /// Starts to watch. Earlier changes are not reported, so examine the file or folder after this call.
-  package init(_ path: String) throws(FileError) {
+  ///
+  /// - Parameter names: The names in a folder whose changes are reported; nil for all.
+  package init(_ path: String, names: Set<NameKey>? = nil) throws(FileError) {
     self.path = path
-    descriptor = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))
-    if descriptor < 0 { throw FileError(code: errno, operation: "inotify_init1", path: path) }
-    let events =
-      IN_MODIFY | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF
-    if inotify_add_watch(descriptor, path, UInt32(events)) < 0 {
-      throw FileError(code: errno, operation: "inotify_add_watch", path: path)
-    }
+    self.names = names
+    signal = try WakeSignal()
+    shared = try SharedInotify.get()
+    watch = try shared.add(signal.descriptor, path, names)
   }
 
-  deinit { close(descriptor) }
+  deinit { shared.remove(signal.descriptor, watch, names) }
 
   /// Clears the reported changes, without waiting. Returns whether there were any.
   @discardableResult
-  package func drain() -> Bool {
-    var seen = false
-    withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 8) { buffer in
-      while true {
-        let n = read(descriptor, buffer.baseAddress, buffer.count)
-        if n > 0 { seen = true } else if n == 0 || errno != EINTR { break }
-      }
-    }
-    return seen
+  package func drain() -> Bool { signal.clear() }
+
+  /// Waits for a change, and clears the report. Returns false if the time is over or `stop` was set.
+  package func wait(milliseconds: Int, stop: StopSignal) -> Bool {
+    var polled = [
+      pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
+    ]
+    _ = poll(&polled, 2, Int32(clamping: milliseconds))
+    Pulse.beat()
+    return polled[0].revents != 0 && drain() && !stop.isSet
   }
 }

@@ -8,32 +8,22 @@ import Synchronization
 ///     stop.isSet   // true, for every thread
 package final class StopSignal: Sendable {
   private let flag = Atomic<Bool>(false)
-  package let descriptor: Int32
-  private let writing: Int32
+  private let wake: WakeSignal
+
+  package var descriptor: Int32 { wake.descriptor }
 
   package init() {
-    var ends: [Int32] = [-1, -1]
-    let code = pipe(&ends)
-    precondition(code == 0, "no file descriptor is left for a pipe")
-    for end in ends {
-      _ = fcntl(end, F_SETFD, FD_CLOEXEC)
-      _ = fcntl(end, F_SETFL, O_NONBLOCK)
+    do throws(FileError) { wake = try WakeSignal() } catch {
+      preconditionFailure("no file descriptor is left for a stop signal: \(error)")
     }
-    (descriptor, writing) = (ends[0], ends[1])
-  }
-
-  deinit {
-    Glibc.close(descriptor)
-    Glibc.close(writing)
   }
 
   package var isSet: Bool { flag.load(ordering: .acquiring) }
 
   package func set() {
     flag.store(true, ordering: .releasing)
-    // write(2) is safe in a signal handler. A full pipe is already readable, so a failed write changes nothing.
-    var one: UInt8 = 1
-    _ = write(writing, &one, 1)
+    // This is safe in a signal handler.
+    wake.set()
   }
 
   /// Sleeps until the time is over or the signal is set. Returns whether it is set.

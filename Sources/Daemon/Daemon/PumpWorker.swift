@@ -41,7 +41,7 @@ final class PumpWorker: Worker {
       context: context, reader: { _, _ in reader }, worker: name, plan: plan,
       dialled: pump.way == .pull ? pump.node : nil
     ).hooks
-    let made = Pump(transferPlan, PumpShared(copies: context.copies, bell: try context.trailNotifier(), hooks: hooks))
+    let made = Pump(transferPlan, PumpShared(copies: context.copies, hooks: hooks))
     let ended = StopSignal()
     let renewing = try WorkerThread<Void> { [self] in renew(until: ended) }
     running.withLock { $0 = made }

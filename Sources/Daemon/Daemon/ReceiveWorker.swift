@@ -55,7 +55,7 @@ final class ReceiveWorker: Worker {
       }, worker: name, plan: plan)
     let options = PumpHandler.Options(
       node: context.node, grants: { context.grants }, hooks: hooks.hooks, join: { join.begin($0) })
-    let desk = PumpHandler(options, copies: context.copies, bell: try context.trailNotifier())
+    let desk = PumpHandler(options, copies: context.copies)
     let server = try HTTPServer(
       host: receive.host, port: receive.port, tls: tls, limits: HTTPLimits(connections: receive.connections),
       handler: ReceiveHandler(desk: desk, join: join, visits: visits, context: context, plan: plan))

@@ -23,7 +23,6 @@ package final class ServiceContext: Sendable {
   let answers = SourceAnswers()
   /// The copies of other nodes' trails at this node.
   let copies: TrailCopies
-  private let bell = Mutex<TrailNotifier?>(nil)
   private let conf: Mutex<Configuration>
   private let granted: Mutex<Grants>
   // By name, as the purge worker of the trail last read them.
@@ -86,18 +85,6 @@ package final class ServiceContext: Sendable {
   }
 
   package func folder(of trail: TrailName) -> String { "\(statePath)/\(trail)" }
-
-  /// Returns the object that wakes readers when a trail grows. The first call creates it.
-  ///
-  /// - Throws: An error if the system allows no more inotify descriptors or threads.
-  func trailNotifier() throws -> TrailNotifier {
-    try bell.withLock { bell in
-      if let bell { return bell }
-      let fresh = try TrailNotifier()
-      bell = fresh
-      return fresh
-    }
-  }
 
   func id(of trail: TrailName) -> TrailID? {
     trailInfos[trail.description]?.id ?? (try? Trail.info(folder: folder(of: trail)))?.id

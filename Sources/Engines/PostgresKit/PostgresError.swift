@@ -34,8 +34,8 @@ package struct PostgresError: Error, CustomStringConvertible {
   /// Whether a NOT NULL or CHECK constraint failed. The detail of such an error has all values of the row.
   var isOfWholeRow: Bool { ["23502", "23514"].contains(sqlState) }
   package var isUniqueness: Bool { sqlState == "23505" }
-  /// Whether a data type refused the value (class 22).
-  package var isBadValue: Bool { sqlState.hasPrefix("22") }
+  /// Whether a data type refused the value (class 22). Types of extensions such as `hstore` raise an internal error.
+  package var isBadValue: Bool { sqlState.hasPrefix("22") || sqlState == "XX000" }
   /// Whether another attempt of the transaction may succeed, as after a deadlock or a lock timeout.
   package var isTransient: Bool { ["40001", "40P01", "55P03"].contains(sqlState) || isOfTwins }
   // Two sessions created the same object at the same time, and one of them failed.
@@ -60,6 +60,14 @@ package struct PostgresError: Error, CustomStringConvertible {
   package var isPrivilege: Bool { sqlState == "42501" }
   /// Whether the statement was cancelled, as Cairn does when a worker must stop.
   package var isCancelled: Bool { sqlState == "57014" }
+  /// Whether the cause is the statement or its values, so that another statement may succeed. The cause is not the
+  /// connection, a lock, or the resources or files of the server. Any other SQLSTATE can come from a function that a
+  /// row reaches.
+  package var isOfStatement: Bool {
+    if sqlState.utf8.count != 5 || isServerGone || isTransient || isCancelled { return false }
+    return !["08", "25", "40", "53", "57", "58"].contains(String(sqlState.prefix(2)))
+      && !["XX001", "XX002"].contains(sqlState)
+  }
   /// Whether the server cannot be reached or has ended this connection. A later attempt may succeed.
   package var isServerGone: Bool {
     isConnectionLost

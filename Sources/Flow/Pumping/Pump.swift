@@ -34,21 +34,20 @@ package struct PumpPlan: Sendable {
 
 /// The objects that all pumps and the listener of a node share.
 ///
-///     let shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailNotifier())
+///     let shared = PumpShared(copies: TrailCopies(state: state))
 package struct PumpShared: Sendable {
   package var copies: TrailCopies
-  package var bell: TrailNotifier
   package var hooks: PumpHooks
 
-  package init(copies: TrailCopies, bell: TrailNotifier, hooks: PumpHooks = PumpHooks()) {
-    (self.copies, self.bell, self.hooks) = (copies, bell, hooks)
+  package init(copies: TrailCopies, hooks: PumpHooks = PumpHooks()) {
+    (self.copies, self.hooks) = (copies, hooks)
   }
 }
 
 /// A pump, with one transfer and thread for each trail that matches its patterns. The pump regularly looks for new and
 /// deleted trails.
 ///
-///     let pump = Pump(plan, PumpShared(copies: copies, bell: try TrailNotifier()))
+///     let pump = Pump(plan, PumpShared(copies: copies))
 ///     try pump.run(stop: stop)
 package final class Pump: Sendable {
   private struct Running: Sendable {

@@ -85,7 +85,7 @@ extension PumpHandler {
     guard copies.exists(visit.trail) else {
       throw CairnError(.trailMissing, "there is no trail \(visit.trail) here", hint: "wait for it", remedy: .retry)
     }
-    let ear = visit.request.query["offset"] == nil ? nil : try ear(visit.trail)
+    let watch = visit.request.query["offset"] == nil ? nil : try copies.watch(visit.trail)
     let source = try SegmentSource.open(folder: copies.folder(visit.trail))
     guard source.id == id else {
       throw PumpRefusal(
@@ -93,8 +93,8 @@ extension PumpHandler {
           .trailForked, "trail \(visit.trail) has the id \(source.id) here, not \(id)",
           hint: "run 'cairn explain trail-forked'"), report(try source.standing()))
     }
-    guard let ear else { return try whole(visit, source, segment) }
-    return try follow(visit, source, segment, ear)
+    guard let watch else { return try whole(visit, source, segment) }
+    return try follow(visit, source, segment, watch)
   }
 
   private func whole(_ visit: Visit, _ source: SegmentSource, _ segment: UInt64) throws -> HTTPResponse {
@@ -114,7 +114,7 @@ extension PumpHandler {
   /// Returns a response with the bytes of a trail after the requested offset. If there are none, the call waits for
   /// them; it returns status 204 if none arrive within the request's wait time.
   private func follow(
-    _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailNotifier.Listener
+    _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ watch: FolderWatch
   ) throws -> HTTPResponse {
     let query = visit.request.query
     let offset = try Self.offset(query)
@@ -144,7 +144,7 @@ extension PumpHandler {
           ], body: .file(file.file, offset: piece.place.offset, count: UInt64(piece.count)))
       case .atEnd:
         let left = deadline - Clock.monotonicMilliseconds
-        if left > 0, ear.wait(milliseconds: Int(left), stop: stop) { continue }
+        if left > 0, watch.wait(milliseconds: Int(left), stop: stop) { continue }
         if stop.isSet { throw Self.ending }
         if Clock.monotonicMilliseconds < deadline { continue }
         return HTTPResponse(

@@ -6,7 +6,7 @@ import Trails
 
 /// The handler that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
 ///
-///     let desk = PumpHandler(options, copies: TrailCopies(state: state), bell: try TrailNotifier())
+///     let desk = PumpHandler(options, copies: TrailCopies(state: state))
 ///     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: desk)
 package final class PumpHandler: HTTPHandler {
   /// The settings of a listener for peers.
@@ -35,12 +35,11 @@ package final class PumpHandler: HTTPHandler {
 
   let options: Options
   let copies: TrailCopies
-  private let bell: TrailNotifier
   let bodies = BodyPermits()
   let stop = StopSignal()
 
-  package init(_ options: Options, copies: TrailCopies, bell: TrailNotifier) {
-    (self.options, self.copies, self.bell) = (options, copies, bell)
+  package init(_ options: Options, copies: TrailCopies) {
+    (self.options, self.copies) = (options, copies)
   }
 
   /// Ends all requests that wait for data. Requests that arrive afterwards get the error `busy`.
@@ -159,8 +158,6 @@ package final class PumpHandler: HTTPHandler {
     else { return nil }
     return number
   }
-
-  func ear(_ trail: TrailName) throws -> TrailNotifier.Listener { try bell.listen(folder: copies.folder(trail)) }
 
   func report(_ standing: TrailStanding) -> TrailReport {
     TrailReport(

@@ -24,7 +24,7 @@ final class TrailPush: TrailTransfer {
 
   func session(_ achieved: () -> Void) throws {
     let folder = shared.copies.folder(trail)
-    let ear = try shared.bell.listen(folder: folder)
+    let watch = try shared.copies.watch(trail)
     let source = try SegmentSource.open(folder: folder)
     let link = try PumpLink(plan, stop: stop, heard: gauge.heard)
     var report: TrailReport?
@@ -35,7 +35,7 @@ final class TrailPush: TrailTransfer {
     var detours = 0
     while !stop.isSet {
       do {
-        report = try step(source, link, report, ear, achieved)
+        report = try step(source, link, report, watch, achieved)
         detours = 0
       } catch let fault as PumpFault where fault.error.code == .trailElsewhere && fault.report != nil && detours < 20 {
         // Another sender was faster, or an answer was lost: continue at the end of the copy.
@@ -47,7 +47,7 @@ final class TrailPush: TrailTransfer {
   }
 
   private func step(
-    _ source: SegmentSource, _ link: PumpLink, _ report: TrailReport?, _ ear: TrailNotifier.Listener,
+    _ source: SegmentSource, _ link: PumpLink, _ report: TrailReport?, _ watch: FolderWatch,
     _ achieved: () -> Void
   ) throws -> TrailReport {
     let standing = try source.standing()
@@ -67,7 +67,7 @@ final class TrailPush: TrailTransfer {
       achieved()
       gauge.set { $0.state = .waiting }
       let seconds = idle.seconds(isApplyBehind: report.applied.map { $0 < standing.position } ?? true)
-      if ear.wait(milliseconds: seconds * 1000, stop: stop) { return report }
+      if watch.wait(milliseconds: seconds * 1000, stop: stop) { return report }
       if stop.isSet { throw HTTPClient.Stopped() }
       return try link.push(.init(start: nil, count: 0), at: place, trail, source.id)
     case .purged: return try begin(source, link, standing, restart: place, achieved)

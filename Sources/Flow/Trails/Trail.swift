@@ -22,6 +22,12 @@ package enum Trail {
     try names(state: state).map { try info(folder: "\(state)/\($0)") }
   }
 
+  /// Starts to watch the durable mark of the trail in a folder. A caller that reads the trail afterwards misses no later
+  /// change.
+  ///
+  /// - Throws: `trail-missing` if there is no trail in the folder.
+  package static func watch(folder: String) throws -> FolderWatch { try TrailFolder(folder).watch() }
+
   /// Returns the id of the trail in a folder; nil if the folder has no trail yet.
   package static func id(folder path: String) throws -> TrailID? {
     guard exists(folder: path) else { return nil }

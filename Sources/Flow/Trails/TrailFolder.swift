@@ -62,6 +62,13 @@ struct TrailFolder {
     return (file, mark)
   }
 
+  /// Starts to watch the durable mark. A caller that reads the trail afterwards misses no later change.
+  func watch() throws -> FolderWatch {
+    do throws(FileError) { return try FolderWatch(markPath) } catch {
+      throw error.isMissing ? missing() : error.asCairnError(doing: "wait for trail \(label)")
+    }
+  }
+
   func missing() -> CairnError {
     CairnError(
       .trailMissing, "there is no trail \(label): \(markPath) does not exist",

@@ -280,13 +280,9 @@ extension TrailReader {
 
   private func openWatch() throws -> FolderWatch {
     if let watch { return watch }
-    do throws(FileError) {
-      let new = try FolderWatch(folder.markPath)
-      watch = new
-      return new
-    } catch {
-      throw error.isMissing ? folder.missing() : error.asCairnError(doing: "wait for trail \(folder.label)")
-    }
+    let new = try folder.watch()
+    watch = new
+    return new
   }
 
   private func hasMore() throws -> Bool {

@@ -41,7 +41,7 @@ final class Network {
 
     fileprivate init(_ node: Mesh.Node, state: String) throws {
       self.node = node
-      shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailNotifier())
+      shared = PumpShared(copies: TrailCopies(state: state))
     }
 
     fileprivate func listen(to peers: [String]) throws {
@@ -49,7 +49,7 @@ final class Network {
       let grants = Grants(Dictionary(uniqueKeysWithValues: peers.map { ($0, everything) }))
       let desk = PumpHandler(
         .init(node: node.name, grants: { grants }, join: { _ in .answer(HTTPResponse(status: 404)) }),
-        copies: shared.copies, bell: shared.bell)
+        copies: shared.copies)
       listener = (try HTTPServer(host: "127.0.0.1", port: 0, handler: desk), desk)
     }
 

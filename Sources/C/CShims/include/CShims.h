@@ -40,6 +40,10 @@ int cairn_exchange(const char *path, const char *other);
 /// Lets the disk begin to write a range of a file: sync_file_range(2). It makes nothing durable.
 void cairn_begin_writing(int descriptor, uint64_t offset, uint64_t count);
 
+/// Makes a descriptor that is readable after 8 bytes were written to it, and never blocks: eventfd(2). Negative: errno says
+/// why.
+int cairn_wake_descriptor(void);
+
 /// Returns the bytes that a TCP socket received plus those that its peer acknowledged; 0 if the kernel does not report
 /// them.
 uint64_t cairn_tcp_moved(int descriptor);

@@ -6,6 +6,8 @@ struct PostgresOverriddenRow {
   private let connection: PostgresConnection
   private let turned: OverriddenRow
   private let table: String
+  /// The table in statements that leave rows of inheriting tables alone.
+  private let rows: String
   private let types: [NameKey: String]
 
   init(_ connection: PostgresConnection, _ turned: OverriddenRow) throws {
@@ -17,33 +19,34 @@ struct PostgresOverriddenRow {
     try turned.checkTable(in: .postgres)
     // The session is one like an application's, in which ordinary triggers fire. The lock keeps them as they are.
     try OwnersCode.holdForSession(table, "\(turned.namespace).\(turned.table)", connection)
+    rows = (try connection.isPartitioned(table) ? "" : "ONLY ") + table
     // Policies apply as they do to an application; their code has just been looked at.
     try connection.execute("SET LOCAL row_security = on")
-    let rows = try connection.query(
+    let columns = try connection.query(
       """
       SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
       WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
       """, [table])
-    types = Dictionary(rows.map { (NameKey($0[0] ?? ""), $0[1] ?? "") }) { $1 }
+    types = Dictionary(columns.map { (NameKey($0[0] ?? ""), $0[1] ?? "") }) { $1 }
   }
 
   /// Replaces the row in its table by the version `row`, in the caller's transaction. If `row` is nil, deletes the row.
   func put(_ row: ConflictRow?) throws {
     var (values, condition): ([String?], String) = ([], keyCondition(from: 1))
     let key = turned.key.columns.map(\.value.postgresText)
-    let isThere = try connection.first("SELECT 1 FROM \(table) \(condition) FOR UPDATE", key) != nil
+    let isThere = try connection.first("SELECT 1 FROM \(rows) \(condition) FOR UPDATE", key) != nil
     try turned.checkThere(isThere)
     if isThere, !turned.isForced { try turned.checkSame(differing(from: known(turned.settled)).first) }
     let columns = try known(row)
     if row == nil {
-      try connection.run("DELETE FROM \(table) \(condition)", key)
+      try connection.run("DELETE FROM \(rows) \(condition)", key)
     } else if isThere {
       let changed = try differing(from: columns)
       if changed.isEmpty { return }
       let list = changed.enumerated().map { "\($1.name.quotedName) = $\($0 + 1)::\(types[$1.name] ?? "text")" }
       values = changed.map(\.value.postgresText) + key
       condition = keyCondition(from: changed.count + 1)
-      try connection.run("UPDATE \(table) SET \(list.joined(separator: ", ")) \(condition)", values)
+      try connection.run("UPDATE \(rows) SET \(list.joined(separator: ", ")) \(condition)", values)
     } else {
       let names = columns.map(\.name.quotedName).joined(separator: ", ")
       let marks = columns.enumerated().map { "$\($0 + 1)::\(types[$1.name] ?? "text")" }.joined(separator: ", ")
@@ -70,8 +73,8 @@ struct PostgresOverriddenRow {
     guard !columns.isEmpty else { return [] }
     let terms = columns.enumerated().map { equals($1.name, "$\($0 + 1)") }.joined(separator: ", ")
     let values = (columns + turned.key.columns).map(\.value.postgresText)
-    let rows = try connection.query("SELECT \(terms) FROM \(table) \(keyCondition(from: columns.count + 1))", values)
-    guard let row = rows.first else { return [] }
+    let found = try connection.query("SELECT \(terms) FROM \(rows) \(keyCondition(from: columns.count + 1))", values)
+    guard let row = found.first else { return [] }
     return zip(columns, row).filter { $1 != "t" }.map { $0.0 }
   }
 

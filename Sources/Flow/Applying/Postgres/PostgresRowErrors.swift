@@ -175,14 +175,6 @@ struct PostgresRowErrors {
 }
 
 extension PostgresError {
-  /// Whether the statement of one row caused the error, so that another statement may succeed. An example is a value
-  /// that is too long for an index of the target.
-  ///
-  /// Source: https://www.postgresql.org/docs/15/errcodes-appendix.html
-  fileprivate var isOfStatement: Bool {
-    ["22", "2F", "38", "39", "42", "54", "P0"].contains(String(sqlState.prefix(2)))
-  }
-
   /// Returns the error for a table that the role of apply may not read or write.
   func unentitled(_ source: TableSchema, at name: String) -> CairnError {
     TableRights.unentitled(message, source.fullName, at: name, place)

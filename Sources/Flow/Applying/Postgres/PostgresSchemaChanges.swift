@@ -104,7 +104,7 @@ struct PostgresSchemaChanges {
       AND EXISTS (SELECT FROM pg_index WHERE indrelid = $1::regclass AND indisprimary)
       """, [name])
     for row in publications {
-      try connection.execute("ALTER PUBLICATION \((row[0] ?? "").quotedName) ADD TABLE \(name)")
+      try connection.execute("ALTER PUBLICATION \((row[0] ?? "").quotedName) ADD TABLE ONLY \(name)")
     }
   }
 

@@ -60,8 +60,7 @@ struct PostgresStateDatabase: StateDatabase {
     switch error {
     case let error as PostgresError where error.isLockTimeout || error.isTransient: .locked
     // A constraint, a type, or a trigger of the application.
-    case let error as PostgresError where error.isConstraint || error.isBadValue || error.sqlState == "P0001":
-      .refused(error.message)
+    case let error as PostgresError where error.isOfStatement && !error.isPrivilege: .refused(error.message)
     case let error as CairnError where [.tableForbidden, .ownersCode].contains(error.code): .refused(error.message)
     default: nil
     }

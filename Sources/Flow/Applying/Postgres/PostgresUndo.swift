@@ -8,6 +8,8 @@ final class PostgresUndo: UndoDatabase {
   private let connection: PostgresConnection
   /// The types of the columns of each table, for casts of parameters.
   private var types: [NameKey: [String]] = [:]
+  /// The tables that are partitioned. Statements leave rows of other inheriting tables alone.
+  private var partitioned: Set<NameKey> = []
   private var references: [NameKey: [UndoReference]] = [:]
 
   init(_ connection: PostgresConnection) { self.connection = connection }
@@ -35,12 +37,18 @@ final class PostgresUndo: UndoDatabase {
       """, [table])
     let types = Dictionary(rows.map { (NameKey($0[0] ?? ""), $0[1] ?? "") }) { $1 }
     self.types[table.nameKey] = schema.columns.map { types[NameKey($0.name)] ?? "text" }
+    if try connection.isPartitioned(table) { partitioned.insert(table.nameKey) }
+  }
+
+  func rowsName(of schema: TableSchema) -> String {
+    let name = name(of: schema)
+    return (partitioned.contains(name.nameKey) ? "" : "ONLY ") + name
   }
 
   func name(of schema: TableSchema) -> String { schema.postgresName }
 
   /// The foreign keys whose actions change other rows, also those of partitions and to partitions.
-  func references(to parent: TableSchema, among schemas: [TableSchema]) throws -> [UndoReference] {
+  func references(to parent: TableSchema) throws -> [UndoReference] {
     let table = name(of: parent)
     if let known = references[table.nameKey] { return known }
     let rows = try connection.query(Self.referencesText, [table])
@@ -50,7 +58,7 @@ final class PostgresUndo: UndoDatabase {
       found.append(
         UndoReference(
           child: texts[1].hasSameBytes(as: "public") ? texts[2] : "\(texts[1]).\(texts[2])",
-          table: "\(texts[1].quotedName).\(texts[2].quotedName)",
+          table: (texts[8] == "p" ? "" : "ONLY ") + "\(texts[1].quotedName).\(texts[2].quotedName)",
           columns: group.map { ($0[3] ?? "", "::\($0[4] ?? "text")") },
           references: group.compactMap { row in
             parent.columns.firstIndex { $0.name.hasSameBytes(as: row[5] ?? "") }
@@ -66,7 +74,7 @@ final class PostgresUndo: UndoDatabase {
       UNION SELECT i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.oid)
     SELECT c.oid, n.nspname, t.relname, a.attname, format_type(a.atttypid, a.atttypmod), p.attname,
       CASE c.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE '' END,
-      CASE c.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE '' END
+      CASE c.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE '' END, t.relkind
     FROM pg_constraint AS c JOIN pg_class AS t ON t.oid = c.conrelid JOIN pg_namespace AS n ON n.oid = t.relnamespace
       CROSS JOIN LATERAL unnest(c.conkey, c.confkey) WITH ORDINALITY AS k(child, parent, place)
       JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = k.child
@@ -103,9 +111,7 @@ final class PostgresUndo: UndoDatabase {
   func transaction<Result>(_ body: () throws -> Result) throws -> Result { try connection.transaction { try body() } }
 
   func refusal(_ error: any Error) -> String? {
-    guard let error = error as? PostgresError,
-      error.isConstraint || error.isBadValue || ["P0001", "428C9"].contains(error.sqlState)
-    else { return nil }
+    guard let error = error as? PostgresError, error.isOfStatement, !error.isPrivilege else { return nil }
     return error.message
   }
 }

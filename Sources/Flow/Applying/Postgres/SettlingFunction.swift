@@ -32,7 +32,7 @@ struct SettlingFunction {
       var row: RowVersion.Row = PostgresForm(table: table, names: .keep).row(settled)
       for place in table.key { row[place] = rows.incoming[place] }
       return row
-    } catch let error as PostgresError where error.isConstraint || error.isBadValue || error.sqlState == "P0001" {
+    } catch let error as PostgresError where error.isOfStatement && !error.sqlState.hasPrefix("42") {
       // The function is there, and fails for these rows.
       throw CairnError(
         .conflictStopped, "the rule function:\(name) for conflicts fails: \(error.message)",

@@ -38,7 +38,7 @@ final class SQLiteConflictTarget: ApplyTarget {
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: SQLiteApplyTable) throws -> Bool {
     do { try table.put(row, key) } catch let error as SQLiteError where error.isUniqueness {
       return false
-    } catch let error as SQLiteError where error.isConstraint {
+    } catch let error as SQLiteError where error.isOfRow {
       throw rows.errors.refused(table, error, rows.before, rows.after)
     }
     return true

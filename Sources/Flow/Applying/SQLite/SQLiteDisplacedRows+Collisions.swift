@@ -67,7 +67,7 @@ extension SQLiteDisplacedRows {
         found.append(other)
         try delete(other)
       }
-    } catch let error as SQLiteError where error.isConstraint {
+    } catch let error as SQLiteError where error.isOfRow {
       // The constraint is not about other rows: no row is in the way of one that cannot be there.
       return found
     }

@@ -53,7 +53,7 @@ struct SQLiteDisplacedRows: DisplacedRowStore {
       try database.run("INSERT OR ABORT INTO \(row.table.quotedName)(\(list)) VALUES (\(marks))", given.map(\.value))
       try database.execute("RELEASE cairn_candidate")
       return true
-    } catch let error as SQLiteError where error.isConstraint {
+    } catch let error as SQLiteError where error.isOfRow {
       try database.executeScript("ROLLBACK TO cairn_candidate; RELEASE cairn_candidate")
       return false
     }

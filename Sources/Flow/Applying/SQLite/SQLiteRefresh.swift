@@ -115,7 +115,7 @@ final class SQLiteRefresh {
     {
       let row = rows.after.map { $0.value ?? .null }
       try resolver?.takeCopied(row, of: table, isInPlace: table.refreshing == .rows)
-    } catch let error as SQLiteError where error.isConstraint {
+    } catch let error as SQLiteError where error.isOfRow {
       throw rows.errors.refused(table, error, rows.before, rows.after)
     }
   }

@@ -43,6 +43,13 @@ struct SQLiteRowErrors {
         hint: table.isShared ? DifferenceHint.shared : DifferenceHint.text(source: table.source.engine),
         context: context)
     }
+    guard error.isConstraint else {
+      return CairnError(
+        .valueMisfit,
+        "table \(table.schema.name), row \(key): the target \(target) does not take a value: \(error.message) \(place)",
+        hint: "change the indexes, CHECKs and generated columns of the target so that they take the source's values",
+        context: context)
+    }
     return CairnError(
       .constraintFailed,
       "table \(table.schema.name), row \(key): the target \(target) refuses it: \(error.message) \(place)",

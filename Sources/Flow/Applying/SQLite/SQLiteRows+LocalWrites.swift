@@ -75,7 +75,7 @@ extension SQLiteRows: OneWayTarget {
   func write(_ row: SourceWins.Row?, _ key: [Value], to table: SQLiteApplyTable) throws { try table.put(row, key) }
 
   func naming<Result>(_ table: SQLiteApplyTable, _ body: () throws -> Result) throws -> Result {
-    do { return try body() } catch let error as SQLiteError where error.isConstraint {
+    do { return try body() } catch let error as SQLiteError where error.isOfRow {
       throw errors.refused(table, error, before, after)
     }
   }

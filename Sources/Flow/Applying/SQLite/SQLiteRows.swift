@@ -151,7 +151,7 @@ final class SQLiteRows {
 
   /// Returns the result of `body`, which writes a row. Throws an error that names the row if a constraint refuses it.
   func write(_ table: SQLiteApplyTable, _ body: () throws -> Int64) throws -> Int64 {
-    do { return try body() } catch let error as SQLiteError where error.isConstraint {
+    do { return try body() } catch let error as SQLiteError where error.isOfRow {
       throw errors.refused(table, error, before, after)
     }
   }

@@ -54,7 +54,7 @@ struct SQLiteStateDatabase: StateDatabase {
   func refusal(_ error: any Error) -> DecisionOutcome.Refusal? {
     switch error {
     case let error as SQLiteError where error.isBusy: .locked
-    case let error as SQLiteError where error.isConstraint: .refused(error.message)
+    case let error as SQLiteError where error.isOfRow: .refused(error.message)
     case let error as CairnError where error.code == .tableForbidden: .refused(error.message)
     default: nil
     }

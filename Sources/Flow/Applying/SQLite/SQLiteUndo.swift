@@ -23,22 +23,28 @@ struct SQLiteUndo: UndoDatabase {
   func hold(_ schema: TableSchema) {}
 
   func name(of schema: TableSchema) -> String { schema.name.quotedName }
+  func rowsName(of schema: TableSchema) -> String { name(of: schema) }
 
   func parameter(_ number: Int) -> String { "?\(number)" }
 
   func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String { parameter(number) }
 
-  func references(to parent: TableSchema, among schemas: [TableSchema]) -> [UndoReference] {
-    schemas.flatMap { child in
-      child.foreignKeys.filter { $0.table.sqliteKey == parent.name.sqliteKey }.map { key in
-        UndoReference(
-          child: child.fullName, table: name(of: child), columns: key.columns.map { (child.columns[$0].name, "") },
-          references: key.references.isEmpty
-            ? parent.key
-            : key.references.compactMap { name in
-              parent.columns.firstIndex { $0.name.sqliteKey == name.sqliteKey }
-            }, onDelete: key.onDelete, onUpdate: key.onUpdate)
-      }
+  /// The foreign keys of all tables, also of those that are not captured.
+  func references(to parent: TableSchema) throws -> [UndoReference] {
+    let rows = try database.query(
+      """
+      SELECT m.name, f.id, f."from", f."to", f.on_delete, f.on_update FROM sqlite_master AS m
+        CROSS JOIN pragma_foreign_key_list(m.name) AS f
+      WHERE m.type = 'table' AND f."table" = ?1 COLLATE NOCASE ORDER BY m.rowid, f.id, f.seq
+      """, [.text(parent.name)])
+    return Dictionary(grouping: rows) { $0.prefix(2) }.values.map { group in
+      let child = group[0][0].string
+      return UndoReference(
+        child: child, table: child.quotedName, columns: group.map { ($0[2].string, "") },
+        references: group.allSatisfy { $0[3] == .null }
+          ? parent.key
+          : group.compactMap { row in parent.columns.firstIndex { $0.name.sqliteKey == row[3].string.sqliteKey } },
+        onDelete: group[0][4].string, onUpdate: group[0][5].string)
     }
   }
 
@@ -63,7 +69,7 @@ struct SQLiteUndo: UndoDatabase {
   func transaction<Result>(_ body: () throws -> Result) throws -> Result { try database.transaction { try body() } }
 
   func refusal(_ error: any Error) -> String? {
-    guard let error = error as? SQLiteError, error.isConstraint else { return nil }
+    guard let error = error as? SQLiteError, error.isOfRow else { return nil }
     return error.message
   }
 }

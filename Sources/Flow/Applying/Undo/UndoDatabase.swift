@@ -28,6 +28,8 @@ protocol UndoDatabase {
   /// Prepares the open transaction for writes to a table, as an application's session.
   func hold(_ schema: TableSchema) throws
   func name(of schema: TableSchema) -> String
+  /// Returns the name in statements about rows, which leaves rows of inheriting tables alone.
+  func rowsName(of schema: TableSchema) -> String
   /// Returns the parameter with this number, from 1, as a value of a column.
   func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String
   func parameter(_ number: Int) -> String
@@ -36,10 +38,8 @@ protocol UndoDatabase {
   /// The columns that name the place of a row in a table, as a list.
   func rowPlace(in schema: TableSchema) -> String
 
-  /// Returns the foreign keys that refer to a table.
-  ///
-  /// - Parameter schemas: All tables of the database.
-  func references(to parent: TableSchema, among schemas: [TableSchema]) throws -> [UndoReference]
+  /// Returns the foreign keys that refer to a table, of all tables of the database.
+  func references(to parent: TableSchema) throws -> [UndoReference]
 
   func query(_ sql: String, _ values: [Value]) throws -> [[Value]]
   /// Runs a statement, and returns the number of changed rows.
@@ -72,13 +72,13 @@ extension UndoDatabase {
     guard isWhole else { return (condition, values) }
     let place = rowPlace(in: schema)
     // One of several equal rows.
-    return (" WHERE (\(place)) = (SELECT \(place) FROM \(name(of: schema))\(condition) LIMIT 1)", values)
+    return (" WHERE (\(place)) = (SELECT \(place) FROM \(rowsName(of: schema))\(condition) LIMIT 1)", values)
   }
 
   /// Returns the row with the identity of `row` as it is now, and locks it; nil if there is none.
   func find(_ row: [Value?], _ schema: TableSchema) throws -> [Value]? {
     let (condition, values) = condition(row, schema, from: 1)
-    return try query("SELECT \(list(schema)) FROM \(name(of: schema))\(condition)\(rowLock)", values).first
+    return try query("SELECT \(list(schema)) FROM \(rowsName(of: schema))\(condition)\(rowLock)", values).first
   }
 
   func insert(_ row: [Value], _ schema: TableSchema) throws -> Int64 {
@@ -93,13 +93,13 @@ extension UndoDatabase {
     }
     let (condition, values) = condition(row, schema, from: columns.count + 1)
     return try execute(
-      "UPDATE\(orAbort) \(name(of: schema)) SET \(list.joined(separator: ", "))\(condition)",
+      "UPDATE\(orAbort) \(rowsName(of: schema)) SET \(list.joined(separator: ", "))\(condition)",
       columns.compactMap { set[$0] } + values)
   }
 
   func delete(_ row: [Value], _ schema: TableSchema) throws -> Int64 {
     let (condition, values) = condition(row, schema, from: 1)
-    return try execute("DELETE FROM \(name(of: schema))\(condition)", values)
+    return try execute("DELETE FROM \(rowsName(of: schema))\(condition)", values)
   }
 
   /// Returns whether a row refers to these values by a foreign key.

@@ -223,7 +223,7 @@ package struct UndoRun {
     private func referrer(of step: UndoPlan.Step) throws -> String? {
       guard let there = now[step.row] else { return nil }
       let parent = schema(step.row)
-      for key in try database.references(to: parent, among: schemas) {
+      for key in try database.references(to: parent) {
         let action: String
         switch step.kind {
         case .delete: action = key.onDelete

@@ -65,7 +65,23 @@ extension PostgresSource {
           .privilegeMissing,
           "\(connection.place): the publication cannot be created: \(error.message)\(why)",
           hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(text)"))
+    } catch let error as PostgresError where Self.isOfTable(error) {
+      return .forbidden(refused(missing.first, error, statements.joined(separator: "; ")))
     }
+  }
+
+  /// Whether the table is the reason for which the publication was not changed. A table that was dropped or renamed
+  /// meanwhile is not.
+  private static func isOfTable(_ error: PostgresError) -> Bool {
+    error.isOfStatement && !["3F000", "42P01", "42704"].contains(error.sqlState)
+  }
+
+  private func refused(_ table: PostgresTable?, _ error: PostgresError, _ statement: String) -> CairnError {
+    CairnError(
+      .tableRefused,
+      "\(connection.place): the publication cannot be changed for table \(table?.displayName ?? ""): \(error.message)",
+      hint: "mend what the message names, or leave the table out with 'tables'; capture tries again: \(statement)",
+      context: table.map { ["table": $0.displayName] } ?? [:])
   }
 
   /// Returns the tables with which a capture begins. Waits up to a minute for tables that another session keeps locked,
@@ -127,7 +143,7 @@ extension PostgresSource {
 
   /// Removes a table from the publication. Returns the reason if PostgreSQL did not remove the table.
   func unpublish(_ table: PostgresTable) throws -> Unpublished? {
-    let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.schema.qualifiedName)"
+    let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.sqlName)"
     do {
       try connection.transaction {
         try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
@@ -139,6 +155,8 @@ extension PostgresSource {
     } catch let error as PostgresError where error.isPrivilege {
       return .forbidden(
         CairnError(.privilegeMissing, "\(connection.place): \(error.message)", hint: "run as its owner: \(statement)"))
+    } catch let error as PostgresError where Self.isOfTable(error) {
+      return .forbidden(refused(table, error, statement))
     }
   }
 
@@ -210,8 +228,9 @@ extension PostgresSource {
     return statements
   }
 
+  /// The tables without the ones that inherit from them, which are published by themselves if they are captured.
   private static func list(_ tables: [PostgresTable]) -> String {
-    tables.map(\.schema.qualifiedName).joined(separator: ", ")
+    tables.map(\.sqlName).joined(separator: ", ")
   }
 
   struct Publication {

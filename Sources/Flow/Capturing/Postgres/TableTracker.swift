@@ -13,6 +13,10 @@ final class TableTracker {
   /// The shortest time between two waits for an autovacuum, ms. Each wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000
   private var patientAt: Int64 = 0
+  /// How often a table had changed before capture had taken in the catalog.
+  private var changedCount = 0
+  /// The least such number that is reported.
+  private static let changedCountReported = 16
 
   var room = DefinitionRoom()
 
@@ -316,6 +320,10 @@ final class TableTracker {
         where error.sqlState.hasPrefix("42") && !error.isPrivilege
       {
         // A table has changed since the catalog was read.
+        changedCount += 1
+        if changedCount.nonzeroBitCount == 1, changedCount >= Self.changedCountReported {
+          session.progress.tell("the tables changed \(changedCount) times while capture took them in: \(error)")
+        }
         try session.abandon()
         session.catalog.noteReport()
       }

@@ -9,13 +9,12 @@ struct SourceWatch {
   private static let slowMilliseconds: Int32 = 1000
 
   private let watch: FolderWatch
-  private let names: Set<String>
   private var rung: Int?
 
   init(database path: String) throws {
-    watch = try FolderWatch(Folder.parent(of: path))
     let name = Folder.lastName(of: path)
-    names = [name, name + "-wal", name + "-journal"]
+    watch = try FolderWatch(
+      Folder.parent(of: path), names: [name.nameKey, "\(name)-wal".nameKey, "\(name)-journal".nameKey])
   }
 
   var isClimbing: Bool { rung != nil }
@@ -44,7 +43,7 @@ struct SourceWatch {
     while true {
       let left = Int32(clamping: max(0, limit - Clock.monotonicMilliseconds))
       let ready = poll(&entries, 2, left)
-      if ready > 0, entries[0].revents != 0, watch.drain(where: names.contains) {
+      if ready > 0, entries[0].revents != 0, watch.drain() {
         rung = 0
         return
       }
