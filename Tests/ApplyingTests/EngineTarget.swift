@@ -99,6 +99,16 @@ final class EngineTarget {
     return try SQLiteApplyState(Database(path: made.target, mode: .readWrite), of: made.name).forgetTrail()
   }
 
+  /// Has a database wait for the next copy of a table, as `cairn copy --tables` does for an apply that has failed.
+  func expectRefresh(of table: String) throws {
+    func isMeant(_ names: [String]) -> Bool { names.contains(table) }
+    if let server {
+      try PostgresApplyState(PostgresConnection(server.url), of: made.name).expectRefresh(where: isMeant)
+    } else {
+      try SQLiteApplyState(Database(path: made.target, mode: .readWrite), of: made.name).expectRefresh(where: isMeant)
+    }
+  }
+
   /// Commits writes of an application to a table.
   func write(_ writes: Write..., to table: String = "t") throws { try write(writes, to: table) }
 

@@ -69,6 +69,8 @@ import Testing
     "", "{", "[]", "{\"version\":2,\"command\":\"status\"}", "{\"version\":1,\"command\":\"explode\"}",
     "{\"version\":1,\"command\":\"copy\",\"subject\":\"a\",\"tables\":[[1]]}",
     "{\"version\":1,\"command\":\"copy\",\"subject\":\"a\",\"tables\":\"item\"}",
+    "{\"version\":1,\"command\":\"skip\",\"subject\":\"a\"}",
+    "{\"version\":1,\"command\":\"take-source\",\"subject\":\"a\",\"at\":\"1\"}",
     "\u{0}\u{1}\u{2}", "{\"version\":1}", String(repeating: "[", count: 5000), "GET / HTTP/1.1",
   ])
   func `rubbish is refused, and the next peer is answered`(text: String) throws {

@@ -264,6 +264,10 @@ extension ConfCheck {
       if let last = refused.last { throw last }
       try output.tellContracts(
         ruled.tables, source.end, end, apply.names, within: TargetScope(apply.tables))
+      // Rules compute other values than those of the source.
+      let plain = ruled.tables.filter { table in source.tables.contains { $0.schema == table.schema } }
+      try output.tellMisfits(
+        plain, source.end, end, apply.names, policies: apply.misfits, rows: scanRows, within: TargetScope(apply.tables))
       ruled.notices.forEach(note)
       try output.tellQuietTriggers(end, ruled.tables, apply.names, firing: apply.fireTriggers)
       lazy var coming = configuration.captures.first { $0.name == trail.name }

@@ -18,6 +18,8 @@ package final class ConfCheck {
   /// The user that runs the daemon; nil if unknown, and then the checks use the rights of this command.
   let account: Account?
   let output: CheckOutput
+  /// The number of rows of each table that are read to find values that do not fit; 0: none.
+  let scanRows: Int
   /// The sources of the captures that can be read, by the name of the capture.
   var sources: [String: Source] = [:]
   /// For each task that only one worker may have, such as to capture a database: the worker that has it in the conf.
@@ -34,11 +36,14 @@ package final class ConfCheck {
 
   /// Creates the check of a configuration.
   /// - Parameter user: The user that runs the daemon; nil for the owner of the state folder.
+  /// - Parameter scanRows: The number of rows of each table to read for values that do not fit; 0: none.
   /// - Throws: `usage` if there is no such user.
   package init(
-    _ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?, output: CheckOutput
+    _ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?,
+    scanRows: Int = CheckOutput.scanRows, output: CheckOutput
   ) throws {
     (self.configuration, self.loaded, self.output) = (configuration, loaded, output)
+    self.scanRows = scanRows
     if let user {
       guard let named = Account(named: user) else {
         throw CairnError(

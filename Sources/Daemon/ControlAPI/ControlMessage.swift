@@ -20,6 +20,10 @@ package struct ControlRequest: Equatable, Sendable {
     case pause
     case resume
     case copy
+    /// Leaves out the row at which an apply has stopped.
+    case skip
+    /// Writes the source's row over the row at which an apply has stopped.
+    case takeSource = "take-source"
     case unhook
     case rehook
     case reload
@@ -37,11 +41,15 @@ package struct ControlRequest: Equatable, Sendable {
   /// The end of a pause in µs since 1970 UTC, for the command `pause`; nil for no end.
   package var until: Int64?
 
+  /// The place in the trail at which the operator saw the apply stop, for the commands `skip` and `take-source`.
+  package var at: Position?
+
   package init(
-    _ command: Command, _ subject: String = "", tables: [String] = [], data: String = "", until: Int64? = nil
+    _ command: Command, _ subject: String = "", tables: [String] = [], data: String = "", until: Int64? = nil,
+    at: Position? = nil
   ) {
     (self.command, self.subject, self.tables, self.data) = (command, subject, tables, data)
-    self.until = until
+    (self.until, self.at) = (until, at)
   }
 
   package var line: String {
@@ -50,6 +58,7 @@ package struct ControlRequest: Equatable, Sendable {
     if !tables.isEmpty { object["tables"] = .list(tables.map { .text($0) }) }
     if !data.isEmpty { object["data"] = .text(data) }
     if let until { object["until"] = .text(UTCTime(until).description) }
+    if let at { object["at"] = .text(at.description) }
     return object.line
   }
 
@@ -80,8 +89,13 @@ package struct ControlRequest: Equatable, Sendable {
     guard object["until"] == nil || until != nil else {
       throw Self.refuse("the end of a pause must be a time such as 2026-11-28T14:00:00Z")
     }
+    // A decision without the place that the operator saw might be about another row.
+    let at = object.text("at").flatMap { Position($0) }
+    guard at != nil || (object["at"] == nil && command != .skip && command != .takeSource) else {
+      throw Self.refuse("the place of a row must be a position such as 00000001:00000122")
+    }
     self.init(
-      command, object.text("subject") ?? "", tables: tables, data: object.text("data") ?? "", until: until)
+      command, object.text("subject") ?? "", tables: tables, data: object.text("data") ?? "", until: until, at: at)
   }
 
   private static func refuse(_ message: String) -> CairnError {

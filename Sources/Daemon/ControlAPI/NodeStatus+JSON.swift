@@ -145,6 +145,7 @@ extension NodeStatus.Problem {
       object["ago_ms"] = .integer(agoMilliseconds)
       object["passed"] = .bool(isPassed)
     }
+    if let row { object["row"] = .object(row.json) }
     return object
   }
 
@@ -152,7 +153,25 @@ extension NodeStatus.Problem {
     self.init(
       code: object.text("code") ?? "", message: object.text("message") ?? "", hint: object.text("hint") ?? "",
       times: Int(object.integer("times") ?? 1), agoMilliseconds: object.integer("ago_ms"),
-      isPassed: object.bool("passed") ?? false)
+      isPassed: object.bool("passed") ?? false, row: object.object("row").flatMap(StoppedRow.init))
+  }
+}
+
+extension StoppedRow {
+  package var json: JSONObject {
+    JSONObject([
+      ("table", .text(table.cut(to: 400))), ("key", .text(key.cut(to: 400))), ("position", .text(position.description)),
+      ("transaction", .integer(Int64(clamping: transaction))), ("copied", .bool(isCopied)),
+    ])
+  }
+
+  package init?(_ object: JSONObject) {
+    guard let position = object.text("position").flatMap({ Position($0) }),
+      let transaction = object.integer("transaction").flatMap({ UInt64(exactly: $0) })
+    else { return nil }
+    self.init(
+      table: object.text("table") ?? "", key: object.text("key") ?? "", position: position, transaction: transaction,
+      isCopied: object.bool("copied") ?? false)
   }
 }
 

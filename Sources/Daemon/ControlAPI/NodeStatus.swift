@@ -30,11 +30,14 @@ package struct NodeStatus: Sendable {
     package var agoMilliseconds: Int64?
     /// Whether the problem is over: after its last occurrence, the worker has run for 15 s without an error.
     package var isPassed: Bool
+    /// The row at which an apply has stopped; nil for any other problem.
+    package var row: StoppedRow?
     package init(
-      code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false
+      code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false,
+      row: StoppedRow? = nil
     ) {
       (self.code, self.message, self.hint, self.times) = (code, message, hint, times)
-      (self.agoMilliseconds, self.isPassed) = (agoMilliseconds, isPassed)
+      (self.agoMilliseconds, self.isPassed, self.row) = (agoMilliseconds, isPassed, row)
     }
   }
 

@@ -84,6 +84,10 @@ final class ApplyWorker: Worker {
     options.statements.mark = "\(context.statePath)/applies/\(apply.name).statement"
     options.quarantines = apply.onError == .quarantine
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
+    if options.twoWay == nil {
+      options.refused.decisions = try RowDecisionFile(state: context.statePath, apply: apply.name)
+        .decisions(of: Trail.info(folder: folder).id)
+    }
     let relay = context.configuration.relayPlan(apply)
     (options.relays, options.ownTrail) = (relay.relays, relay.ownTrail)
     // If the target is captured, applied transactions move the clock of its trail.
@@ -112,7 +116,8 @@ final class ApplyWorker: Worker {
     } catch let error as CairnError {
       throw error.hinted(
         for: name, trail: folder, isReceived: trail.origin != context.node,
-        copyBack: context.configuration.copyBack(of: apply))
+        copyBack: context.configuration.copyBack(of: apply)
+      ).decidable(by: apply.name, goesBothWays: context.configuration.captureBehind(apply) != nil)
     }
   }
 
@@ -216,7 +221,7 @@ final class ApplyWorker: Worker {
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: lags ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: lags, now: moment)
     status.tablesCopied = now.tablesCopied
-    if now.awaitsCopies { status.detail = "waits for copies of tables, as its slot was lost" }
+    if now.awaitsCopies { status.detail = "waits for copies of tables" }
     if let asked = askedFromAfar {
       status.detail =
         "node \(asked.origin) was asked at \(UTCTime(asked.at).description.prefix(19))Z to copy \(asked.tables), and has not started"

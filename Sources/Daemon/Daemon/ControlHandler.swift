@@ -1,3 +1,4 @@
+import Applying
 import Capturing
 import Changes
 import Configuring
@@ -32,7 +33,11 @@ package struct ControlHandler: Sendable {
   package func answer(_ request: ControlRequest, from peer: ControlPeer) throws -> JSONObject {
     if request.command == .question { return try question(request, peer) }
     if request.command != .status {
-      log(request.command, ([request.subject] + request.tables).filter { !$0.isEmpty }.joined(separator: " "), peer)
+      let words = [request.subject] + request.tables + (request.at.map { ["--at \($0)"] } ?? [])
+      log(request.command, words.filter { !$0.isEmpty }.joined(separator: " "), peer)
+    }
+    if let verdict = RowDecision.Verdict(rawValue: request.command.rawValue) {
+      return try decide(verdict, request, peer)
     }
     return try carryOut(request)
   }
@@ -46,7 +51,7 @@ package struct ControlHandler: Sendable {
 
   private func carryOut(_ request: ControlRequest) throws -> JSONObject {
     switch request.command {
-    case .status, .question: return status().json
+    case .status, .question, .skip, .takeSource: return status().json
     case .start: return worker(try supervisor.order(.start, request.subject), "starting")
     case .stop: return worker(try supervisor.order(.stop, request.subject), "stopping")
     case .restart: return worker(try supervisor.order(.restart, request.subject), "restarting")
@@ -107,28 +112,55 @@ package struct ControlHandler: Sendable {
     return JSONObject([("data", .text(HexText.text(answer)))])
   }
 
+  private func apply(named text: String) throws -> Configuration.Apply {
+    let applies = context.configuration.applies
+    let short = text.hasPrefix("apply.") ? String(text.dropFirst("apply.".count)) : text
+    guard let apply = applies.first(where: { $0.name == short }) else {
+      let near = short.nearest(in: applies.map(\.name)).map { "did you mean '\($0)'? " } ?? ""
+      throw CairnError(
+        .usage, "there is no apply '\(text)'",
+        hint: "\(near)there are \(applies.map(\.name).joined(separator: ", "))", remedy: .badInput)
+    }
+    return apply
+  }
+
+  // MARK: Rows that stop an apply
+
+  // The apply carries the decision out when it starts again, and logs it as a conflict with the row.
+  private func decide(
+    _ verdict: RowDecision.Verdict, _ request: ControlRequest, _ peer: ControlPeer
+  ) throws -> JSONObject {
+    let apply = try apply(named: request.subject)
+    let name = WorkerName(.apply, apply.name)
+    guard let worker = supervisor.workers().first(where: { $0.name == name }), let at = request.at else {
+      throw DecidableRow.notStopped(name, "")
+    }
+    let row = try DecidableRow(worker, goesBothWays: context.configuration.captureBehind(apply) != nil).row(
+      verdict, at: at)
+    let trail = try Trail.info(folder: context.folder(of: context.trailName(apply.trail))).id
+    let account = peer.user.flatMap { Account(user: $0)?.name }.map { " (\($0))" } ?? ""
+    try RowDecisionFile(state: context.statePath, apply: apply.name).add(
+      RowDecision(
+        verdict, of: trail, at: row.position, transaction: row.transaction,
+        by: "uid \(peer.user.map(String.init) ?? "unknown")\(account)"), applied: worker.transactions)
+    try supervisor.order(.start, name.description)
+    context.tell(name, "\(verdict.rawValue) of table \(row.table), row \(row.key), at \(row.position), on request")
+    return JSONObject([
+      ("event", .text(verdict.rawValue)), ("apply", .text(apply.name)), ("row", .object(row.json)),
+      ("database", .text(apply.database)),
+    ])
+  }
+
   // MARK: Copies
 
   // All tables if `tables` is empty. After a failure of the apply, only all tables can be copied.
   private func copy(_ text: String, _ tables: [String]) throws -> JSONObject {
     let configuration = context.configuration
-    let short = text.hasPrefix("apply.") ? String(text.dropFirst("apply.".count)) : text
-    guard let apply = configuration.applies.first(where: { $0.name == short }) else {
-      throw CairnError(
-        .usage, "there is no apply '\(text)'",
-        hint: "there are \(configuration.applies.map(\.name).joined(separator: ", "))", remedy: .badInput)
-    }
+    let apply = try apply(named: text)
     let trail = try context.trailName(apply.trail)
     let applyName = WorkerName(.apply, apply.name)
     let failed = supervisor.workers().first { $0.name == applyName && $0.state == .failed }
-    if let failed, !tables.isEmpty {
-      throw CairnError(
-        failed.problem.flatMap { ErrorCode(rawValue: $0.code) } ?? .bug,
-        "\(applyName) has failed, so it cannot copy: \(failed.problem?.message ?? "")",
-        hint:
-          "run 'cairn copy \(apply.name)' without --tables to copy everything; or remove the cause and run 'cairn start \(applyName)' first",
-        remedy: .badInput)
-    }
+    if let failed, !tables.isEmpty { return try copy(apply, tables, for: failed, trail) }
     let isLost = failed != nil
     if !isLost, let error = OppositeCopy(apply, configuration)?.refusal(supervisor.copying) { throw error }
     guard let capture = context.capture(of: trail) else {
@@ -153,6 +185,35 @@ package struct ControlHandler: Sendable {
       context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, on request")
       return copying(apply, asked, isEverything: false, capture)
     }
+  }
+
+  // The copies are requested first, so that they come after the row that stopped the apply.
+  private func copy(
+    _ apply: Configuration.Apply, _ tables: [String], for failed: NodeStatus.Worker, _ trail: TrailName
+  ) throws -> JSONObject {
+    let isTwoWay = context.configuration.captureBehind(apply) != nil
+    let wanted = try FailedCopy(apply, failed, tables, goesBothWays: isTwoWay)
+    guard let database = context.configuration.database(apply.database) else { return JSONObject() }
+    let target = try TargetDatabase(database.location().canonical)
+    try wanted.check(at: target, trail)
+    let capture = context.capture(of: trail)
+    var (asked, origin) = (tables, "")
+    if let capture {
+      let order = CopyOrder(context: context, supervisor: supervisor)
+      try order.checkSource(of: capture)
+      let outcome = try order.carryOut(
+        capture, Self.sources(of: tables, apply),
+        hint: "run 'cairn copy \(apply.name)' without --tables to copy everything", isStrict: true)
+      if case .tables(let names) = outcome { asked = names }
+    } else {
+      origin = try copyFromAfar(apply, trail, tables, isLost: false).text("asked_of") ?? ""
+    }
+    try wanted.mark(at: target, trail, asked)
+    try supervisor.order(.start, failed.name.description)
+    context.tell(failed.name, "copies \(asked.joined(separator: ", ")) again after a failure, on request")
+    var answer = copying(apply, asked, isEverything: false, capture)
+    if !origin.isEmpty { answer["asked_of"] = .text(origin) }
+    return answer
   }
 
   // A table may be given by its name at the target too, because a suspended table is reported under that name.

@@ -33,6 +33,8 @@ package struct Supervision: Equatable, Sendable {
     package var times = 1
     /// Whether the worker has run again for 15 s without an error after this failure.
     package var isPassed = false
+    /// The row at which an apply has stopped; nil for any other failure.
+    package var row: StoppedRow?
   }
 
   package private(set) var state: State
@@ -104,6 +106,7 @@ package struct Supervision: Equatable, Sendable {
       failure?.at = now
     } else {
       failure = Failure(code: error.code, message: error.message, hint: error.hint, at: now)
+      failure?.row = StoppedRow(error)
     }
   }
 

@@ -50,7 +50,7 @@ extension Supervisor {
       NodeStatus.Problem(
         code: $0.code.rawValue, message: $0.message.cutMessage, hint: $0.hint.cutMessage, times: $0.times,
         agoMilliseconds: max(0, now - $0.at),
-        isPassed: $0.isPassed)
+        isPassed: $0.isPassed, row: $0.row)
     }
     return status
   }

@@ -53,8 +53,8 @@ package struct ApplyOptions: Sendable {
   package var changedRules: [ChangedRule] = []
   /// Whether apply stops if a changed rule sends rows to another target table that already holds rows.
   package var refusesRowsElsewhere = false
-  /// Whether apply puts a transaction in quarantine if the target refuses its rows. If not, apply stops.
-  package var quarantines = false
+  /// The treatment of rows that the target refuses.
+  package var refused = RefusedRows()
   /// The policy for rows that applications write to the target's tables, if replication is one-way.
   package var localWrites = LocalWritesPlan()
   /// The state that all apply workers of a captured database share; nil for a one-way apply.
@@ -87,6 +87,22 @@ package struct ApplyOptions: Sendable {
   /// origins.
   package var ownOrigins: Set<String> = []
   package init() {}
+
+  /// Whether apply puts a transaction in quarantine if the target refuses its rows.
+  package var quarantines: Bool {
+    get { refused.quarantines }
+    set { refused.quarantines = newValue }
+  }
+}
+
+/// The treatment of rows that the target of an apply refuses.
+///
+///     options.refused.quarantines = true
+package struct RefusedRows: Sendable {
+  /// Whether apply puts a transaction in quarantine if the target refuses its rows. If not, apply stops.
+  package var quarantines = false
+  /// The operator's decisions about rows at which this apply has stopped; one-way only.
+  package var decisions: [RowDecision] = []
 }
 
 /// The functions by which an apply to a captured SQLite file keeps capture in step with schema changes.

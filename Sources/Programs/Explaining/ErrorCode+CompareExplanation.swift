@@ -23,6 +23,10 @@ extension String {
   static let copyAgain =
     "copy the rows again: with the daemon `cairn copy APPLY`, else `cairn replicate` with `--existing overwrite`"
   /// The advice of an explanation for finding out why a row differs.
+  /// The ways to decide the row that stopped an apply of the daemon.
+  static let decideRow =
+    "With the daemon, decide this one row: `cairn take-source APPLY` or `cairn skip APPLY` (guides/skip-a-bad-row.md)."
+  static let leaveOut = "With the daemon, leave this one change out: `cairn skip APPLY`."
   static let differenceCause = """
     If another program writes to the target, stop it. If none does, test the source for rows that break its own \
     constraint: `PRAGMA integrity_check` for SQLite, `pg_amcheck` for PostgreSQL.

@@ -551,6 +551,7 @@ extension ErrorCode {
           "See the transaction: `cairn trail show --from POSITION`.",
           .differenceCause,
           "Put the row back by hand and run again, or \(String.copyAgain).",
+          .decideRow,
         ])
     case .rowDiffers:
       Explanation(
@@ -564,6 +565,7 @@ extension ErrorCode {
           "See the row before and after: `cairn trail show --from POSITION`.",
           .differenceCause,
           "Set the column to the source's value by hand and run again, or \(String.copyAgain).",
+          .decideRow,
         ])
     case .rowExists:
       Explanation(
@@ -578,6 +580,7 @@ extension ErrorCode {
           "Remove a UNIQUE index that only the target has.",
           .differenceCause,
           "Remove or change the target's row by hand and run again, or \(String.copyAgain).",
+          .decideRow,
         ])
     case .constraintFailed:
       Explanation(
@@ -589,7 +592,7 @@ extension ErrorCode {
         what: [
           "Read the message: it names the row and the constraint.",
           "Make the target's constraints equal to the source's.",
-          "Run again: it continues where it stopped.",
+          "Run again: it continues where it stopped. \(String.leaveOut)",
         ])
     default:
       Explanation(

@@ -97,6 +97,7 @@ extension ErrorCode {
           "`null` writes NULL instead of such values, and counts them.",
           "`widen` makes the column `text` at the target (only in tables that Cairn created).",
           "`misfits = [\"stop\", \"orders.note=null\"]` (`--misfit 'stop,orders.note=null'`) sets it for single columns.",
+          .leaveOut,
         ])
     default:
       Explanation(

@@ -15,7 +15,7 @@ struct Cairn {
     [
       ReplicateCommand.self, CheckCommand.self, ConfigCommand.self, StatusCommand.self, TopCommand.self,
       StartCommand.self, StopCommand.self, RestartCommand.self, PauseCommand.self, ResumeCommand.self,
-      ReloadCommand.self, CopyCommand.self, CompareCommand.self,
+      ReloadCommand.self, CopyCommand.self, SkipCommand.self, TakeSourceCommand.self, CompareCommand.self,
       ConflictsCommand.self, QuarantineCommand.self, IdentityCommand.self, TrailCommand.self, BlameCommand.self,
       RestoreCommand.self, SnapshotCommand.self, UndoCommand.self, PeerCommand.self, UnhookCommand.self,
       RehookCommand.self, DetachCommand.self, SupportBundleCommand.self, ExplainCommand.self,

@@ -19,6 +19,7 @@ struct CheckCommand: Command {
     Option("--to", "URL", "the target"),
     Option("--tables", "PATTERN,...", "tables to take (default: all)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
+    Option("--rows", "N", "rows of each SQLite table to look at for values that do not fit (default 100000; 0: none)"),
     Option("--config", "DIR", "check a conf and its databases: a folder with cairn.toml, or one file"),
     Option("--security", nil, "with --config: print the facts of a security review, and mark what is below the advice"),
     Option("--user", "NAME", "with --config: user of the daemon (default: the owner of the state folder)"),
@@ -28,6 +29,12 @@ struct CheckCommand: Command {
     Reports for every table what identifies its rows, whether it can be captured, and why not. With --to, the report
     has the type contract of every column too. If an end is a PostgreSQL server, a round trip of edge values proves it.
     Writes nothing. Exits 0 when replication can start, else with the status of the first error.
+
+    From SQLite to PostgreSQL, it also reads rows, and lists the values that do not fit. Examples are numbers out of
+    range, text in columns of numbers, wrong dates, and text with NUL or invalid UTF-8. For each column it prints the
+    first such row, and the setting that takes such values. It reads at most --rows rows of each table, in 30 s for all
+    tables, and says how many. Left out are tables with rules of the conf, and values that only the server can judge, such
+    as addresses. Such values do not change the exit status: replication starts, and the apply stops at them.
 
     With --config, all files of the conf are read first, and everything that is wrong in them is listed. If nothing is,
     each capture and each apply is checked as above, also if another one fails. Run by root, the command takes on the
@@ -45,8 +52,14 @@ struct CheckCommand: Command {
 
   static func run(_ arguments: Arguments) throws -> Int32 {
     _ = try arguments.operands(0...0)
-    if let path = arguments.value("--config") { return try checkConf(path, arguments) }
-    if arguments.has("--security") { return try checkConf(ConfFolder.usual, arguments) }
+    let rows = try arguments.value("--rows").map { text in
+      guard let rows = Int(text), rows >= 0 else {
+        throw arguments.usage("--rows is '\(text)'", "a number from 0 is allowed;")
+      }
+      return rows
+    }
+    if let path = arguments.value("--config") { return try checkConf(path, arguments, rows) }
+    if arguments.has("--security") { return try checkConf(ConfFolder.usual, arguments, rows) }
     if arguments.value("--user") != nil { throw arguments.usage("--user goes with --config", nil) }
     let from = try DatabaseURL(arguments.required("--from"))
     let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(at: ","))
@@ -97,6 +110,7 @@ struct CheckCommand: Command {
       output.say("\(target.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
       let captured = tables.filter { $0.refusal == nil }
       try output.tellContracts(captured, source, end, names)
+      try output.tellMisfits(captured, source, end, names, rows: rows ?? CheckOutput.scanRows)
       try output.tellQuietTriggers(end, captured, names, firing: [])
     }
     return 0
@@ -108,7 +122,7 @@ struct CheckCommand: Command {
     }
   }
 
-  private static func checkConf(_ path: String, _ arguments: Arguments) throws -> Int32 {
+  private static func checkConf(_ path: String, _ arguments: Arguments, _ rows: Int?) throws -> Int32 {
     for option in ["--from", "--to", "--tables", "--names"] where arguments.value(option) != nil {
       throw arguments.usage("\(option) has no meaning with --config", "the conf sets that;")
     }
@@ -121,7 +135,9 @@ struct CheckCommand: Command {
     }
     _ = ConfigCommand.report(loaded, isJSON: arguments.has("--json"))
     let output = CheckOutput(asJSON: arguments.has("--json"))
-    return try ConfCheck(configuration, loaded, user: arguments.value("--user"), output: output).run()
+    return try ConfCheck(
+      configuration, loaded, user: arguments.value("--user"), scanRows: rows ?? CheckOutput.scanRows, output: output
+    ).run()
   }
 }
 

@@ -122,9 +122,10 @@ struct CopyCommand: Command {
     ] + DaemonPeer.options
   static let details = """
     The capture that feeds the apply reads the rows again, in chunks between the changes; every apply of its trail gets
-    them. If the trail comes from another node, that node is asked, over all nodes in between. Use it without --tables
-    also if a target, a slot or a journal was lost. The target then drops its position, and waits for a copy of
-    everything.
+    them. If the trail comes from another node, that node is asked, over all nodes in between. If one row has stopped a
+    one-way apply, --tables with its table starts it again. It skips the changes of these tables until their copies. Use
+    it without --tables also if a target, a slot or a journal was lost. The target then drops its position, and waits
+    for a copy of everything.
 
     example: cairn copy erp --tables item --wait
     example: cairn copy erp

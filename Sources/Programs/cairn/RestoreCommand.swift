@@ -19,7 +19,7 @@ struct RestoreCommand: Command {
     Option("--before-transaction", "N", "without transaction N of the trail and all later ones"),
     Option("--into", "URL", "a new SQLite file, or an empty PostgreSQL database"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
-    Option.state, Option.json,
+    Option.state, TrailHome.config, Option.json,
   ]
   static let details = """
     The database that the trail captures is not opened, and may be lost. The trail must have its beginning, with the
@@ -35,6 +35,7 @@ struct RestoreCommand: Command {
     restored database.
 
     example: cairn restore --trail hq.erp --to-time "yesterday" --into sqlite:erp-yesterday.db
+             cairn restore --config /etc/cairn --trail pos --to-time 14:00 --into sqlite:pos-at-two.db
              cairn restore --trail hq.erp --before-transaction 812 --into postgresql://localhost/erp_before
     """
 

@@ -11,7 +11,7 @@ struct TrailCommand: Command {
   static let operands = "list|show|verify [TRAIL]"
   static let options =
     [
-      Option.state,
+      Option.state, TrailHome.config,
       Option("--from", "POS", "show: transactions that begin at this position or after it"),
       Option("--to", "POS", "show: transactions that end at this position or before it"),
     ] + TrailQuery.options + [
@@ -21,7 +21,7 @@ struct TrailCommand: Command {
     ]
   static let details = """
     TRAIL is NODE.NAME as 'cairn trail list' prints it, or the path of a trail's folder. If there is only one trail,
-    it may be left out.
+    it may be left out. With --config, trails are those of the daemon, and NAME is enough for a trail of its own node.
 
       list     all trails, with their size and range
       show     every record: transactions with their changes; with --sql, statements that replay them; with --statements,
@@ -33,6 +33,7 @@ struct TrailCommand: Command {
       verify   read everything and check every checksum, hash and value; exit status 65 when the trail is damaged
 
     example: cairn trail show --sql sqlite | sqlite3 copy.db
+             cairn trail show pos --config /etc/cairn --last 5
              cairn trail show hq.erp --table item --key 7 --since yesterday --column price --last 5
 
     With --sql and --reverse, statements undo the changes, the newest first: an insert becomes a delete, an update writes
@@ -48,7 +49,7 @@ struct TrailCommand: Command {
     let words = try arguments.operands(1...2)
     let trail = words.count > 1 ? words[1] : nil
     if words[0] != "show",
-      let option = options.map(\.name).filter({ $0 != "--state" && $0 != "--json" }).first(where: {
+      let option = options.map(\.name).filter({ !["--state", "--config", "--json"].contains($0) }).first(where: {
         arguments.value($0) != nil || arguments.has($0)
       })
     {
@@ -57,7 +58,7 @@ struct TrailCommand: Command {
     switch words[0] {
     case "list":
       if let trail { throw arguments.usage("'\(trail)' is one argument too many", nil) }
-      return try TrailListing.run(state: arguments.value("--state"), asJSON: arguments.has("--json"))
+      return try TrailListing.run(state: TrailHome(arguments).state, asJSON: arguments.has("--json"))
     case "show":
       return try show(folder(trail, arguments), arguments)
     case "verify":
@@ -73,18 +74,24 @@ struct TrailCommand: Command {
   /// Returns the folder of a trail that the operator names by its name or its path; nil: the only one.
   static func folder(_ trail: String?, _ arguments: Arguments) throws -> String {
     if let trail, trail.split(separator: "/", omittingEmptySubsequences: false).count > 1 { return trail }
-    let state = arguments.value("--state")
+    let home = try TrailHome(arguments)
+    let state = home.state
     let all = try StateFolders.entries(in: state)
-    let meant = all.filter { trail == nil || $0.name.description == trail }
+    let meant = all.filter { entry in trail.map { home.isMeant(entry.name.description, by: $0) } ?? true }
     if meant.count == 1 { return meant[0].folder }
     if let trail, meant.isEmpty, Trail.exists(folder: trail) { return trail }
     let place = state ?? StateFolders.base()
     let names = all.map { $0.name.description }.joined(separator: ", ")
+    let near =
+      trail.flatMap { trail in
+        trail.nearest(in: all.flatMap { [$0.name.description] + (home.node == nil ? [] : [$0.name.name]) })
+      }.map { "did you mean '\($0)'? " } ?? ""
     if meant.isEmpty {
       throw CairnError(
         .trailMissing, trail.map { "there is no trail \($0) in \(place)" } ?? "there is no trail in \(place)",
         hint: all.isEmpty
-          ? "start 'cairn replicate', or name the folder with --state" : "there are: \(names)",
+          ? "start 'cairn replicate', or name the folder with --state, or the daemon's conf with --config"
+          : "\(near)there are: \(names)",
         remedy: .badInput)
     }
     guard let trail else { throw arguments.usage("which trail? There are: \(names)", nil) }

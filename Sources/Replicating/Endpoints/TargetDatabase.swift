@@ -61,6 +61,15 @@ package struct TargetDatabase {
     }
   }
 
+  /// Returns whether the target has an object with the name of a table.
+  package func hasTable(_ table: TableSchema) throws -> Bool {
+    switch handle {
+    case .sqlite(let database):
+      try database?.integer("SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE", [.text(table.name)]) != nil
+    case .postgres(let connection): try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil
+    }
+  }
+
   /// Returns notices about generated columns that an earlier version of Cairn filled with NULL. Empty for SQLite.
   package func emptyColumns(of table: TableSchema) throws -> [String] {
     try server.map { try EmptyColumns.notices(table.namespace, table.name, $0) } ?? []
@@ -147,6 +156,25 @@ package struct TargetDatabase {
     switch handle {
     case .sqlite(let database): try database.map { try SQLiteApplyState($0, of: trail).expectRefreshOfAll() }
     case .postgres(let connection): try PostgresApplyState(connection, of: trail).expectRefreshOfAll()
+    }
+  }
+
+  /// Makes apply skip the changes of single tables of a trail until the next refresh of each begins.
+  ///
+  /// - Parameter isMeant: Returns whether a table is meant, from its names at the source and at the target.
+  package func expectRefresh(of trail: TrailName, where isMeant: ([String]) -> Bool) throws {
+    switch handle {
+    case .sqlite(let database): try database.map { try SQLiteApplyState($0, of: trail).expectRefresh(where: isMeant) }
+    case .postgres(let connection): try PostgresApplyState(connection, of: trail).expectRefresh(where: isMeant)
+    }
+  }
+
+  /// Returns the names at the source and at the target, for each table of a trail that is not suspended.
+  package func namedTables(of trail: TrailName) throws -> [[String]] {
+    switch handle {
+    case .sqlite(let database):
+      try database.map { try SQLiteApplyState($0, of: trail).namedTables().map(\.names) } ?? []
+    case .postgres(let connection): try PostgresApplyState(connection, of: trail).namedTables().map(\.names)
     }
   }
 

@@ -20,6 +20,8 @@ package struct Conflict: Equatable, Sendable {
     case deleteMissing = "delete_missing"
     /// An insert or update of a row whose unique values other rows already have.
     case multipleUniqueConflicts = "multiple_unique_conflicts"
+    /// A change that the target refuses for another reason. Only operators resolve it, with `cairn skip`.
+    case changeRefused = "change_refused"
   }
 
   package var kind: Kind

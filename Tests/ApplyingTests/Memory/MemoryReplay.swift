@@ -50,6 +50,8 @@ extension MemoryReplay: GroupApplier {
   typealias Target = MemoryReplay
   var checksClocks: Bool { true }
   var endsGroup: Bool { false }
+  var oneWay: MemoryReplay { self }
+  var takesDecisions: Bool { true }
 
   func openGroup(_ stop: StopSignal) throws {
     cursor.start = reader.checkpoint
@@ -89,13 +91,7 @@ extension MemoryReplay: GroupApplier {
   func take(_ change: ChangeView) throws {
     guard let table = try table(change.schemaID), !leavesOut(change, table) else { return group.skipChange() }
     if let resolver, let schema = reader.given(change.schemaID), try resolver.defers(change, schema, table) { return }
-    var before = try change.before?.values().map { $0.map(MemoryForm.plain) }
-    let after = try change.after?.values().map { $0.map(MemoryForm.plain) }
-    if change.operation == .update, let after {
-      // PostgreSQL gives the key only once if it stays as it is.
-      before = before ?? after.map { _ in nil }
-      for column in table.rowKey where before?[column] == nil { before?[column] = after[column] }
-    }
+    let (before, after) = try rows(of: change, table)
     try resolvingLocalWrites(table, before, after) { try apply(change, before, after, table) }
   }
 
@@ -146,6 +142,8 @@ extension MemoryReplay: GroupApplier {
     }
     for (key, row) in table.content.rows where try resolver.mayRemove(row, of: table) { try table.put(nil, key) }
   }
+
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws { try body() }
 
   // MARK: Schema changes
 
@@ -256,6 +254,17 @@ extension MemoryReplay: ApplyTarget, OneWayTarget {
   func log(_ record: ConflictRecord) throws {
     try ConflictLog(database.books).append(record)
     conflicts += 1
+  }
+
+  /// Returns the row before and after a change. PostgreSQL gives the key only once if it stays as it is.
+  func rows(of change: ChangeView, _ table: MemoryTable) throws -> (before: Row?, after: Row?) {
+    var before = try change.before?.values().map { $0.map(MemoryForm.plain) }
+    let after = try change.after?.values().map { $0.map(MemoryForm.plain) }
+    if change.operation == .update, let after {
+      before = before ?? after.map { _ in nil }
+      for column in table.rowKey where before?[column] == nil { before?[column] = after[column] }
+    }
+    return (before, after)
   }
 
   func localRow(_ key: [Value], of table: MemoryTable) -> [Value]? { row(key, of: table) }

@@ -8,6 +8,8 @@ import Trails
 protocol GroupApplier: AnyObject {
   /// The object that writes rows for the resolution of conflicts.
   associatedtype Target: ApplyTarget
+  /// The object that writes rows which applications at a one-way target may write too.
+  associatedtype OneWay: OneWayTarget where OneWay.Table == Target.Table
   typealias Desk = TwoWaySession<Target.Table>
   static var engine: Engine { get }
   /// The number of changes after which a group is committed, if the conf has none.
@@ -22,6 +24,9 @@ protocol GroupApplier: AnyObject {
   var resolver: RowResolver<Target>? { get }
   /// The object that chooses the statements of the source that apply executes; nil: apply writes all rows.
   var statements: StatementSession? { get }
+  var oneWay: OneWay { get }
+  /// Whether apply carries out decisions of the operator about single rows here.
+  var takesDecisions: Bool { get }
   var gate: ClockGate { get }
   var cursor: TrailCursor { get }
   var group: ApplyGroup { get set }
@@ -58,6 +63,10 @@ protocol GroupApplier: AnyObject {
   func take(_ row: WaitingRow) throws
   func take(_ refresh: Refresh) throws
   func take(_ sequence: SequenceState) throws
+  /// Ends the writes of copied rows, then runs a body that applies a record of a table.
+  ///
+  /// - Parameter id: The id of the schema of the record's table.
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws
   /// Ends all writes of rows, before a schema change.
   func endRows() throws
   func apply(_ ddl: DDL) throws
@@ -150,6 +159,8 @@ extension GroupApplier {
     // A statement may have millions of changes, so this comes first.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     try reach(record)
+    cursor.isCopiedRow = if case .refreshRow = record { true } else { false }
+    if !options.refused.decisions.isEmpty, try isDecided(record) { return }
     switch record {
     case .statement(let statement): try statements?.offer(statement, at: reader.position)
     case .statementEnd(let end): try statements?.end(end)

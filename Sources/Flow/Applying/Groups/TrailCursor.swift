@@ -14,6 +14,8 @@ final class TrailCursor {
   private(set) var place = VersionPlace(stamp: VersionStamp(clock: 0, origin: "", number: 0), begin: .start)
   /// Whether the present transaction is skipped: it is in quarantine, or its origin is the target itself.
   private(set) var isSkipped = false
+  /// Whether the present record is a row of a copy.
+  var isCopiedRow = false
   /// The last transaction that the open group may have.
   var limit = UInt64.max
   /// The refreshes that the trail has after the present record; nil if none was looked for in this group.
@@ -39,4 +41,15 @@ final class TrailCursor {
   func skip() { isSkipped = true }
 
   func end() { whole = present }
+
+  /// Returns the fields of an error about the present record's row.
+  ///
+  /// - Parameter position: The place of the record in the trail.
+  func rowContext(_ table: String, key: String, at position: Position) -> [String: String] {
+    var context = [
+      "table": table, "key": key, "position": position.description, "transaction": String(present),
+    ]
+    if isCopiedRow { context["copied"] = "yes" }
+    return context
+  }
 }

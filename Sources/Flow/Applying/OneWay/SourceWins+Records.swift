@@ -7,11 +7,11 @@ import Versions
 extension SourceWins.Step {
   /// Returns the conflict log's entry about this step; nil if the step is no conflict.
   func record(
-    _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, _ writes: LocalWrites, now: Int64
+    _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, _ rule: String, now: Int64
   ) -> ConflictRecord? {
     kind.map { kind in
       ConflictRecord(
-        kind, writes.rawValue, place, of: trail, table, key: key, local: local, incoming: incoming, before: before,
+        kind, rule, place, of: trail, table, key: key, local: local, incoming: incoming, before: before,
         settled: settled, winner: isPassedOver ? .local : .incoming, other: nil, now: now)
     }
   }
@@ -31,11 +31,11 @@ extension ContestedRow {
   /// Returns the log entry about this target row, which apply deletes because it has a unique value of the source's row
   /// `row`.
   func displaced(
-    by row: ContestedRow, _ place: VersionPlace, of trail: TrailName, _ writes: LocalWrites, now: Int64
+    by row: ContestedRow, _ place: VersionPlace, of trail: TrailName, _ rule: String, now: Int64
   ) -> ConflictRecord {
     ConflictRecord(
       at: now, trail: trail, position: place.begin, number: place.stamp.number, clock: place.stamp.clock,
-      kind: .multipleUniqueConflicts, rule: writes.rawValue, namespace: namespace, table: table, key: key,
+      kind: .multipleUniqueConflicts, rule: rule, namespace: namespace, table: table, key: key,
       local: self.row, incoming: row.row, before: nil, settled: nil, winner: .incoming, other: nil)
   }
 }
@@ -62,6 +62,8 @@ protocol OneWayTarget: AnyObject {
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
   /// Writes the row with a key; deletes it if `row` is nil.
   func write(_ row: SourceWins.Row?, _ key: [Value], to table: Table) throws
+  /// Returns the row before and after a change, in the form of a target's table.
+  func rows(of change: ChangeView, _ table: Table) throws -> (before: SourceWins.Row?, after: SourceWins.Row?)
   /// Runs a body that writes rows of a table. Throws an error that names the row instead of the engine's error.
   func naming<Result>(_ table: Table, _ body: () throws -> Result) throws -> Result
 }
@@ -77,7 +79,7 @@ extension OneWayTarget {
     let isKeyed = !(before ?? after ?? []).enumerated().contains { key.contains($0) && $1 == .null }
     guard isKeyed,
       let change = try SourceWins(before: before, after: after, key: key, local: { try localRow($0, of: table) }),
-      try naming(table, { try change.settle(at: self, table) })
+      try naming(table, { try change.settle(at: self, table, by: table.localWrites.rawValue) })
     else { return false }
     if change.passedOver != nil { progress.note(.passedOver(table.shape.fullName, name)) }
     return true
@@ -112,9 +114,10 @@ extension String {
 extension SourceWins {
   /// Writes the source's rows, and logs the target's rows that they replace.
   ///
+  /// - Parameter rule: The rule or decision by which the source's row wins, for the log.
   /// - Returns: False, with nothing written, if target rows with the same unique values must not be deleted.
-  fileprivate func settle<Target: OneWayTarget>(at target: Target, _ table: Target.Table) throws -> Bool {
-    let (shape, writes, place, trail) = (table.shape, table.localWrites, target.cursor.place, target.name)
+  func settle<Target: OneWayTarget>(at target: Target, _ table: Target.Table, by rule: String) throws -> Bool {
+    let (shape, place, trail) = (table.shape, target.cursor.place, target.name)
     let now = target.clock.microseconds()
     let contests = try steps.map { step in
       try step.contested(shape).map { row in (row: row, others: try target.rows(inTheWayOf: row)) }
@@ -126,10 +129,10 @@ extension SourceWins {
         let key = other.key.columns.map(\.value)
         // The resolution moves this row away from its key.
         if keys.contains(key) { continue }
-        if let contest { try target.log(other.displaced(by: contest.row, place, of: trail, writes, now: now)) }
+        if let contest { try target.log(other.displaced(by: contest.row, place, of: trail, rule, now: now)) }
         try target.write(nil, key, to: table)
       }
-      if let record = step.record(place, of: trail, shape, writes, now: now) { try target.log(record) }
+      if let record = step.record(place, of: trail, shape, rule, now: now) { try target.log(record) }
       if !step.isPassedOver { try target.write(step.settled, step.key, to: table) }
     }
     return true

@@ -72,6 +72,7 @@ package final class PostgresApply {
     gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
     shelf = QuarantineStore(name, folder: folder, puts: options.quarantines)
     statements = try StatementSession(options, progress)
+    carefulThrough = options.refused.decisions.map(\.transaction).max() ?? 0
     progress.update { ($0.guards, $0.lateKeys) = (GuardSchedule(), .due) }
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
@@ -360,7 +361,7 @@ package final class PostgresApply {
       shelf: shelf, statements: statements, pruning: pruning)
     made.cursor.waitedThrough = refreshWait.through
     try loadQuarantine(made)
-    if desk == nil, !hasTables, options.localWrites.has(\.areSettled) {
+    if desk == nil, !hasTables, options.localWrites.has(\.areSettled) || !options.refused.decisions.isEmpty {
       try connection.transaction { try ConflictLog(connection).install() }
       hasTables = true
     }

@@ -154,6 +154,29 @@ package struct PostgresApplyState {
       """, [trail?.description])
   }
 
+  /// Makes apply skip the changes of single tables of the trail until the next refresh of each begins.
+  ///
+  /// - Parameter isMeant: Returns whether a table is meant, from its names at the source and at the target.
+  package func expectRefresh(where isMeant: ([String]) -> Bool) throws {
+    for (key, _) in try namedTables().filter({ isMeant($0.names) }) {
+      try connection.run(
+        """
+        UPDATE cairn.table_state SET refreshing = \(Refresh.awaited), emptied = false, existing = 'overwrite'
+        WHERE source = $1 AND trail IN ($2, '')
+        """, [key, owner])
+    }
+  }
+
+  /// Returns the tables of the trail that are not suspended, with their names at the source and at the target.
+  package func namedTables() throws -> [(key: String, names: [String])] {
+    guard let trail, try isInstalled() else { return [] }
+    try upgrade()
+    let suspended = Set(try waiting(of: trail).map(\.source.nameKey))
+    return try tables().filter { !suspended.contains($0.key) }.map { key, table in
+      (key.text, [key.text, "\(table.schema).\(table.name)"])
+    }
+  }
+
   /// Returns whether apply's state in the target has any table of this trail.
   package func knowsTables() throws -> Bool {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return false }

@@ -147,6 +147,13 @@ extension PostgresLocalWrites: OneWayTarget {
       PostgresForm(table: table, names: session.options.names).row)
   }
 
+  func rows(of change: ChangeView, _ table: PostgresApplyTable) throws -> (
+    before: SourceWins.Row?, after: SourceWins.Row?
+  ) {
+    try writer.encode(change, table)
+    return met(table, isInsert: change.operation == .insert)
+  }
+
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try PostgresDisplacedRows(connection, attempt: sink.attempt).rows(inTheWayOf: row)
   }

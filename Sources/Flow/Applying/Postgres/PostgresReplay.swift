@@ -61,7 +61,7 @@ final class PostgresReplay {
     session = PostgresSession(
       connection, name, options, clock, progress, reader, applied: applied, isCareful: isCareful)
     tables = try PostgresTables(session, cursor, catchUp: catchUp)
-    let writer = PostgresRowWriter(session)
+    let writer = PostgresRowWriter(session, cursor)
     let ahead = TrailAhead(reader: reader, cursor: cursor, folder: folder, rules: options.rules, engine: .postgres)
     rows = PostgresRows(writer, PostgresLocalWrites(writer, cursor), ahead, tables)
     let copy = PostgresCopy(rows)
@@ -249,6 +249,8 @@ extension PostgresReplay: GroupApplier {
   static let engine = Engine.postgres
   var checksClocks: Bool { !tables.scope.isCatchUp && notes.retried == nil }
   var endsGroup: Bool { isCareful || tables.hasHalted }
+  var oneWay: PostgresLocalWrites { rows.local }
+  var takesDecisions: Bool { isCareful && !tables.scope.isCatchUp && notes.retried == nil }
   var openTables: SegmentTables<PostgresApplyTable> {
     get { tables.openTables }
     set { tables.openTables = newValue }
@@ -346,10 +348,7 @@ extension PostgresReplay: GroupApplier {
     }
   }
 
-  /// Sends the refresh rows that were collected before the present record, then runs `body`, which applies this record.
-  ///
-  /// - Parameter id: The id of the schema of the record's table.
-  private func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
     try statements?.checkIdle()
     try refresh.endChunk()
     try schema.onTable(id, body)

@@ -6,6 +6,7 @@ import PostgresKit
 struct PostgresRowErrors {
   let name: TrailName
   let reader: ApplyReader
+  let cursor: TrailCursor
   let misfits: MisfitPolicies
   let texts: RowTexts
   let sink: PostgresSink
@@ -43,8 +44,9 @@ struct PostgresRowErrors {
     return describeKey(table, texts.before)
   }
 
+  /// Returns the fields of an error about the present record's row.
   private func context(_ table: PostgresApplyTable, _ key: String) -> [String: String] {
-    ["table": table.source.fullName, "key": key, "position": reader.position.description]
+    cursor.rowContext(table.source.fullName, key: key, at: reader.position)
   }
 
   func unexpected(_ table: PostgresApplyTable, _ what: String) -> CairnError {
@@ -156,7 +158,7 @@ struct PostgresRowErrors {
       .valueMisfit,
       "table \(table.source.fullName), row \(key): value \(value) of column \(column) does not fit \(table.columns[index].type.name): \(reason)\(why) \(place)",
       hint: misfitHint(table, index),
-      context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
+      context: context(table, key).merging(["column": column]) { $1 })
   }
 
   private func misfitHint(_ table: PostgresApplyTable, _ index: Int) -> String {

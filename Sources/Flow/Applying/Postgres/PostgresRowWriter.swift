@@ -14,11 +14,12 @@ final class PostgresRowWriter {
   /// Whether the rows of the present chunk may repeat rows of an earlier chunk of their refresh.
   var isReread = false
 
-  init(_ session: PostgresSession) {
+  init(_ session: PostgresSession, _ cursor: TrailCursor) {
     self.session = session
     texts = RowTexts()
     errors = PostgresRowErrors(
-      name: session.name, reader: session.reader, misfits: session.options.misfits, texts: texts, sink: session.sink)
+      name: session.name, reader: session.reader, cursor: cursor, misfits: session.options.misfits, texts: texts,
+      sink: session.sink)
     encoder = PostgresRowEncoder(session.options.misfits, errors)
   }
 

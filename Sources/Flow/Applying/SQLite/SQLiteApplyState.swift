@@ -202,6 +202,26 @@ package struct SQLiteApplyState {
     try database.run(sql + " WHERE trail IN (?, '')", [owner])
   }
 
+  /// Makes apply skip the changes of single tables of the trail until the next refresh of each begins.
+  ///
+  /// - Parameter isMeant: Returns whether a table is meant, from its names at the source and at the target.
+  package func expectRefresh(where isMeant: ([String]) -> Bool) throws {
+    for (name, _) in try namedTables().filter({ isMeant($0.names) }) {
+      try database.run(
+        "UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite' WHERE name = ? AND trail IN (?, '')",
+        [.text(name), owner])
+    }
+  }
+
+  /// Returns the tables of the trail that are not suspended, with their names at the source and at the target.
+  package func namedTables() throws -> [(key: String, names: [String])] {
+    guard try isInstalled() else { return [] }
+    try upgrade()
+    return try tables().filter { $0.value.waiting == nil }.map { name, table in
+      (name.text, [name.text] + (table.source.isEmpty ? [] : [table.source]))
+    }
+  }
+
   /// Deletes the checkpoint of a trail that no longer exists. The state of its tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     if let id = try checkpoints.checkpoint(of: trail)?.checkpoint.trail { try forgetWaiting(in: id) }

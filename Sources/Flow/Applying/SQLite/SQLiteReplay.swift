@@ -143,6 +143,8 @@ extension SQLiteReplay: GroupApplier {
   static let engine = Engine.sqlite
   var checksClocks: Bool { scope == .main }
   var endsGroup: Bool { tables.halt != nil }
+  var oneWay: SQLiteRows { rows }
+  var takesDecisions: Bool { scope == .main && shelf != nil }
   var openTables: SegmentTables<SQLiteApplyTable> {
     get { tables.openTables }
     set { tables.openTables = newValue }
@@ -226,6 +228,8 @@ extension SQLiteReplay: GroupApplier {
     let begun = try self.refresh.apply(refresh, table, isLedElsewhere: isLedElsewhere(id))
     if let begun { noteBegin(of: id, begun.table.source, begun.method) }
   }
+
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws { try body() }
 
   func apply(_ ddl: DDL) throws { try schema.apply(ddl) }
 

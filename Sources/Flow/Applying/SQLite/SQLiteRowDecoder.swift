@@ -44,7 +44,8 @@ struct SQLiteRowDecoder {
         throw CairnError(
           .valueMisfit,
           "table \(table.schema.name), column \(table.imageSchema.columns[index].name): \(shown) cannot be kept: \(error.reason) (trail \(errors.name) at \(trail.position))",
-          hint: "run 'cairn trail verify \(errors.name)'", context: ["table": table.schema.name])
+          hint: "run 'cairn trail verify \(errors.name)'",
+          context: errors.context(table, errors.describeKey(table.imageSchema, columns)))
       }
     }
   }
@@ -56,7 +57,7 @@ struct SQLiteRowDecoder {
         .constraintFailed,
         "table \(table.schema.name), row \(errors.describeKey(table.imageSchema, columns)): column \(table.imageSchema.columns[index].name) holds text that is not valid UTF-8, which the UTF-16 database \(errors.target) cannot store (trail \(errors.name) at \(trail.position))",
         hint: "replicate into a UTF-8 database, or correct the text at the source and copy again",
-        context: ["table": table.schema.name])
+        context: errors.context(table, errors.describeKey(table.imageSchema, columns)))
     }
   }
 }

@@ -8,12 +8,13 @@ struct SQLiteRowErrors {
   let target: String
   let name: TrailName
   let reader: ApplyReader
+  let cursor: TrailCursor
 
   private var place: String { "(trail \(name) at \(reader.position))" }
 
   func unexpected(_ table: SQLiteApplyTable, _ what: String, _ before: [ColumnView]) -> CairnError {
     let key = describeKey(table.schema, before)
-    let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
+    let context = context(table, key)
     guard let found = try? table.probe(before) else {
       return CairnError(
         .rowMissing,
@@ -35,7 +36,7 @@ struct SQLiteRowErrors {
   ) -> CairnError {
     let row = after.isEmpty ? before : after.enumerated().map { $1.isUnchanged && $0 < before.count ? before[$0] : $1 }
     let key = describeKey(table.schema, row)
-    let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
+    let context = context(table, key)
     if error.isUniqueness {
       return CairnError(
         .rowExists,
@@ -54,6 +55,11 @@ struct SQLiteRowErrors {
       .constraintFailed,
       "table \(table.schema.name), row \(key): the target \(target) refuses it: \(error.message) \(place)",
       hint: "make the target's constraints equal to the source's, then run again", context: context)
+  }
+
+  /// Returns the fields of an error about the present record's row.
+  func context(_ table: SQLiteApplyTable, _ key: String) -> [String: String] {
+    cursor.rowContext(table.schema.name, key: key, at: reader.position)
   }
 
   func describeKey(_ schema: TableSchema, _ row: [ColumnView]) -> String {

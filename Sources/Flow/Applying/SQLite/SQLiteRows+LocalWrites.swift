@@ -69,6 +69,13 @@ extension SQLiteRows: OneWayTarget {
   var clock: Clock { target.clock }
 
   func localRow(_ key: [Value], of table: SQLiteApplyTable) throws -> [Value]? { try table.row(key) }
+  func rows(of change: ChangeView, _ table: SQLiteApplyTable) throws -> (
+    before: SourceWins.Row?, after: SourceWins.Row?
+  ) {
+    try decode(change, table)
+    return (before.isEmpty ? nil : before.map(\.value), after.isEmpty ? nil : after.map(\.value))
+  }
+
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try SQLiteDisplacedRows(database: target.database).rows(inTheWayOf: row)
   }

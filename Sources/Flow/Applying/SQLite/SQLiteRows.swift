@@ -27,7 +27,8 @@ final class SQLiteRows {
 
   init(_ tables: SQLiteTables) {
     (self.tables, target, cursor, ahead) = (tables, tables.target, tables.cursor, tables.ahead)
-    errors = SQLiteRowErrors(target: target.database.path, name: target.trail, reader: tables.reader)
+    errors = SQLiteRowErrors(
+      target: target.database.path, name: target.trail, reader: tables.reader, cursor: tables.cursor)
     decoder = SQLiteRowDecoder(errors: errors, isUTF16: target.isUTF16)
   }
 
@@ -45,11 +46,16 @@ final class SQLiteRows {
     try decoder.decode(image, into: &after, &madeAfter, table)
   }
 
-  func apply(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
+  /// Reads the row before and after a change into ``before`` and ``after``.
+  func decode(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
     before.removeAll(keepingCapacity: true)
     after.removeAll(keepingCapacity: true)
     if let image = change.before { try decoder.decode(image, into: &before, &madeBefore, table) }
     if let image = change.after { try decoder.decode(image, into: &after, &madeAfter, table) }
+  }
+
+  func apply(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
+    try decode(change, table)
     let isTolerant = change.treatment.contains(.tolerant)
     if change.operation == .insert { try checkWhole(table) }
     let isLenient = isTolerant || table.mayLackRows

@@ -62,7 +62,9 @@ final class SQLiteTarget {
       try database.checkOwnTables()
       try database.checkOwnSizes()
       try state.isInstalled() ? state.upgrade() : state.install()
-      if options.twoWay != nil || options.localWrites.has(\.areSettled) { try ConflictLog(database).install() }
+      if options.twoWay != nil || options.localWrites.has(\.areSettled) || !options.refused.decisions.isEmpty {
+        try ConflictLog(database).install()
+      }
       if options.twoWay != nil {
         try SQLiteDisplacedRows(database: database).install()
         try Decisions(database).install()
